@@ -7,12 +7,14 @@ use crate::{
     cpio::CpioArchive,
     errno::Errno,
     events::Events,
+    fs::procfs,
     identity::{Capabilities, Limits},
     kernel::Kernel,
     manifest::Manifest,
     process::{PROGRAM, Parts, Process, REAPER, Start, Thread, ThreadSignals},
     run::Execution,
     swap::Swaps,
+    syscall::file::userfaultfd::UserfaultDevice,
     trace::Trace,
     wait::Waiter,
 };
@@ -33,11 +35,16 @@ pub fn start(
     let before = Baseline::take(&memory, &swaps);
     let kernel = Kernel::create(machine, memory, manifest, swaps);
     machine.set_events(Box::leak(Box::new(Events::new(kernel, machine))));
+    let device = Box::leak(Box::new(UserfaultDevice(kernel)));
+    *kernel.vfs.userfaultfds.lock() = Some(device);
     if kernel.manifest.trace {
         let trace = Box::leak(Box::new(Trace::new(machine)));
         kernel.memory.set_trace(Some(trace));
     }
-    let filled = kernel.vfs.mounts.fill(kernel.vfs, files, &kernel.swaps);
+    let filled = kernel
+        .vfs
+        .mounts
+        .fill(kernel.vfs, files, &kernel.swaps, procfs::roots(kernel));
     let instructions = machine.kernel_instructions();
     kernel
         .boot_instructions

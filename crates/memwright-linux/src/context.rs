@@ -4,16 +4,23 @@ use crate::{
     Space,
     arch::x86_64::regs::{UserRegs, UserState},
     errno::Errno,
-    fs::{FileTable, FsContext},
+    fs::{
+        FileTable, FsContext,
+        caller::{Caller, CallerIds},
+        vfs::Vfs,
+    },
+    identity::Identity,
     kernel::Kernel,
-    process::{Process, Thread},
-    scheduler::Work,
+    process::{Process, Thread, send_to_thread},
+    scheduler::{Task, Work},
+    signal::SignalInfo,
     syscall::table::{self, Handlers},
     user::UserMemory,
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
 use core::cell::{RefCell, RefMut};
+use memwright::Memcg;
 
 /// The running thread: the first argument of every system call and file operation.
 pub struct Context<'a> {
@@ -150,5 +157,70 @@ impl<'a> Context<'a> {
         }
         self.kernel
             .wait(self.thread, queues, deadline, Interest::Signals, ready)
+    }
+
+    /// Returns the thread as the file system sees it.
+    pub fn caller(&self) -> &dyn Caller {
+        self
+    }
+}
+
+impl Caller for Context<'_> {
+    fn vfs(&self) -> &'static Vfs {
+        self.kernel.vfs
+    }
+
+    fn memory(&self) -> UserMemory<'static> {
+        self.user
+    }
+
+    fn ids(&self) -> CallerIds {
+        CallerIds {
+            process: self.process().id,
+            thread: self.thread.id(),
+        }
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.thread.process.identity
+    }
+
+    fn task(&self) -> &Task {
+        self.thread
+    }
+
+    fn files(&self) -> Arc<FileTable> {
+        Self::files(self)
+    }
+
+    fn fs(&self) -> Arc<FsContext> {
+        Self::fs(self)
+    }
+
+    fn raise(&self, info: SignalInfo) {
+        send_to_thread(self.thread, info);
+    }
+
+    fn wait(
+        &self,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        self.wait_until(queues, deadline, || ready().then_some(()))
+    }
+
+    fn yield_now(&self) {
+        self.kernel.scheduler.yield_now(self.thread);
+    }
+
+    fn signal_arrivals(&self) -> &Arc<WaitQueue> {
+        &self.thread.process.signal_arrived
+    }
+
+    fn count_pages(&self, pages: u64) -> Option<Memcg> {
+        let group = self.process().cgroup()?;
+        group.note_called(pages);
+        Some(group.memcg)
     }
 }

@@ -131,6 +131,7 @@ impl Kernel {
             mounts: Mounts::new(&memory, &manifest),
             file_limits: FileLimits::new(memory.frames().total()),
             lock_waits: LockWaits::default(),
+            userfaultfds: Lock::new(Rank::Leaf, None),
             random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             memory: memory.clone(),
         }));

@@ -68,6 +68,7 @@ pub mod syscall;
 pub mod time;
 pub mod trace;
 pub mod user;
+pub mod view;
 pub mod wait;
 
 /// The machine type of the crates below. On bare metal it is the linked machine, so that its methods can be inlined;

@@ -75,6 +75,10 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
         if !work.is_empty() {
             // `run_user` reloads all registers.
             context.thread.set_work(Work::REGISTERS, false);
+            if work.contains(Work::CONTROL) {
+                context.thread.set_work(Work::CONTROL, false);
+                context.kernel.serve_control();
+            }
             if work.contains(Work::MIGRATE) {
                 let scheduler = &context.kernel.scheduler;
                 scheduler.migrate(context.thread);

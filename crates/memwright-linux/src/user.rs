@@ -44,6 +44,11 @@ impl<'a> UserMemory<'a> {
         Self(access)
     }
 
+    /// Returns the port through which user memory is accessed. It does not check ranges.
+    pub(crate) fn access(self) -> &'a dyn UserAccess {
+        self.0
+    }
+
     /// Copies bytes from user memory.
     ///
     /// # Errors

@@ -109,7 +109,13 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
         // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
         request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
     }
-    let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
+    let stack_limit = context
+        .process()
+        .identity
+        .limits
+        .lock()
+        .get(Resource::Stack)
+        .current;
     let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
     let room = strings_room(stack_limit, counts)?;
     let file = find_program(context, &mut request)?;
@@ -184,7 +190,10 @@ fn explain(errno: Errno) -> &'static str {
 
 /// Opens the program, following `#!` lines.
 fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executable, ExecError> {
-    let mut file = context.open_executable(&request.start, &request.path, LastLink::Follow)?;
+    let mut file =
+        context
+            .caller()
+            .open_executable(&request.start, &request.path, LastLink::Follow)?;
     let mut path = copied(&request.path)?;
     for _ in 0..=SCRIPTS_MAX {
         let first = load::read(context.kernel, &file, 0, FIRST_BYTES)?;
@@ -197,7 +206,10 @@ fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executab
         let replaced = request.arguments.replace_first(front.into_iter().flatten());
         replaced.map_err(|_| Errno::ENOMEM)?;
         let fs = context.fs();
-        let opened = context.open_executable(&fs.directory(), script.interpreter, LastLink::Follow);
+        let opened =
+            context
+                .caller()
+                .open_executable(&fs.directory(), script.interpreter, LastLink::Follow);
         path = copied(script.interpreter)?;
         file = match opened {
             Ok(file) => file,
@@ -233,8 +245,8 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         Some(path) => Some(open_interpreter(context, path)?),
         None => None,
     };
-    let limits = context.process().limits.lock().clone();
-    let mut credentials = context.process().credentials.lock().clone();
+    let limits = context.process().identity.limits.lock().clone();
+    let mut credentials = context.process().identity.credentials.lock().clone();
     credentials.after_exec();
     let capabilities = credentials.capabilities.effective;
     let space = new_space(kernel, &limits, capabilities)?;
@@ -319,6 +331,7 @@ fn open_interpreter(
 ) -> Result<(Arc<Executable>, Plan), ExecError> {
     let root = context.fs().root();
     let opened = context
+        .caller()
         .open_executable(&root, &path, LastLink::Follow)
         .and_then(|file| read_plan(context.kernel, &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| ExecError {
@@ -399,7 +412,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     let process = context.process();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     context.thread.set_name(name);
-    process.credentials.lock().after_exec();
+    process.identity.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);
     crate::futex::release(kernel, context.thread);

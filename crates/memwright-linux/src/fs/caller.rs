@@ -1,29 +1,130 @@
-//! The services of [`Context`] for file operations: the caller's credentials, limits and descriptors, and path
-//! resolution.
+//! The thread on whose behalf the file system works, and what it does for such a thread: permissions, limits,
+//! descriptors and path resolution.
 
 use super::{
+    FileTable, FsContext,
     dentry::Dentry,
     open_file::OpenFile,
     permission::Subject,
     tree::Change,
+    vfs::Vfs,
     walk::{LastLink, Walked, Walker},
 };
 use crate::{
-    context::Context,
     errno::Errno,
-    identity::{Capabilities, Resource},
-    process::send_to_thread,
-    signal::{Detail, Signal, SignalInfo, SignalSet, code},
-    syscall::signal::{restore_mask, with_mask_until_return},
+    identity::{Capabilities, Identity, Resource},
+    scheduler::Task,
+    signal::{Detail, Signal, SignalInfo, code},
+    user::UserMemory,
+    wait::{WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright::Memcg;
 
-impl Context<'_> {
+/// The ids of a calling thread and of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallerIds {
+    /// The process id.
+    pub process: u32,
+    /// The thread id.
+    pub thread: u32,
+}
+
+/// The thread that calls the file system.
+pub trait Caller {
+    /// Returns the file system that the thread calls.
+    fn vfs(&self) -> &'static Vfs;
+
+    /// Returns the memory of the thread's program.
+    fn memory(&self) -> UserMemory<'static>;
+
+    /// Returns the ids of the thread and of its process.
+    fn ids(&self) -> CallerIds;
+
+    /// Returns the credentials and limits of the thread's process.
+    fn identity(&self) -> &Identity;
+
+    /// Returns the scheduler's part of the thread.
+    fn task(&self) -> &Task;
+
+    /// Returns the descriptor table.
+    fn files(&self) -> Arc<FileTable>;
+
+    /// Returns the root, the working directory and the file-creation mask.
+    fn fs(&self) -> Arc<FsContext>;
+
+    /// Sends a signal to the thread.
+    fn raise(&self, info: SignalInfo);
+
+    /// Waits until `ready` returns true. `ready` is called first, and again after each wakeup of one of the queues.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    ///
+    /// # Errors
+    /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline.
+    fn wait(
+        &self,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WaitError>;
+
+    /// Lets other runnable threads run.
+    fn yield_now(&self);
+
+    /// Returns the queue that is woken when a signal arrives that a signalfd can read.
+    fn signal_arrivals(&self) -> &Arc<WaitQueue>;
+
+    /// Counts a read or write of this number of pages in the thread's memcg. Returns the memcg, if there is one.
+    fn count_pages(&self, pages: u64) -> Option<Memcg>;
+}
+
+impl dyn Caller + '_ {
+    /// Waits until `ready` returns `Some`, like [`Caller::wait`].
+    ///
+    /// # Errors
+    /// Those of [`Caller::wait`]. `ready` is called once more before either.
+    pub fn wait_until<T>(
+        &self,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let mut value = None;
+        let waited = self.wait(queues, deadline, &mut || {
+            value = ready();
+            value.is_some()
+        });
+        match value {
+            Some(value) => Ok(value),
+            None => Err(waited.err().unwrap_or(WaitError::Interrupted)),
+        }
+    }
+
+    /// Returns whether an unblocked signal is pending for the thread.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        self.task().signal_pending()
+    }
+
+    /// Checks that the kernel heap is above its reserve. Operations that allocate call this first.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the heap is in its reserve.
+    pub fn check_heap(&self) -> Result<(), Errno> {
+        if self.vfs().instruments.heap_low() {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Returns the ids and the override capability that permission checks use.
     #[must_use]
     pub fn subject(&self) -> Subject {
-        let credentials = self.process().credentials.lock();
+        let credentials = self.identity().credentials.lock();
         Subject {
             user: credentials.user.file,
             group: credentials.group.file,
@@ -35,19 +136,23 @@ impl Context<'_> {
     /// Returns the size in bytes to which the calling process is allowed to make files grow (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
-        self.process().limits.lock().get(Resource::FileSize).current
+        self.identity()
+            .limits
+            .lock()
+            .get(Resource::FileSize)
+            .current
     }
 
     /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than [`Self::file_size_limit`].
     pub fn file_too_large(&self) {
-        send_to_thread(self.thread, SignalInfo::kernel(Signal::SIGXFSZ));
+        self.raise(SignalInfo::kernel(Signal::SIGXFSZ));
     }
 
     /// Sends SIGPIPE to the calling thread, which writes to a pipe or socket without a reader.
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
-            process: self.process().id,
-            user: self.process().credentials.lock().user.real,
+            process: self.ids().process,
+            user: self.identity().credentials.lock().user.real,
         };
         let signal = Signal::SIGPIPE;
         let info = SignalInfo {
@@ -56,14 +161,14 @@ impl Context<'_> {
             errno: 0,
             detail,
         };
-        send_to_thread(self.thread, info);
+        self.raise(info);
     }
 
     /// Returns the limit on descriptors (`RLIMIT_NOFILE`): one more than the largest descriptor that the caller is
     /// allowed to open.
     #[must_use]
     pub fn descriptor_limit(&self) -> usize {
-        self.process().limits.lock().get(Resource::Files).current as usize
+        self.identity().limits.lock().get(Resource::Files).current as usize
     }
 
     /// Installs an open file at the caller's lowest free descriptor. `O_CLOEXEC` in `flags` marks it close-on-exec.
@@ -91,7 +196,7 @@ impl Context<'_> {
     pub fn change(&self) -> Change {
         Change {
             subject: self.subject(),
-            now: self.kernel.vfs.now(),
+            now: self.vfs().now(),
         }
     }
 
@@ -120,7 +225,7 @@ impl Context<'_> {
         address: u64,
         last_link: LastLink,
     ) -> Result<Walked, Errno> {
-        let path = self.user.read_path(address)?;
+        let path = self.memory().read_path(address)?;
         self.walk_path(directory, &path, last_link)
     }
 
@@ -137,7 +242,7 @@ impl Context<'_> {
         let start = self.path_start(directory, path)?;
         let root = self.fs().root();
         let walker = Walker {
-            context: Some(self),
+            caller: Some(self),
             subject: self.subject(),
             root: &root,
         };
@@ -165,43 +270,12 @@ impl Context<'_> {
             let path = if address == 0 {
                 Default::default()
             } else {
-                self.user.read_path(address)?
+                self.memory().read_path(address)?
             };
             if path.is_empty() {
                 return self.path_start(directory, b"");
             }
         }
         self.walk_at(directory, address, last_link)?.existing()
-    }
-
-    /// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
-    /// is null.
-    ///
-    /// # Errors
-    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
-    pub fn with_signal_mask(
-        &self,
-        address: u64,
-        size: u64,
-        act: impl FnOnce() -> Result<u64, Errno>,
-    ) -> Result<u64, Errno> {
-        if address == 0 {
-            return act();
-        }
-        if size != 8 {
-            return Err(Errno::EINVAL);
-        }
-        let mask: u64 = self.user.read_value(address)?;
-        with_mask_until_return(self, SignalSet(mask));
-        let result = act();
-        // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
-        // when the handler returns.
-        if !matches!(
-            result,
-            Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
-        ) {
-            restore_mask(self);
-        }
-        result
     }
 }

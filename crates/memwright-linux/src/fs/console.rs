@@ -7,11 +7,12 @@ use super::{
     transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
+use crate::scheduler::Work;
 use crate::{
     abi_struct,
     channel::INPUT_AREA,
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     host::Channel,
     manifest::Stream,
     sync::{Lock, Rank},
@@ -69,14 +70,14 @@ impl Console {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a control byte arrived instead of input.
-    fn fetch(&self, context: &Context<'_>) -> Result<(), Errno> {
+    fn fetch(&self, caller: &dyn Caller) -> Result<(), Errno> {
         let mut input = self.input.lock();
         if input.start < input.end || input.ended {
             return Ok(());
         }
-        let Some(count) = context.kernel.vfs.channels.input(&mut input.bytes) else {
+        let Some(count) = caller.vfs().channels.input(&mut input.bytes) else {
             drop(input);
-            context.kernel.serve_control();
+            caller.task().set_work(Work::CONTROL, true);
             return Err(Errno::ERESTARTSYS);
         };
         input.start = 0;
@@ -125,15 +126,15 @@ impl Console {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         terminal: bool,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         if sink.left() == 0 {
             return Ok(0);
         }
-        let turn = self.reading.take(context)?;
-        self.fetch(context)?;
+        let turn = self.reading.take(caller)?;
+        self.fetch(caller)?;
         let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
             // After a user types end-of-file at a terminal, more input can follow.
@@ -274,13 +275,13 @@ impl File for ConsoleStream {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         if self.reads() {
-            self.console.read(context, self.terminal, sink)
+            self.console.read(caller, self.terminal, sink)
         } else {
             Err(Errno::EBADF)
         }
@@ -288,25 +289,25 @@ impl File for ConsoleStream {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         let channel = self.output.ok_or(Errno::EBADF)?;
-        write_channel(context, channel, source)
+        write_channel(caller, channel, source)
     }
 
     fn polling(&self) -> Polling {
         Polling::Look
     }
 
-    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
             // After a control byte, the stream is not ready. The signal that the control byte generates interrupts the
             // caller's wait.
-            let _ = self.console.fetch(context);
+            let _ = self.console.fetch(caller);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
             ready.set(Readiness::HANGUP, waiting == 0 && ended && !self.terminal);
@@ -317,15 +318,15 @@ impl File for ConsoleStream {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
         if command == ioctl::FIONREAD && self.reads() {
             let (waiting, _) = self.console.waiting();
-            return context
-                .user
+            return caller
+                .memory()
                 .write_value(argument, &(waiting as u32))
                 .map(|()| 0);
         }
@@ -333,10 +334,10 @@ impl File for ConsoleStream {
             return Err(Errno::ENOTTY);
         }
         match command {
-            ioctl::TCGETS => context.user.write_value(argument, &COOKED).map(|()| 0),
+            ioctl::TCGETS => caller.memory().write_value(argument, &COOKED).map(|()| 0),
             // The command owns the terminal's modes. Setting the present modes succeeds, and setting any others fails.
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
-                let wanted: Termios = context.user.read_value(argument)?;
+                let wanted: Termios = caller.memory().read_value(argument)?;
                 if wanted == COOKED {
                     Ok(0)
                 } else {
@@ -344,13 +345,13 @@ impl File for ConsoleStream {
                 }
             }
             ioctl::TIOCGWINSZ => {
-                let (rows, columns) = context.kernel.vfs.terminal_size;
+                let (rows, columns) = caller.vfs().terminal_size;
                 let size = WindowSize {
                     rows,
                     columns,
                     ..WindowSize::default()
                 };
-                context.user.write_value(argument, &size).map(|()| 0)
+                caller.memory().write_value(argument, &size).map(|()| 0)
             }
             _ => Err(Errno::ENOTTY),
         }
@@ -363,7 +364,7 @@ impl File for ConsoleStream {
 /// # Errors
 /// `EFAULT` if the first byte cannot be read.
 pub fn write_channel(
-    context: &Context<'_>,
+    caller: &dyn Caller,
     channel: Channel,
     source: &mut Source<'_>,
 ) -> Result<usize, Errno> {
@@ -376,11 +377,7 @@ pub fn write_channel(
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            context
-                .kernel
-                .vfs
-                .channels
-                .output(channel, &buffer[..count]);
+            caller.vfs().channels.output(channel, &buffer[..count]);
             done += count;
             if count < wanted {
                 break;

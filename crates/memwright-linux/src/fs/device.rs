@@ -7,8 +7,17 @@ use super::{
     seek::Whence,
     transfer::{Sink, Source},
 };
-use crate::{context::Context, errno::Errno, host::Channel, user::TRANSFER_MAX};
+use crate::{errno::Errno, fs::caller::Caller, host::Channel, user::TRANSFER_MAX};
 use alloc::sync::Arc;
+
+/// Creates userfaultfds for the device `/dev/userfaultfd`.
+pub trait UserfaultMaker: Sync {
+    /// Creates a userfaultfd for the caller's memory. Returns its descriptor.
+    ///
+    /// # Errors
+    /// `EINVAL` for unknown flags, and the errors of creating a descriptor.
+    fn make(&self, caller: &dyn Caller, flags: u32) -> Result<u64, Errno>;
+}
 
 /// A character device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +95,7 @@ impl File for Device {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -99,13 +108,13 @@ impl File for Device {
                 let mut done = 0;
                 while sink.left() > 0 {
                     let count = sink.left().min(CHUNK);
-                    context.kernel.vfs.random.lock().fill(&mut buffer[..count]);
+                    caller.vfs().random.lock().fill(&mut buffer[..count]);
                     match sink.put(&buffer[..count]) {
                         Ok(put) => done += put,
                         Err(_) if done > 0 => break,
                         Err(error) => return Err(error),
                     }
-                    if context.interrupted() {
+                    if caller.interrupted() {
                         break;
                     }
                 }
@@ -118,7 +127,7 @@ impl File for Device {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         source: &mut Source<'_>,
@@ -137,7 +146,7 @@ impl File for Device {
                 source.skip(count);
                 Ok(count)
             }
-            Self::Console => write_channel(context, Channel::Log, source),
+            Self::Console => write_channel(caller, Channel::Log, source),
             Self::Userfaultfd => Err(Errno::EINVAL),
             Self::Terminal | Self::Unknown(_) => Err(Errno::EIO),
         }
@@ -145,7 +154,7 @@ impl File for Device {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
@@ -154,7 +163,8 @@ impl File for Device {
             // A process that can open the device is allowed to create any kind of userfaultfd (`userfaultfd_dev_ioctl`
             // of Linux 7.2).
             Self::Userfaultfd if command == USERFAULTFD_IOC_NEW => {
-                crate::syscall::file::userfaultfd::make(context, argument as u32)
+                let maker = *caller.vfs().userfaultfds.lock();
+                maker.ok_or(Errno::EINVAL)?.make(caller, argument as u32)
             }
             Self::Userfaultfd => Err(Errno::EINVAL),
             Self::Null
@@ -170,7 +180,7 @@ impl File for Device {
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,

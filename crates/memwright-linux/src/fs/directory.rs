@@ -7,7 +7,7 @@ use super::{
     open_file::{File, OpenFile},
     seek::{Whence, sought},
 };
-use crate::{context::Context, errno::Errno, sync::PausePoints};
+use crate::{errno::Errno, fs::caller::Caller, sync::PausePoints};
 use alloc::vec::Vec;
 
 /// Number of entries that are passed on between two scheduling points.
@@ -19,7 +19,7 @@ pub struct DirectoryFile;
 impl File for DirectoryFile {
     fn read(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         _sink: &mut super::transfer::Sink<'_>,
@@ -29,7 +29,7 @@ impl File for DirectoryFile {
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,
@@ -40,7 +40,7 @@ impl File for DirectoryFile {
 
     fn entries(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
@@ -94,7 +94,7 @@ impl File for DirectoryFile {
                     *position = cookie + 1;
                 }
             }
-            Body::Proc(node) => node.entries(context, position, emit),
+            Body::Generated(node) => node.entries(caller, position, emit),
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)

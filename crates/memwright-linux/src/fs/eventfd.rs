@@ -5,8 +5,8 @@ use super::{
     transfer::{Sink, Source},
 };
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     sync::{Lock, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -90,7 +90,7 @@ impl File for EventCounter {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -101,7 +101,7 @@ impl File for EventCounter {
         let value = match self.take() {
             Some(value) => value,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.readable], None, || self.take())
                 .map_err(|error| error.restart())?,
         };
@@ -111,7 +111,7 @@ impl File for EventCounter {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         source: &mut Source<'_>,
@@ -130,7 +130,7 @@ impl File for EventCounter {
         match self.add(value) {
             Some(()) => {}
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.writable], None, || self.add(value))
                 .map_err(|error| error.restart())?,
         }
@@ -142,7 +142,7 @@ impl File for EventCounter {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let count = *self.count.lock();
         let mut ready = Readiness::empty();
         ready.set(Readiness::READ, count > 0);
@@ -150,7 +150,7 @@ impl File for EventCounter {
         ready
     }
 
-    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
             queues.add(&self.readable);
         }

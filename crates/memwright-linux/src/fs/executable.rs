@@ -11,7 +11,7 @@ use super::{
     tmpfs::MountFlags,
     walk::{LastLink, Walker},
 };
-use crate::{M, context::Context, errno::Errno, fs::vfs::Vfs};
+use crate::{M, errno::Errno, fs::caller::Caller, fs::vfs::Vfs};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::Object;
@@ -21,7 +21,7 @@ pub struct Executable {
     open: Arc<OpenFile>,
 }
 
-impl Context<'_> {
+impl dyn Caller + '_ {
     /// Opens the program at `path`, which is resolved from `start`, for execution.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Context<'_> {
     ) -> Result<Executable, Errno> {
         let root = self.fs().root();
         let walker = Walker {
-            context: Some(self),
+            caller: Some(self),
             subject: self.subject(),
             root: &root,
         };
@@ -90,7 +90,7 @@ impl Executable {
             | Body::Socket
             | Body::Console(_)
             | Body::Anonymous
-            | Body::Proc(_) => None,
+            | Body::Generated(_) => None,
         }
     }
 

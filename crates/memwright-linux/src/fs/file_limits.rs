@@ -1,7 +1,7 @@
 //! The limits in `/proc/sys/fs`, and the checks against them.
 
 use super::pipe::ring::{DEFAULT_PAGES, MAX_PAGES};
-use crate::{context::Context, errno::Errno, identity::Capabilities};
+use crate::{errno::Errno, fs::caller::Caller, identity::Capabilities};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 
@@ -60,11 +60,11 @@ fn is_over(pages: u64, limit: u64) -> bool {
     limit != 0 && pages > limit
 }
 
-impl Context<'_> {
+impl dyn Caller + '_ {
     /// Returns whether the calling process has at least one of these capabilities.
     #[must_use]
     pub fn has_any(&self, capabilities: Capabilities) -> bool {
-        let credentials = self.process().credentials.lock();
+        let credentials = self.identity().credentials.lock();
         let effective = credentials.capabilities.effective;
         effective.intersects(capabilities)
     }
@@ -75,13 +75,8 @@ impl Context<'_> {
     /// # Errors
     /// `ENFILE` if the system-wide limit is reached and the process is unprivileged.
     pub fn check_open_files(&self) -> Result<(), Errno> {
-        let most = self
-            .kernel
-            .vfs
-            .file_limits
-            .open_files
-            .load(Ordering::Relaxed);
-        if self.kernel.vfs.mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
+        let most = self.vfs().file_limits.open_files.load(Ordering::Relaxed);
+        if self.vfs().mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
             Ok(())
         } else {
             Err(Errno::ENFILE)

@@ -5,10 +5,10 @@ use super::{
     dentry::Dentry,
     device::Device,
     file_system::FileSystemKind,
+    generated::GeneratedNode,
     inode::{Body, Inode},
     mounts::Mounts,
     permission::Subject,
-    procfs::ProcNode,
     tree::{Change, Removal},
     walk::{Last, LastLink},
 };
@@ -19,6 +19,7 @@ use crate::{
     manifest::CONTROL_FOLDER,
     swap::Swaps,
 };
+use alloc::boxed::Box;
 use alloc::{collections::BTreeMap, sync::Arc};
 use linux_raw_sys::general as raw;
 
@@ -77,6 +78,26 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
+/// The nodes through which the cgroup file system is reached in `/sys`.
+pub struct CgroupNodes {
+    /// `/sys/fs`.
+    pub above: Box<dyn GeneratedNode>,
+    /// `/sys/fs/cgroup`, on which the file system is mounted.
+    pub mount_point: Box<dyn GeneratedNode>,
+    /// The root of the file system.
+    pub root: Box<dyn GeneratedNode>,
+}
+
+/// The roots of the file systems whose contents are generated.
+pub struct GeneratedRoots {
+    /// The root of `/proc`.
+    pub proc: Box<dyn GeneratedNode>,
+    /// The root of `/sys`.
+    pub sys: Box<dyn GeneratedNode>,
+    /// The cgroup file system.
+    pub cgroups: CgroupNodes,
+}
+
 /// Populates an empty tree. If the archive has several entries with the same name, the last one determines the file.
 ///
 /// # Errors
@@ -86,6 +107,7 @@ pub fn fill(
     vfs: &Vfs,
     archive: CpioArchive<'_>,
     swaps: &Swaps,
+    generated: GeneratedRoots,
 ) -> Result<(), Errno> {
     let now = Moment {
         seconds: vfs.epoch as i64,
@@ -120,26 +142,32 @@ pub fn fill(
         let at = mounts
             .boot_walker()
             .resolve(&mounts.root, path, LastLink::Follow)?;
-        Ok(mounts.mount(&at, kind, Body::Proc(node), 0o555, now))
+        Ok(mounts.mount(&at, kind, Body::Generated(node), 0o555, now))
     };
-    mount(b"/proc", FileSystemKind::Proc, ProcNode::root())?;
-    let system = mount(b"/sys", FileSystemKind::Sysfs, ProcNode::sys_root())?;
-    mount_cgroups(mounts, &system, now);
+    mount(b"/proc", FileSystemKind::Proc, generated.proc)?;
+    let system = mount(b"/sys", FileSystemKind::Sysfs, generated.sys)?;
+    mount_cgroups(mounts, &system, generated.cgroups, now);
     Ok(())
 }
 
 /// Mounts the cgroup file system on `/sys/fs/cgroup`. Other entries of `/sys` are created when they are looked up, but
 /// the two directories of this path are permanent.
-fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
+fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, nodes: CgroupNodes, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
-        let inode = Inode::new(file_system, Body::Proc(node), 0o755, Subject::ROOT, now);
+        let inode = Inode::new(
+            file_system,
+            Body::Generated(node),
+            0o755,
+            Subject::ROOT,
+            now,
+        );
         Arc::new(Dentry::new(above, name, Arc::new(inode)))
     };
-    let above = place(system, b"fs", ProcNode::file_systems());
-    let at = place(&above, b"cgroup", ProcNode::Cgroups);
+    let above = place(system, b"fs", nodes.above);
+    let at = place(&above, b"cgroup", nodes.mount_point);
     let kind = FileSystemKind::Cgroup;
-    mounts.mount(&at, kind, Body::Proc(ProcNode::Cgroups), 0o755, now);
+    mounts.mount(&at, kind, Body::Generated(nodes.root), 0o755, now);
 }
 
 struct Filler<'a> {

@@ -13,13 +13,14 @@ use super::{
         Permission, Subject, before_write, inherited, permitted, permitted_setting, sets_ids,
     },
     pipe::Pipe,
-    procfs::{ProcNode, SETTING_NUMBERS},
+    procfs::SETTING_NUMBERS,
     regular::Regular,
     tmpfs::MountFlags,
 };
+use crate::fs::generated::GeneratedNode;
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     swap::Disk,
     sync::{Lock, Rank},
     user::PATH_MAX,
@@ -47,7 +48,7 @@ pub enum Body {
     /// The inode of a descriptor that refers to no file.
     Anonymous,
     /// A node of `/proc` or `/sys`.
-    Proc(ProcNode),
+    Generated(Box<dyn GeneratedNode>),
 }
 
 impl Body {
@@ -116,7 +117,7 @@ impl Inode {
     ) -> Self {
         let links = match &body {
             Body::Directory(_) => 2,
-            Body::Proc(node) => node.links(),
+            Body::Generated(node) => node.links(),
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)
@@ -158,7 +159,24 @@ impl Inode {
             Body::Socket => Kind::Socket,
             Body::Console(stream) => stream.kind(),
             Body::Anonymous => Kind::Anonymous,
-            Body::Proc(node) => node.kind(),
+            Body::Generated(node) => node.kind(),
+        }
+    }
+
+    /// Returns the node of a file system whose contents are generated; `None` for other inodes.
+    #[must_use]
+    pub fn generated(&self) -> Option<&dyn GeneratedNode> {
+        match &self.body {
+            Body::Generated(node) => Some(&**node),
+            Body::Regular(_)
+            | Body::Directory(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Block(_)
+            | Body::Fifo(_)
+            | Body::Socket
+            | Body::Console(_)
+            | Body::Anonymous => None,
         }
     }
 
@@ -175,7 +193,7 @@ impl Inode {
             | Body::Socket
             | Body::Console(_)
             | Body::Anonymous
-            | Body::Proc(_) => None,
+            | Body::Generated(_) => None,
         }
     }
 
@@ -206,11 +224,11 @@ impl Inode {
 
     /// Clears the set-id bits of a regular file, by the rule of [`before_write`], before the calling process changes
     /// the contents (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
-    pub fn drop_set_ids(&self, context: &Context<'_>) {
+    pub fn drop_set_ids(&self, caller: &dyn Caller) {
         if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
             return;
         }
-        let (subject, now) = (context.subject(), context.kernel.vfs.now());
+        let (subject, now) = (caller.subject(), caller.vfs().now());
         self.change(|metadata| {
             let (mode, group) = (metadata.permissions, metadata.owner.group);
             let left = before_write(subject, mode, group);
@@ -288,7 +306,7 @@ impl Inode {
 
     /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the calling process.
     #[must_use]
-    pub fn attributes(&self, context: Option<&Context<'_>>) -> Attributes {
+    pub fn attributes(&self, caller: Option<&dyn Caller>) -> Attributes {
         let metadata = self.metadata();
         let (size, blocks, special) = match &self.body {
             Body::Regular(regular) => (regular.size(), regular.blocks(), DeviceNumber::default()),
@@ -302,7 +320,7 @@ impl Inode {
             }
             Body::Fifo(_) | Body::Socket | Body::Anonymous => (0, 0, DeviceNumber::default()),
             Body::Console(stream) => (0, 0, stream.special()),
-            Body::Proc(node) => (node.size(context), 0, DeviceNumber::default()),
+            Body::Generated(node) => (node.size(caller), 0, DeviceNumber::default()),
         };
         Attributes {
             device: self.file_system.device,
@@ -326,12 +344,12 @@ impl Inode {
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if the inode is not a symbolic link, `ENOENT` for a link of `/proc` without `context`, and those of the
+    /// `EINVAL` if the inode is not a symbolic link, `ENOENT` for a link of `/proc` without `caller`, and those of the
     /// links of `/proc`.
-    pub fn link(&self, context: Option<&Context<'_>>) -> Result<Link, Errno> {
+    pub fn link(&self, caller: Option<&dyn Caller>) -> Result<Link, Errno> {
         match &self.body {
             Body::Symlink(target) => Ok(Link::Path(target.to_vec())),
-            Body::Proc(node) => node.link(context.ok_or(Errno::ENOENT)?),
+            Body::Generated(node) => node.link(caller.ok_or(Errno::ENOENT)?),
             Body::Regular(_)
             | Body::Directory(_)
             | Body::Character(_)
@@ -350,11 +368,11 @@ impl Inode {
     ///
     /// # Errors
     /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
-    pub fn shown_link(&self, context: &Context<'_>) -> Result<Vec<u8>, Errno> {
-        match self.link(Some(context))? {
+    pub fn shown_link(&self, caller: &dyn Caller) -> Result<Vec<u8>, Errno> {
+        match self.link(Some(caller))? {
             Link::Path(target) => Ok(target),
             Link::Entry(entry) => {
-                let path = entry.shown_path(&context.fs().root());
+                let path = entry.shown_path(&caller.fs().root());
                 let path = path.map_err(|_| Errno::ENOMEM)?;
                 // The path and its NUL must fit in a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
                 if path.len() < PATH_MAX {

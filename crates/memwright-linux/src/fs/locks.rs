@@ -5,8 +5,8 @@ use super::lock_waits::WaitRefused;
 use super::record_locks::{AcquireError, RecordLocks};
 pub use super::record_locks::{Holder, Record, Strength};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::inode::Inode,
     sync::{Lock, Rank},
 };
@@ -124,14 +124,14 @@ impl FileLocks {
     /// indirectly, for a lock of the calling process, `ERESTARTSYS` if a signal interrupts the wait, `ENOLCK` if memory
     /// is exhausted.
     pub fn acquire(
-        context: &Context<'_>,
+        caller: &dyn Caller,
         inode: &Arc<Inode>,
         (family, wanted): (LockFamily, Record),
         wait: bool,
         held: &Held,
     ) -> Result<(), Errno> {
-        context.check_heap()?;
-        let (locks, vfs) = (&inode.locks, context.kernel.vfs);
+        caller.check_heap()?;
+        let (locks, vfs) = (&inode.locks, caller.vfs());
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
             // Replacing a lock by a weaker one can unblock other requests.
@@ -143,12 +143,12 @@ impl FileLocks {
         }
         let request = locks.state.lock().family(family).requests.add(wanted);
         let request = request.map_err(|OutOfMemory| Errno::ENOLCK)?;
-        let acquired = locks.wait(context, inode, (family, &request), || {
+        let acquired = locks.wait(caller, inode, (family, &request), || {
             locks.attempt(family, wanted, held)
         });
         locks.state.lock().family(family).requests.remove(&request);
         if let Holder::Process(process) = wanted.holder {
-            vfs.lock_waits.end(process, context.thread.id().into());
+            vfs.lock_waits.end(process, caller.ids().thread.into());
         }
         // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
         locks.wake(family);
@@ -158,7 +158,7 @@ impl FileLocks {
     /// Waits until `attempt` takes the lock. `attempt` returns the conflicting lock if there is one.
     fn wait(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         inode: &Arc<Inode>,
         (family, request): (LockFamily, &Request),
         attempt: impl Fn() -> Result<Option<Record>, Errno>,
@@ -170,14 +170,14 @@ impl FileLocks {
             let Some(conflict) = attempt()? else {
                 return Ok(());
             };
-            note_wait(context, inode, &request.wanted, conflict.holder)?;
+            note_wait(caller, inode, &request.wanted, conflict.holder)?;
             if again {
                 // Earlier wake-ups skipped the requests that conflict with this request. This request does not get the
                 // lock yet, and the lock that conflicts with it does not necessarily block those requests.
                 self.wake(family);
             }
             let woken = || request.is_woken().then_some(());
-            let waited = context.wait_until(&[&request.queue], None, woken);
+            let waited = caller.wait_until(&[&request.queue], None, woken);
             waited.map_err(|error| error.restart())?;
             again = true;
         }
@@ -267,13 +267,13 @@ impl FileLocks {
 /// processes. Deadlocks are detected only between processes, because several processes can use the same open file
 /// (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
 fn note_wait(
-    context: &Context<'_>,
+    caller: &dyn Caller,
     inode: &Arc<Inode>,
     wanted: &Record,
     blocker: Holder,
 ) -> Result<(), Errno> {
-    let waits = &context.kernel.vfs.lock_waits;
-    let thread = context.thread.id().into();
+    let waits = &caller.vfs().lock_waits;
+    let thread = caller.ids().thread.into();
     match (wanted.holder, blocker) {
         (Holder::Process(process), Holder::Process(blocker)) => waits
             .begin((process, thread), (inode, wanted), blocker)

@@ -12,7 +12,7 @@
 //! released.
 
 pub mod attributes;
-mod caller;
+pub mod caller;
 pub mod console;
 pub mod dentry;
 pub mod descriptors;
@@ -25,6 +25,7 @@ pub mod eventfd;
 pub mod executable;
 pub mod file_limits;
 pub mod file_system;
+pub mod generated;
 pub mod initrd;
 pub mod inode;
 pub mod io_uring;

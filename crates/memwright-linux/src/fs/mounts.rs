@@ -17,6 +17,7 @@ use super::{
     tree::Namespace,
     walk::{LastLink, Walker},
 };
+use crate::fs::initrd::GeneratedRoots;
 use crate::swap::Swaps;
 use crate::{
     Memory,
@@ -191,7 +192,7 @@ impl Mounts {
     #[must_use]
     pub fn boot_walker(&self) -> Walker<'_> {
         Walker {
-            context: None,
+            caller: None,
             subject: Subject::ROOT,
             root: &self.root,
         }
@@ -332,8 +333,14 @@ impl Mounts {
     ///
     /// # Errors
     /// `ENOSPC` if the files do not fit into memory.
-    pub fn fill(&self, vfs: &Vfs, archive: CpioArchive<'_>, swaps: &Swaps) -> Result<(), Errno> {
-        super::initrd::fill(self, vfs, archive, swaps)
+    pub fn fill(
+        &self,
+        vfs: &Vfs,
+        archive: CpioArchive<'_>,
+        swaps: &Swaps,
+        generated: GeneratedRoots,
+    ) -> Result<(), Errno> {
+        super::initrd::fill(self, vfs, archive, swaps, generated)
     }
 
     /// Returns the first of the standard streams that is a terminal, or `None` if no stream is.

@@ -15,7 +15,7 @@ use super::{
     tree::Change,
     walk::{Last, LastLink, Walker},
 };
-use crate::{context::Context, errno::Errno, short::Short};
+use crate::{errno::Errno, fs::caller::Caller, short::Short};
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
@@ -85,7 +85,7 @@ impl OpenRequest {
     }
 }
 
-impl Context<'_> {
+impl dyn Caller + '_ {
     /// Opens the file at `path`, which is resolved from `start`, or creates it with `O_CREAT`.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Context<'_> {
         let fs = self.fs();
         let root = fs.root();
         let walker = Walker {
-            context: Some(self),
+            caller: Some(self),
             subject: self.subject(),
             root: &root,
         };
@@ -140,24 +140,22 @@ impl Context<'_> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        if matches!(walked.parent.inode.body, Body::Proc(_)) {
+        if matches!(walked.parent.inode.body, Body::Generated(_)) {
             return Err(Errno::ENOENT);
         }
-        let now = self.kernel.vfs.now();
+        let now = self.vfs().now();
         let change = Change {
             subject: self.subject(),
             now,
         };
         let file_system = &walked.parent.inode.file_system;
         let permissions = request.permissions & !fs.mask();
-        let inode =
-            self.kernel
-                .vfs
-                .mounts
-                .new_regular(file_system, permissions, self.subject(), now)?;
+        let inode = self
+            .vfs()
+            .mounts
+            .new_regular(file_system, permissions, self.subject(), now)?;
         match self
-            .kernel
-            .vfs
+            .vfs()
             .mounts
             .names
             .create(&change, &walked.parent, name, inode)
@@ -188,14 +186,13 @@ impl Context<'_> {
         directory
             .inode
             .check(self.subject(), Permission::WRITE | Permission::EXECUTE)?;
-        let now = self.kernel.vfs.now();
+        let now = self.vfs().now();
         let permissions = request.permissions & !mask;
         let file_system = &directory.inode.file_system;
-        let inode =
-            self.kernel
-                .vfs
-                .mounts
-                .new_regular(file_system, permissions, self.subject(), now)?;
+        let inode = self
+            .vfs()
+            .mounts
+            .new_regular(file_system, permissions, self.subject(), now)?;
         if file_system.is_full() {
             return Err(Errno::ENOSPC);
         }
@@ -225,7 +222,7 @@ impl Context<'_> {
         }
         if request.has(raw::O_PATH) {
             let open = OpenFile::new(
-                Some(self.kernel.vfs),
+                Some(self.vfs()),
                 entry.clone(),
                 request.flags,
                 Box::new(PathFile),
@@ -263,7 +260,7 @@ impl Context<'_> {
             self.truncate_at_open(inode)?;
         }
         let flags = request.flags & !CREATION_FLAGS;
-        let open = OpenFile::new(Some(self.kernel.vfs), entry.clone(), flags, file);
+        let open = OpenFile::new(Some(self.vfs()), entry.clone(), flags, file);
         Ok(Arc::new(open))
     }
 
@@ -278,13 +275,13 @@ impl Context<'_> {
         let emptied = self.empty(regular);
         regular.end_writing();
         emptied?;
-        inode.touch_modified(self.kernel.vfs.now());
+        inode.touch_modified(self.vfs().now());
         Ok(())
     }
 
     fn empty(&self, regular: &Regular) -> Result<(), Errno> {
         let _turn = regular.take_turn(self)?;
-        regular.set_size(self.kernel.vfs, 0)
+        regular.set_size(self.vfs(), 0)
     }
 
     /// Creates the file operations for an inode.
@@ -310,13 +307,13 @@ impl Context<'_> {
             }
             Body::Console(stream) => Ok(Box::new(stream.clone())),
             Body::Anonymous | Body::Socket => Err(Errno::ENXIO),
-            Body::Proc(node) => node.open(self),
+            Body::Generated(node) => node.open(self),
         }
     }
 
     /// Returns the file operations of `/dev/tty`: those of the first standard stream that is a terminal.
     fn terminal(&self) -> Result<Box<dyn File>, Errno> {
-        let terminal = self.kernel.vfs.mounts.terminal().ok_or(Errno::ENXIO)?;
+        let terminal = self.vfs().mounts.terminal().ok_or(Errno::ENXIO)?;
         Ok(Box::new(terminal))
     }
 }

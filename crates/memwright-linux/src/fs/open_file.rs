@@ -14,7 +14,7 @@ use super::{
     turn::Turn,
     used::Used,
 };
-use crate::{M, Memory, context::Context, errno::Errno, fs::vfs::Vfs, wait::Queues};
+use crate::{M, Memory, errno::Errno, fs::caller::Caller, fs::vfs::Vfs, wait::Queues};
 use alloc::{boxed::Box, sync::Arc};
 use core::{
     any::Any,
@@ -216,12 +216,12 @@ pub trait File: Send + Sync + AsAny {
     /// `EINVAL` unless the file can be read.
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        let _ = (context, open, position, sink);
+        let _ = (caller, open, position, sink);
         Err(Errno::EINVAL)
     }
 
@@ -232,12 +232,12 @@ pub trait File: Send + Sync + AsAny {
     /// `EINVAL` unless the file can be written.
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
-        let _ = (context, open, position, source);
+        let _ = (caller, open, position, source);
         Err(Errno::EINVAL)
     }
 
@@ -252,13 +252,13 @@ pub trait File: Send + Sync + AsAny {
     /// `EINVAL`, `EOVERFLOW`, `ENXIO`.
     fn seek(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: u64,
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        let _ = (context, open);
+        let _ = (caller, open);
         match whence {
             Whence::Start => moved(0, offset),
             Whence::Position => moved(position, offset),
@@ -273,18 +273,18 @@ pub trait File: Send + Sync + AsAny {
     /// `ENOTDIR` unless it is a directory.
     fn entries(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
-        let _ = (context, open, position, emit);
+        let _ = (caller, open, position, emit);
         Err(Errno::ENOTDIR)
     }
 
     /// Returns the current readiness.
-    fn readiness(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
-        let _ = (context, open);
+    fn readiness(&self, caller: &dyn Caller, open: &OpenFile) -> Readiness {
+        let _ = (caller, open);
         Readiness::READ | Readiness::WRITE
     }
 
@@ -294,8 +294,8 @@ pub trait File: Send + Sync + AsAny {
     }
 
     /// Adds the queues that are woken when the `wanted` bits of [`Self::readiness`] change.
-    fn queues<'a>(&'a self, context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
-        let _ = (context, wanted, queues);
+    fn queues<'a>(&'a self, caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
+        let _ = (caller, wanted, queues);
     }
 
     /// Returns whether `splice` can read or write the file. Pipes are handled separately.
@@ -309,12 +309,12 @@ pub trait File: Send + Sync + AsAny {
     /// `ENOTTY` for an unknown command.
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        let _ = (context, open, command, argument);
+        let _ = (caller, open, command, argument);
         Err(Errno::ENOTTY)
     }
 
@@ -322,8 +322,8 @@ pub trait File: Send + Sync + AsAny {
     ///
     /// # Errors
     /// Those of `out`.
-    fn describe(&self, context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
-        let _ = (context, out);
+    fn describe(&self, caller: &dyn Caller, out: &mut dyn fmt::Write) -> fmt::Result {
+        let _ = (caller, out);
         Ok(())
     }
 
@@ -478,8 +478,8 @@ impl OpenFile {
 
     /// Returns what `fstat` reports.
     #[must_use]
-    pub fn attributes(&self, context: &Context<'_>) -> Attributes {
-        self.inode().attributes(Some(context))
+    pub fn attributes(&self, caller: &dyn Caller) -> Attributes {
+        self.inode().attributes(Some(caller))
     }
 
     /// Returns whether the file has a position, so that `pread64` and `pwrite64` work.
@@ -492,13 +492,13 @@ impl OpenFile {
     /// other threads. For a file without a position, calls `act` with zero and stores nothing.
     fn with_position<T>(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         act: impl FnOnce(&mut u64) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         if !self.has_position() {
             return act(&mut 0);
         }
-        let turn = self.turn.take(context)?;
+        let turn = self.turn.take(caller)?;
         let mut position = self.position();
         let result = act(&mut position);
         self.position.store(position, Ordering::Relaxed);
@@ -510,12 +510,12 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, and those of the file.
-    pub fn read(&self, context: &Context<'_>, sink: &mut Sink<'_>) -> Result<usize, Errno> {
+    pub fn read(&self, caller: &dyn Caller, sink: &mut Sink<'_>) -> Result<usize, Errno> {
         if !self.is_readable() {
             return Err(Errno::EBADF);
         }
-        self.with_position(context, |position| {
-            self.file.read(context, self, position, sink)
+        self.with_position(caller, |position| {
+            self.file.read(caller, self, position, sink)
         })
     }
 
@@ -523,12 +523,12 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` unless opened for writing, and those of the file.
-    pub fn write(&self, context: &Context<'_>, source: &mut Source<'_>) -> Result<usize, Errno> {
+    pub fn write(&self, caller: &dyn Caller, source: &mut Source<'_>) -> Result<usize, Errno> {
         if !self.is_writable() {
             return Err(Errno::EBADF);
         }
-        self.with_position(context, |position| {
-            self.file.write(context, self, position, source)
+        self.with_position(caller, |position| {
+            self.file.write(caller, self, position, source)
         })
     }
 
@@ -538,7 +538,7 @@ impl OpenFile {
     /// `EBADF` unless opened for reading, `ESPIPE` if the file has no position, and those of the file.
     pub fn read_at(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         mut position: u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
@@ -548,7 +548,7 @@ impl OpenFile {
         if !self.has_position() {
             return Err(Errno::ESPIPE);
         }
-        self.file.read(context, self, &mut position, sink)
+        self.file.read(caller, self, &mut position, sink)
     }
 
     /// Writes at `position`, without using the file's own position.
@@ -557,7 +557,7 @@ impl OpenFile {
     /// `EBADF` unless opened for writing, `ESPIPE` if the file has no position, and those of the file.
     pub fn write_at(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         mut position: u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
@@ -567,15 +567,15 @@ impl OpenFile {
         if !self.has_position() {
             return Err(Errno::ESPIPE);
         }
-        self.file.write(context, self, &mut position, source)
+        self.file.write(caller, self, &mut position, source)
     }
 
     /// Sets the position.
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives while this thread waits for another thread that uses the position.
-    pub fn set_position(&self, context: &Context<'_>, to: u64) -> Result<(), Errno> {
-        self.with_position(context, |position| {
+    pub fn set_position(&self, caller: &dyn Caller, to: u64) -> Result<(), Errno> {
+        self.with_position(caller, |position| {
             *position = to;
             Ok(())
         })
@@ -585,7 +585,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` for `O_PATH`, `ESPIPE` if the file refuses `lseek`, `ERESTARTSYS`, and those of the file.
-    pub fn seek(&self, context: &Context<'_>, offset: i64, whence: Whence) -> Result<u64, Errno> {
+    pub fn seek(&self, caller: &dyn Caller, offset: i64, whence: Whence) -> Result<u64, Errno> {
         if self.is_path() {
             return Err(Errno::EBADF);
         }
@@ -594,8 +594,8 @@ impl OpenFile {
             Positions::Ignored => return Ok(0),
             Positions::Refused => return Err(Errno::ESPIPE),
         }
-        self.with_position(context, |position| {
-            *position = self.file.seek(context, self, *position, offset, whence)?;
+        self.with_position(caller, |position| {
+            *position = self.file.seek(caller, self, *position, offset, whence)?;
             Ok(*position)
         })
     }
@@ -606,14 +606,14 @@ impl OpenFile {
     /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, and those of the file.
     pub fn entries(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
         if !self.is_readable() {
             return Err(Errno::EBADF);
         }
-        self.with_position(context, |position| {
-            self.file.entries(context, self, position, emit)
+        self.with_position(caller, |position| {
+            self.file.entries(caller, self, position, emit)
         })
     }
 

@@ -4,7 +4,8 @@ use super::{
     open_file::{File, OpenFile, OpenKind, Positions},
     transfer::Sink,
 };
-use crate::{context::Context, errno::Errno, kernel::Kernel, probes::Probe};
+use crate::fs::caller::Caller;
+use crate::{errno::Errno, kernel::Kernel, probes::Probe};
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
 
@@ -55,7 +56,7 @@ impl File for EventFile {
 
     fn read(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -69,7 +70,7 @@ impl File for EventFile {
 
     fn control(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         _argument: u64,

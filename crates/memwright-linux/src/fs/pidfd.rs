@@ -1,8 +1,8 @@
 //! `pidfd_open`: descriptors that refer to processes, for waiting and for sending signals.
 
 use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
+use crate::fs::caller::Caller;
 use crate::{
-    context::Context,
     kernel::Kernel,
     process::{Life, Process},
     wait::Queues,
@@ -20,14 +20,14 @@ pub struct ProcessFile {
 impl ProcessFile {
     /// Returns the state of the process, or `None` once it was reaped.
     #[must_use]
-    pub fn life(&self, kernel: &Kernel) -> Option<Life> {
-        life(kernel, &self.process)
+    pub fn life(&self) -> Option<Life> {
+        life(&self.process)
     }
 }
 
 /// Returns the state of `process`, or `None` once it was reaped.
-fn life(kernel: &Kernel, process: &Arc<Process>) -> Option<Life> {
-    let tasks = kernel.tasks.lock();
+fn life(process: &Arc<Process>) -> Option<Life> {
+    let tasks = process.tasks.lock();
     let member = tasks.members.get(&process.id)?;
     Arc::ptr_eq(&member.process, process).then_some(member.life)
 }
@@ -58,25 +58,20 @@ impl File for ProcessFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
-        match self.life(context.kernel) {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
+        match self.life() {
             Some(Life::Alive(_)) => Readiness::empty(),
             Some(Life::Zombie(_)) => Readiness::READ,
             None => Readiness::READ | Readiness::HANGUP,
         }
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        _wanted: Readiness,
-        queues: &mut Queues<'a>,
-    ) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
         queues.add(&self.process.ended);
     }
 
-    fn describe(&self, context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
-        let id = match self.life(context.kernel) {
+    fn describe(&self, _caller: &dyn Caller, out: &mut dyn fmt::Write) -> fmt::Result {
+        let id = match self.life() {
             Some(_) => i64::from(self.process.id),
             None => -1,
         };

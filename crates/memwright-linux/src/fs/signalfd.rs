@@ -7,15 +7,18 @@ use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::Sink,
 };
+use crate::fs::caller::Caller;
+use crate::process::Tasks;
+use crate::process::Thread;
 use crate::{
     abi::Plain,
     abi_struct,
-    context::Context,
     errno::Errno,
     signal::{Detail, SignalInfo, SignalSet},
     sync::{Lock, Rank},
     wait::Queues,
 };
+use alloc::sync::Arc;
 
 abi_struct! {
     /// `struct signalfd_siginfo` of `linux/signalfd.h`.
@@ -109,30 +112,38 @@ impl From<&SignalInfo> for SignalRecord {
 
 /// The open file behind a descriptor of `signalfd4`.
 pub struct SignalFile {
+    tasks: &'static Tasks,
     mask: Lock<SignalSet>,
 }
 
 impl SignalFile {
     /// Creates a file from which the signals in `mask` can be read.
     #[must_use]
-    pub const fn new(mask: SignalSet) -> Self {
+    pub const fn new(tasks: &'static Tasks, mask: SignalSet) -> Self {
         Self {
+            tasks,
             mask: Lock::new(Rank::Leaf, mask),
         }
     }
 
     /// Replaces the mask and wakes the waiting threads, which check again.
-    pub fn set_mask(&self, context: &Context<'_>, mask: SignalSet) {
+    pub fn set_mask(&self, caller: &dyn Caller, mask: SignalSet) {
         *self.mask.lock() = mask;
-        context.process().signal_arrived.wake_all();
+        caller.signal_arrivals().wake_all();
     }
 
-    fn take(&self, context: &Context<'_>) -> Option<SignalInfo> {
+    /// Returns the calling thread, whose signals are read.
+    fn thread(&self, caller: &dyn Caller) -> Arc<Thread> {
+        let thread = self.tasks.thread(caller.ids().thread);
+        thread.expect("the caller is a living thread")
+    }
+
+    fn take(&self, thread: &Thread) -> Option<SignalInfo> {
         let mask = *self.mask.lock();
-        let mut signals = context.process().signals.lock();
-        let taken = signals.take(context.thread, SignalSet(!mask.0));
+        let mut signals = thread.process.signals.lock();
+        let taken = signals.take(thread, SignalSet(!mask.0));
         if taken.is_some() {
-            signals.recalculate(context.thread);
+            signals.recalculate(thread);
         }
         taken
     }
@@ -149,24 +160,25 @@ impl File for SignalFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
+        let thread = self.thread(caller);
         let mut done = 0;
         if sink.left() < SignalRecord::SIZE {
             return Err(Errno::EINVAL);
         }
         while sink.left() >= SignalRecord::SIZE {
-            let info = match self.take(context) {
+            let info = match self.take(&thread) {
                 Some(info) => info,
                 None if done > 0 => break,
                 None if open.is_nonblocking() => return Err(Errno::EAGAIN),
                 None => {
-                    let queue = &context.process().signal_arrived;
-                    context
-                        .wait_until(&[queue], None, || self.take(context))
+                    let queue = caller.signal_arrivals();
+                    caller
+                        .wait_until(&[queue], None, || self.take(&thread))
                         .map_err(|error| error.restart())?
                 }
             };
@@ -185,19 +197,20 @@ impl File for SignalFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let mask = *self.mask.lock();
-        let mut signals = context.process().signals.lock();
+        let thread = self.thread(caller);
+        let mut signals = thread.process.signals.lock();
         let shared = signals.pending.set();
-        let own = signals.thread(context.thread).pending.set();
+        let own = signals.thread(&thread).pending.set();
         let mut ready = Readiness::empty();
         let waiting = shared.union(own).intersection(mask);
         ready.set(Readiness::READ, !waiting.is_empty());
         ready
     }
 
-    fn queues<'a>(&'a self, context: &'a Context<'_>, _wanted: Readiness, queues: &mut Queues<'a>) {
-        queues.add(&context.process().signal_arrived);
+    fn queues<'a>(&'a self, caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
+        queues.add(caller.signal_arrivals());
     }
 }
 

@@ -5,8 +5,8 @@ use super::{
     transfer::Sink,
 };
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     scheduler::{Expiry, TimerKey, Timers},
     sync::{Lock, Rank},
     time::Schedule,
@@ -170,7 +170,7 @@ impl File for TimerFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -181,7 +181,7 @@ impl File for TimerFile {
         let count = match self.timer.take(self.timers)? {
             Some(count) => count,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.timer.expirations], None, || {
                     self.timer.take(self.timers).transpose()
                 })
@@ -194,7 +194,7 @@ impl File for TimerFile {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let state = self.timer.state.lock();
         let now = self.timers.now();
         let mut ready = Readiness::empty();
@@ -205,12 +205,7 @@ impl File for TimerFile {
         ready
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        _wanted: Readiness,
-        queues: &mut Queues<'a>,
-    ) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
         queues.add(&self.timer.expirations);
     }
 }

@@ -1,6 +1,6 @@
 //! A sleeping mutex. Unlike a spin lock, it can be held during copies from and to user space.
 
-use crate::{context::Context, errno::Errno, wait::WaitQueue};
+use crate::{errno::Errno, fs::caller::Caller, wait::WaitQueue};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A mutex whose waiters sleep.
@@ -24,10 +24,10 @@ impl Turn {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives first.
-    pub fn take<'a>(&'a self, context: &Context<'_>) -> Result<TurnGuard<'a>, Errno> {
+    pub fn take<'a>(&'a self, caller: &dyn Caller) -> Result<TurnGuard<'a>, Errno> {
         if self.taken.swap(true, Ordering::Acquire) {
             let free = || (!self.taken.swap(true, Ordering::Acquire)).then_some(());
-            if let Err(error) = context.wait_until(&[&self.queue], None, free) {
+            if let Err(error) = caller.wait_until(&[&self.queue], None, free) {
                 // The last release may have woken this thread, so wake another thread instead.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one();

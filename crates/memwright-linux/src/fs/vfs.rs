@@ -1,6 +1,9 @@
 //! The state that all file systems and open files share.
 
-use super::{attributes::Moment, file_limits::FileLimits, lock_waits::LockWaits, mounts::Mounts};
+use super::{
+    attributes::Moment, device::UserfaultMaker, file_limits::FileLimits, lock_waits::LockWaits,
+    mounts::Mounts,
+};
 use crate::{
     Memory,
     direct_reclaim::DirectReclaim,
@@ -32,6 +35,8 @@ pub struct Vfs {
     pub file_limits: FileLimits,
     /// Threads waiting for record locks.
     pub(crate) lock_waits: LockWaits,
+    /// Creates userfaultfds, once the memory calls have started.
+    pub userfaultfds: Lock<Option<&'static dyn UserfaultMaker>>,
     /// The source of all random numbers.
     pub random: Lock<Random>,
 }

@@ -6,10 +6,9 @@ use super::{
     kind::Kind,
     name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
     permission::{Permission, Subject},
-    procfs::ProcNode,
     tree::Namespace,
 };
-use crate::{context::Context, errno::Errno};
+use crate::{errno::Errno, fs::caller::Caller};
 use alloc::{borrow::Cow, sync::Arc, vec::Vec};
 
 /// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
@@ -20,7 +19,7 @@ pub const LINKS_MAX: u32 = 40;
 pub struct Walker<'a> {
     /// The calling process, on which the contents of `/proc` depend; `None` while the kernel populates the tree at
     /// boot.
-    pub context: Option<&'a Context<'a>>,
+    pub caller: Option<&'a (dyn Caller + 'a)>,
     /// The ids for permission checks.
     pub subject: Subject,
     /// The directory where absolute paths start.
@@ -119,7 +118,9 @@ impl Walker<'_> {
                 let entries = entries.lock();
                 entries.get(name).cloned().ok_or(Errno::ENOENT)?
             }
-            Body::Proc(node) => node.lookup(self.context.ok_or(Errno::ENOENT)?, directory, name)?,
+            Body::Generated(node) => {
+                node.lookup(self.caller.ok_or(Errno::ENOENT)?, directory, name)?
+            }
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)
@@ -140,10 +141,8 @@ impl Walker<'_> {
         if self.subject.overrides {
             return Ok(());
         }
-        // A process always has access to its own descriptors (`proc_fd_permission` in `fs/proc/fd.c` of Linux 7.3).
-        if let (Body::Proc(ProcNode::Descriptors(id)), Some(context)) = (&inode.body, self.context)
-        {
-            if *id == context.process().id {
+        if let (Body::Generated(node), Some(caller)) = (&inode.body, self.caller) {
+            if node.admits(caller) {
                 return Ok(());
             }
         }
@@ -156,7 +155,7 @@ impl Walker<'_> {
         }
         // An unmount checks from the top down whether the file system is in use. During that check, no path walk is
         // allowed to ascend past the directories that are still to be checked.
-        let names = self.context.map(|context| &context.kernel.vfs.mounts.names);
+        let names = self.caller.map(|caller| &caller.vfs().mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();
         drop(turn);
@@ -230,7 +229,7 @@ impl Walker<'_> {
             if links > LINKS_MAX {
                 return Err(Errno::ELOOP);
             }
-            match found.inode.link(self.context)? {
+            match found.inode.link(self.caller)? {
                 Link::Path(target) => {
                     if target.first() == Some(&b'/') {
                         here = self.root.clone();

@@ -9,3 +9,38 @@ pub use capabilities::{Capabilities, CapabilitySets};
 pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use users::{Tally, User, Users};
+
+use crate::sync::{Lock, Rank};
+use memwright_table::Shared;
+
+/// Who a process acts for, and what that permits.
+pub struct Identity {
+    /// User and group ids, and capabilities.
+    pub credentials: Lock<Credentials>,
+    /// Resource limits.
+    pub limits: Lock<Limits>,
+    /// The real user, to which the threads of the process are accounted.
+    user: Lock<Shared<User>>,
+}
+
+impl Identity {
+    /// Creates the identity of a process of `user` with the initial credentials.
+    #[must_use]
+    pub fn new(limits: Limits, user: Shared<User>) -> Self {
+        Self {
+            credentials: Lock::new(Rank::Leaf, Credentials::default()),
+            limits: Lock::new(Rank::Leaf, limits),
+            user: Lock::new(Rank::Leaf, user),
+        }
+    }
+
+    /// Returns the real user.
+    pub fn user(&self) -> Shared<User> {
+        self.user.lock().clone()
+    }
+
+    /// Replaces the real user. Returns the previous one.
+    pub(crate) fn replace_user(&self, user: Shared<User>) -> Shared<User> {
+        core::mem::replace(&mut *self.user.lock(), user)
+    }
+}

@@ -112,13 +112,18 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
 fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
     {
-        let credentials = process.credentials.lock();
+        let credentials = process.identity.credentials.lock();
         if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {
             return Ok(());
         }
     }
-    let limit = process.limits.lock().get(Resource::Processes).current;
-    if process.user().threads.get() >= limit {
+    let limit = process
+        .identity
+        .limits
+        .lock()
+        .get(Resource::Processes)
+        .current;
+    if process.identity.user().threads.get() >= limit {
         Err(Errno::EAGAIN)
     } else {
         Ok(())

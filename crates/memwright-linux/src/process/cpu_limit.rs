@@ -59,7 +59,7 @@ impl Process {
     /// [`OutOfMemory`]; the limit is then not enforced.
     pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         self.set_cpu_deadline(|| {
-            let limit = self.limits.lock().get(Resource::Cpu);
+            let limit = self.identity.limits.lock().get(Resource::Cpu);
             (limit.current != INFINITY).then_some(TICK)
         })
     }
@@ -69,7 +69,7 @@ impl Process {
     /// # Errors
     /// [`OutOfMemory`].
     pub(crate) fn inherit_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
-        if self.limits.lock().get(Resource::Cpu).current == INFINITY {
+        if self.identity.limits.lock().get(Resource::Cpu).current == INFINITY {
             return Ok(());
         }
         self.watch_cpu_limit()
@@ -113,7 +113,7 @@ impl Process {
         let _ = self.set_cpu_deadline(|| {
             // This runs under the deadline's lock, so a thread that sets the limit at the same time sets the deadline
             // again afterwards.
-            let mut limits = self.limits.lock();
+            let mut limits = self.identity.limits.lock();
             verdict = judge(limits.get(Resource::Cpu), used);
             let left = match verdict {
                 Verdict::Within(left) if lives => left,

@@ -38,7 +38,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             (Some(status), None, traced)
         } else {
             // The last thread counts for its user until the process is reaped.
-            process.user().threads.remove(1);
+            process.identity.user().threads.remove(1);
             let unserved = signals.pending.set();
             signals.retarget(unserved);
             (None, signals.stop_is_complete(), traced)

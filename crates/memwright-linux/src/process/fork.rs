@@ -65,7 +65,7 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     let parts = child_parts(context, flags)?;
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    let (now, user) = (kernel.host.now(), parent.user());
+    let (now, user) = (kernel.host.now(), parent.identity.user());
     let child = Arc::new(Process::new(
         kernel.tasks,
         id,
@@ -74,8 +74,8 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
         limits,
         user,
     ));
-    let credentials = parent.credentials.lock().clone();
-    *child.credentials.lock() = credentials;
+    let credentials = parent.identity.credentials.lock().clone();
+    *child.identity.credentials.lock() = credentials;
     let exit_signal = if flags.contains(CloneFlags::PARENT) {
         parent.exit_signal.load(Ordering::SeqCst)
     } else {
@@ -121,9 +121,9 @@ fn store_ids(
         }
     }
     if flags.contains(CloneFlags::PIDFD) {
-        context.check_open_files()?;
+        context.caller().check_open_files()?;
         let open = pidfd::open(context.kernel, child, 0);
-        let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
+        let descriptor = context.caller().add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.user.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;
             // The descriptor is new. Closing it fails only if another thread has already closed it.
@@ -197,7 +197,7 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     } else {
         Arc::new(fs.duplicate())
     };
-    let limits = parent.limits.lock().clone();
+    let limits = parent.identity.limits.lock().clone();
     Ok(Parts {
         space,
         image,

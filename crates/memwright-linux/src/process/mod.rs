@@ -17,6 +17,7 @@ mod thread_start;
 mod usage;
 mod wait;
 
+use crate::identity::Identity;
 pub use alarm::Alarm;
 pub use clone::{CloneFlags, CloneRequest, clone};
 pub use exit::{end_group, exit_thread};
@@ -38,7 +39,7 @@ use crate::{
     Space,
     cgroup::Membership,
     fs::{FileTable, FsContext},
-    identity::{Credentials, Limits, User},
+    identity::{Limits, User},
     scheduler::{Usage, UsageSnapshot},
     signal::Signal,
     sync::{Lock, Rank},
@@ -75,16 +76,14 @@ pub struct Process {
     pub started: u64,
     /// Signal actions, pending signals, threads.
     pub signals: Lock<Signals>,
-    /// Resource limits.
-    pub limits: Lock<Limits>,
-    /// User and group ids.
-    pub credentials: Lock<Credentials>,
+    /// Credentials and resource limits.
+    pub identity: Identity,
     /// Queue on which this process waits for its children: woken when one of them changes state.
     pub child_event: WaitQueue,
     /// Woken when the process has exited.
     pub ended: WaitQueue,
     /// Woken when a signal was sent that a signalfd can read.
-    pub signal_arrived: WaitQueue,
+    pub signal_arrived: Arc<WaitQueue>,
     /// Woken when a stopped process continues.
     pub resumed: WaitQueue,
     /// Woken when one of the threads has exited. A thread in `execve` waits here for the other threads.
@@ -111,8 +110,6 @@ pub struct Process {
     pub dumpable: AtomicU8,
     /// Its registrations with `membarrier`.
     pub(crate) barriers: AtomicU32,
-    /// The real user, to which the threads of the process are accounted.
-    user: Lock<Shared<User>>,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
@@ -155,11 +152,10 @@ impl Process {
             id,
             started,
             signals: Lock::new(Rank::Signals, Signals::default()),
-            limits: Lock::new(Rank::Leaf, limits),
-            credentials: Lock::new(Rank::Leaf, Credentials::default()),
+            identity: Identity::new(limits, user),
             child_event: WaitQueue::named("a child"),
             ended: WaitQueue::named("the end of a process"),
-            signal_arrived: WaitQueue::named("a signal"),
+            signal_arrived: Arc::new(WaitQueue::named("a signal")),
             resumed: WaitQueue::named("SIGCONT"),
             thread_ended: WaitQueue::named("the end of the other threads"),
             space_returned: WaitQueue::named("a child that borrows the address space"),
@@ -173,7 +169,6 @@ impl Process {
             kill_score: AtomicU32::new(1000),
             dumpable: AtomicU8::new(1),
             barriers: AtomicU32::new(0),
-            user: Lock::new(Rank::Leaf, user),
             space: Lock::new(Rank::Leaf, space),
             image: Lock::new(Rank::Leaf, image),
             files: Lock::new(Rank::Leaf, files),
@@ -189,18 +184,13 @@ impl Process {
         }
     }
 
-    /// Returns the real user.
-    pub fn user(&self) -> Shared<User> {
-        self.user.lock().clone()
-    }
-
     /// Accounts a living process and its threads to another user, after a change of the real user id. The lock of the
     /// signals keeps threads from starting or exiting in the meantime.
     pub(crate) fn change_user(&self, user: Shared<User>) {
         let signals = self.signals.lock();
         let threads = signals.threads.len() as u64;
         user.threads.add(threads);
-        let before = core::mem::replace(&mut *self.user.lock(), user);
+        let before = self.identity.replace_user(user);
         before.threads.remove(threads);
     }
 

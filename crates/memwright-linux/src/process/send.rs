@@ -71,7 +71,14 @@ fn send(
     info: SignalInfo,
 ) -> Result<(), Errno> {
     let signal = info.signal;
-    let limit = || process.limits.lock().get(Resource::PendingSignals).current;
+    let limit = || {
+        process
+            .identity
+            .limits
+            .lock()
+            .get(Resource::PendingSignals)
+            .current
+    };
     let limit = signal.is_real_time().then(limit);
     let (continued, arrived) = {
         let mut signals = process.signals.lock();

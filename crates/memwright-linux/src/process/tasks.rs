@@ -243,7 +243,7 @@ impl TaskTable {
         }
         process.parent.store(parent, Ordering::SeqCst);
         self.place(process, group, session);
-        process.user().threads.add(1);
+        process.identity.user().threads.add(1);
         let member = Member {
             process: process.clone(),
             children: Vec::new(),
@@ -299,7 +299,7 @@ impl TaskTable {
         let process = &member.process;
         self.groups.remove(&(process.group(), id));
         self.sessions.remove(&(process.session(), id));
-        process.user().threads.remove(1);
+        process.identity.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             let children = &mut parent.children;
             let birth = |child: &Arc<Process>| child.birth.load(Ordering::Relaxed);

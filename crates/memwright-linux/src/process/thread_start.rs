@@ -83,7 +83,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
         ..ThreadSignals::default()
     };
     signals.threads.try_push((thread.clone(), state))?;
-    thread.process.user().threads.add(1);
+    thread.process.identity.user().threads.add(1);
     drop(signals);
     if thread.process.cgroup().is_some() {
         // Set the flag here: a thread that moves the process to another cgroup sets it only for threads that exist

@@ -37,8 +37,14 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
     if Arc::ptr_eq(&thread.process, context.process()) {
         return Err(Errno::EPERM);
     }
-    let other = thread.process.credentials.lock().clone();
-    if !context.process().credentials.lock().may_look_into(&other) {
+    let other = thread.process.identity.credentials.lock().clone();
+    if !context
+        .process()
+        .identity
+        .credentials
+        .lock()
+        .may_look_into(&other)
+    {
         return Err(Errno::EPERM);
     }
     let kernel = context.kernel;

@@ -16,5 +16,7 @@ flags! {
         const REGISTERS = 16;
         /// The thread is in a cgroup and checks the cgroup's limit on every return to user mode.
         const CGROUP = 32;
+        /// A control byte has arrived from the command.
+        const CONTROL = 64;
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Disk;
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::{
         open_file::{File, OpenFile, Splices},
         seek::{Whence, sought},
@@ -59,12 +59,12 @@ impl File for DiskFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        let frames = context.kernel.memory.frames();
+        let frames = caller.vfs().memory.frames();
         let mut done = 0;
         loop {
             let (length, page, offset) = self.piece(*position, sink.left());
@@ -89,7 +89,7 @@ impl File for DiskFile {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
@@ -100,7 +100,7 @@ impl File for DiskFile {
         if source.left() > 0 && *position >= self.disk.size() {
             return Err(Errno::ENOSPC);
         }
-        let frames = context.kernel.memory.frames();
+        let frames = caller.vfs().memory.frames();
         let mut done = 0;
         loop {
             let (length, page, offset) = self.piece(*position, source.left());
@@ -126,7 +126,7 @@ impl File for DiskFile {
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,
@@ -137,23 +137,23 @@ impl File for DiskFile {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
         let size = self.disk.size();
         match command {
-            raw::BLKGETSIZE64 => context.user.write_value(argument, &size)?,
-            raw::BLKGETSIZE => context
-                .user
+            raw::BLKGETSIZE64 => caller.memory().write_value(argument, &size)?,
+            raw::BLKGETSIZE => caller
+                .memory()
                 .write_value(argument, &(size / u64::from(SECTOR)))?,
             // The sector size is a page, because the disk stores complete pages.
             raw::BLKSSZGET | raw::BLKPBSZGET => {
-                context.user.write_value(argument, &(PAGE_SIZE as u32))?;
+                caller.memory().write_value(argument, &(PAGE_SIZE as u32))?;
             }
-            raw::BLKBSZGET => context.user.write_value(argument, &(PAGE_SIZE as u64))?,
-            raw::BLKROGET => context.user.write_value(argument, &0_u32)?,
+            raw::BLKBSZGET => caller.memory().write_value(argument, &(PAGE_SIZE as u64))?,
+            raw::BLKROGET => caller.memory().write_value(argument, &0_u32)?,
             // There is nothing to flush: a write is complete when it returns.
             raw::BLKFLSBUF => {}
             _ => return Err(Errno::ENOTTY),

@@ -143,8 +143,8 @@ pub fn get_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResu
         }
     };
     if thread.process.id != context.process().id {
-        let own = context.process().credentials.lock().clone();
-        let other = thread.process.credentials.lock().user;
+        let own = context.process().identity.credentials.lock().clone();
+        let other = thread.process.identity.credentials.lock().user;
         let same = [other.real, other.effective, other.saved] == [own.user.real; 3];
         if !own.has(Capabilities::TRACE) && !same {
             return Err(Errno::EPERM);

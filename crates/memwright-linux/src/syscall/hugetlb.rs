@@ -27,7 +27,7 @@ pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<
     }
     let size = length.checked_next_multiple_of(HUGE_BYTES);
     let size = size.filter(|size| *size <= crate::user::USER_END);
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let name = "/anon_hugepage (deleted)";

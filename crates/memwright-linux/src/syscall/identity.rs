@@ -16,7 +16,7 @@ use memwright_table::{OutOfMemory, TryPush};
 pub(crate) const GROUPS_MAX: u64 = 65_536;
 
 fn read(context: &Context<'_>, get: impl FnOnce(&Credentials) -> u32) -> CallResult {
-    Ok(get(&context.process().credentials.lock()).into())
+    Ok(get(&context.process().identity.credentials.lock()).into())
 }
 
 /// Implements `getuid`.
@@ -46,7 +46,7 @@ fn change_user<R>(
 ) -> Result<R, Errno> {
     let process = context.process();
     let (before, result, real, capabilities) = {
-        let mut credentials = process.credentials.lock();
+        let mut credentials = process.identity.credentials.lock();
         let before = credentials.clone();
         let result = credentials.change_user(change)?;
         let capabilities = credentials.capabilities.effective;
@@ -57,12 +57,16 @@ fn change_user<R>(
             Ok(user) => process.change_user(user),
             // Linux returns this error as well if it has no memory for the new user's counts (`set_user`).
             Err(OutOfMemory) => {
-                *process.credentials.lock() = before;
+                *process.identity.credentials.lock() = before;
                 return Err(Errno::EAGAIN);
             }
         }
     }
-    let limits = space_limits(context.kernel, &process.limits.lock(), capabilities);
+    let limits = space_limits(
+        context.kernel,
+        &process.identity.limits.lock(),
+        capabilities,
+    );
     context.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
@@ -71,7 +75,7 @@ fn change_group<R>(
     context: &Context<'_>,
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    let mut credentials = context.process().credentials.lock();
+    let mut credentials = context.process().identity.credentials.lock();
     let privileged = credentials.has(Capabilities::SET_GROUP);
     change(&mut credentials.group, privileged)
 }
@@ -149,13 +153,13 @@ fn write_three(context: &Context<'_>, arguments: &Arguments, ids: Ids) -> CallRe
 
 /// Implements `getresuid`.
 pub fn getresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let ids = context.process().credentials.lock().user;
+    let ids = context.process().identity.credentials.lock().user;
     write_three(context, arguments, ids)
 }
 
 /// Implements `getresgid`.
 pub fn getresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let ids = context.process().credentials.lock().group;
+    let ids = context.process().identity.credentials.lock().group;
     write_three(context, arguments, ids)
 }
 
@@ -165,7 +169,7 @@ const TOGETHER: usize = 64;
 /// Implements `getgroups`. With a size of 0 the call only returns the number of groups.
 pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
-    let groups = context.process().credentials.lock().groups.clone();
+    let groups = context.process().identity.credentials.lock().groups.clone();
     let groups = groups.as_ref().map_or(&[][..], |groups| groups.as_slice());
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
         return Err(Errno::EINVAL);
@@ -190,6 +194,7 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [count, list, ..] = *arguments;
     if !context
         .process()
+        .identity
         .credentials
         .lock()
         .has(Capabilities::SET_GROUP)
@@ -208,7 +213,7 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let groups = Arc::new(groups);
     let old = {
-        let mut credentials = context.process().credentials.lock();
+        let mut credentials = context.process().identity.credentials.lock();
         credentials.groups.replace(groups)
     };
     drop(old);
@@ -265,7 +270,7 @@ pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if data == 0 {
         return Ok(0);
     }
-    let sets = process.credentials.lock().capabilities;
+    let sets = process.identity.credentials.lock().capabilities;
     for index in 0..words {
         let word = |set: Capabilities| (set.bits() >> (32 * index)) as u32;
         let triple = [sets.effective, sets.permitted, sets.inheritable].map(word);
@@ -291,7 +296,7 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [effective, permitted, inheritable] = sets.map(Capabilities::from_bits_retain);
     let process = context.process();
     let capabilities = {
-        let mut credentials = process.credentials.lock();
+        let mut credentials = process.identity.credentials.lock();
         credentials.capabilities.set(CapabilitySets {
             permitted,
             effective,
@@ -299,7 +304,11 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })?;
         credentials.capabilities.effective
     };
-    let limits = space_limits(context.kernel, &process.limits.lock(), capabilities);
+    let limits = space_limits(
+        context.kernel,
+        &process.identity.limits.lock(),
+        capabilities,
+    );
     context.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

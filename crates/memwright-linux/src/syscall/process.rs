@@ -201,7 +201,13 @@ fn execute(
     argument_array: u64,
     environment_array: u64,
 ) -> CallResult {
-    let stack = context.process().limits.lock().get(Resource::Stack).current;
+    let stack = context
+        .process()
+        .identity
+        .limits
+        .lock()
+        .get(Resource::Stack)
+        .current;
     let most = strings_limit(stack) / 8;
     let argument_count = count_strings(context, argument_array, most)?;
     let environment_count = count_strings(context, environment_array, most)?;
@@ -288,7 +294,7 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::P_PIDFD if id >= 0 => {
             let open = context.files().get_usable(id)?;
             let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
-            file.life(context.kernel).ok_or(Errno::ECHILD)?;
+            file.life().ok_or(Errno::ECHILD)?;
             impatient = open.is_nonblocking() && !options.contains(WaitOptions::NOHANG);
             options.set(
                 WaitOptions::NOHANG,

@@ -68,13 +68,13 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
 /// Returns whether the caller owns the thread or is privileged (`check_same_owner` of Linux 7.2).
 fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
     let (caller, privileged) = {
-        let credentials = context.process().credentials.lock();
+        let credentials = context.process().identity.credentials.lock();
         (
             credentials.user.effective,
             credentials.has(Capabilities::NICE),
         )
     };
-    let owner = thread.process.credentials.lock().user;
+    let owner = thread.process.identity.credentials.lock().user;
     privileged || caller == owner.effective || caller == owner.real
 }
 
@@ -179,7 +179,7 @@ fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno>
 }
 
 fn user_has_process(context: &Context<'_>, user: u32) -> bool {
-    let real = |process: &Process| process.credentials.lock().user.real;
+    let real = |process: &Process| process.identity.credentials.lock().user.real;
     if real(context.process()) == user {
         return true;
     }

@@ -72,7 +72,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         key => sets.with_key(key),
     };
     if let Some(set) = found {
-        let subject = context.subject();
+        let subject = context.caller().subject();
         ipc::check_found(flags, count <= set.count(), |wanted| {
             set.permits(subject, wanted)
         })?;
@@ -86,7 +86,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     }
     context.check_heap()?;
     let standing = Standing {
-        owner: context.subject(),
+        owner: context.caller().subject(),
         mode: flags & 0o777,
         operated: 0,
         changed: context.kernel.vfs.now().seconds,
@@ -225,7 +225,7 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn may(context: &Context<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
-    ipc::check(set.permits(context.subject(), wanted))
+    ipc::check(set.permits(context.caller().subject(), wanted))
 }
 
 fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
@@ -243,7 +243,7 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
         ipc::IPC_SET => Some(context.user.read_value(address)?),
         _ => None,
     };
-    if !set.is_owned_by(context.subject()) {
+    if !set.is_owned_by(context.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let Some(wanted) = wanted else {

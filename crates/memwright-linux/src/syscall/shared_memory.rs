@@ -75,7 +75,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         key => segments.with_key(key),
     };
     if let Some(segment) = found {
-        let subject = context.subject();
+        let subject = context.caller().subject();
         ipc::check_found(flags, size <= segment.size, |wanted| {
             segment.permits(subject, wanted)
         })?;
@@ -93,7 +93,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         key,
         size,
         mode: flags,
-        maker: (context.subject(), context.process().id),
+        maker: (context.caller().subject(), context.process().id),
         now: context.kernel.vfs.now().seconds,
     };
     let contents = contents(context, size, flags)?;
@@ -122,7 +122,7 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
         .checked_next_multiple_of(PAGE)
         .filter(|size| *size <= crate::user::USER_END)
         .ok_or(Errno::ENOMEM)?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let mut pages = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
@@ -138,7 +138,7 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
 /// group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
 fn may_have_huge_pages(context: &Context<'_>) -> bool {
     const GROUP: u32 = 0;
-    let credentials = context.process().credentials.lock();
+    let credentials = context.process().identity.credentials.lock();
     let effective = credentials.capabilities.effective;
     effective.contains(Capabilities::LOCK_MEMORY)
         || credentials.group.file == GROUP
@@ -163,7 +163,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         wanted |= Permission::EXECUTE;
     }
     let placement = attach_place(&segment, address, flags)?;
-    ipc::check(segment.permits(context.subject(), wanted))?;
+    ipc::check(segment.permits(context.caller().subject(), wanted))?;
     context.check_heap()?;
     let object: Arc<dyn Object<crate::M>> = segment.clone();
     let request = MapRequest {
@@ -305,13 +305,13 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     match command {
         ipc::IPC_STAT => {
-            ipc::check(segment.permits(context.subject(), Permission::READ))?;
+            ipc::check(segment.permits(context.caller().subject(), Permission::READ))?;
             context
                 .user
                 .write_value(address, &status(&segment))
                 .map(|()| 0)
         }
-        ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => Err(Errno::EPERM),
+        ipc::IPC_RMID if !segment.is_owned_by(context.caller().subject()) => Err(Errno::EPERM),
         ipc::IPC_RMID => {
             segments.remove(id);
             Ok(0)
@@ -329,10 +329,10 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Checks whether the caller is allowed to lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
 /// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
 fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
-    if context.has_any(Capabilities::LOCK_MEMORY) {
+    if context.caller().has_any(Capabilities::LOCK_MEMORY) {
         return Ok(true);
     }
-    let user = context.subject().user;
+    let user = context.caller().subject().user;
     let owners = [segment.standing.lock().owner.user, segment.maker.0.user];
     if owners.contains(&user) {
         Ok(false)
@@ -349,6 +349,7 @@ fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     let unlimited = check_locker(context, segment)?;
     let limit = context
         .process()
+        .identity
         .limits
         .lock()
         .get(Resource::Locked)
@@ -359,7 +360,7 @@ fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     if segment.is_huge() || segment.standing.lock().locker.is_some() {
         return Ok(0);
     }
-    let user = context.subject().user;
+    let user = context.caller().subject().user;
     let locked = context.kernel.segments.locked_by(user);
     if !unlimited && locked + segment.size.div_ceil(PAGE) > limit / PAGE {
         return Err(Errno::ENOMEM);
@@ -370,7 +371,7 @@ fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
 
 /// Changes the owner and permissions of a segment (`IPC_SET`).
 fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
-    if !segment.is_owned_by(context.subject()) {
+    if !segment.is_owned_by(context.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let mut standing = segment.standing.lock();

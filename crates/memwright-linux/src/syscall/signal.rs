@@ -290,7 +290,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
 /// Creates a signal with the caller as its sender.
 pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
     let process = context.process();
-    let user = process.credentials.lock().user.real;
+    let user = process.identity.credentials.lock().user.real;
     let detail = Detail::Sender {
         process: process.id,
         user,
@@ -307,9 +307,9 @@ pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> Signa
 /// within the session.
 pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = context.process();
-    let ids = to.credentials.lock().user;
+    let ids = to.identity.credentials.lock().user;
     caller.id == to.id
-        || caller.credentials.lock().may_signal(&ids)
+        || caller.identity.credentials.lock().may_signal(&ids)
         || (signal == Some(Signal::SIGCONT) && caller.session() == to.session())
 }
 
@@ -448,4 +448,37 @@ pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResu
         queue(&process, None, info)?;
     }
     Ok(0)
+}
+
+impl Context<'_> {
+    /// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
+    /// is null.
+    ///
+    /// # Errors
+    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
+    pub fn with_signal_mask(
+        &self,
+        address: u64,
+        size: u64,
+        act: impl FnOnce() -> Result<u64, Errno>,
+    ) -> Result<u64, Errno> {
+        if address == 0 {
+            return act();
+        }
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mask: u64 = self.user.read_value(address)?;
+        with_mask_until_return(self, SignalSet(mask));
+        let result = act();
+        // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
+        // when the handler returns.
+        if !matches!(
+            result,
+            Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
+        ) {
+            restore_mask(self);
+        }
+        result
+    }
 }

@@ -30,7 +30,7 @@ pub const FLAGS: &[(u64, &str)] = &[
 ];
 
 fn may(context: &Context<'_>) -> bool {
-    let credentials = context.process().credentials.lock();
+    let credentials = context.process().identity.credentials.lock();
     credentials.has(Capabilities::ADMINISTER)
 }
 
@@ -38,8 +38,8 @@ fn may(context: &Context<'_>) -> bool {
 fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
     let path = context.user.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
-    let start = context.path_start(raw::AT_FDCWD, &path)?;
-    let open = context.open_path(&start, &path, request)?;
+    let start = context.caller().path_start(raw::AT_FDCWD, &path)?;
+    let open = context.caller().open_path(&start, &path, request)?;
     match open.inode().kind() {
         Kind::Block => Ok(open
             .as_kind::<swap::DiskFile>()

@@ -164,6 +164,7 @@ pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let limit = *context
         .process()
+        .identity
         .limits
         .lock()
         .by_number(arguments[0])
@@ -190,12 +191,19 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .process(id as u32)
             .ok_or(Errno::ESRCH)?,
     };
-    let user = process.credentials.lock().user;
-    if process.id != context.process().id && !context.process().credentials.lock().may_signal(&user)
+    let user = process.identity.credentials.lock().user;
+    if process.id != context.process().id
+        && !context
+            .process()
+            .identity
+            .credentials
+            .lock()
+            .may_signal(&user)
     {
         return Err(Errno::EPERM);
     }
     let before = *process
+        .identity
         .limits
         .lock()
         .by_number(resource)
@@ -222,15 +230,15 @@ fn set_limit(
         return Err(Errno::EPERM);
     }
     let may_raise = {
-        let credentials = context.process().credentials.lock();
+        let credentials = context.process().identity.credentials.lock();
         credentials.has(Capabilities::RESOURCES)
     };
     let capabilities = {
-        let credentials = process.credentials.lock();
+        let credentials = process.identity.credentials.lock();
         credentials.capabilities.effective
     };
     let limits = {
-        let mut limits = process.limits.lock();
+        let mut limits = process.identity.limits.lock();
         let limit = limits.by_number(resource).ok_or(Errno::EINVAL)?;
         if new.maximum > limit.maximum && !may_raise {
             return Err(Errno::EPERM);

@@ -2,8 +2,8 @@
 
 use super::{Epoll, Event, Item};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     paged::Paged,
     sync::{PausePoints, relax},
     wait::WaitError,
@@ -26,29 +26,28 @@ impl Epoll {
     /// `EINTR` if a signal arrives first.
     pub fn wait(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         most: usize,
         deadline: Option<u64>,
     ) -> Result<Paged<Found>, Errno> {
         self.enlist_looked_at();
         let result = loop {
-            let found = match self.collect(context, most) {
+            let found = match self.collect(caller, most) {
                 Ok(found) => found,
                 Err(error) => break Err(error),
             };
             if !found.is_empty() {
                 break Ok(found);
             }
-            if context.interrupted() {
+            if caller.interrupted() {
                 break Err(Errno::EINTR);
             }
             let candidates = || self.ready.has_candidates().then_some(());
-            match context.wait_until(&[&self.queue], deadline, candidates) {
+            match caller.wait_until(&[&self.queue], deadline, candidates) {
                 // Another thread is collecting. It returns the entries that stay ready to the list when it finishes.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
-                    let (scheduler, thread) = (context.kernel.scheduler, context.thread);
-                    scheduler.yield_now(thread);
+                    caller.yield_now();
                 }
                 Ok(()) => {}
                 Err(WaitError::TimedOut) => break Ok(Paged::new()),
@@ -111,7 +110,7 @@ impl Epoll {
     }
 
     /// Takes entries off the ready list and polls their files until `most` events are found. Returns the events.
-    fn collect(&self, context: &Context<'_>, most: usize) -> Result<Paged<Found>, Errno> {
+    fn collect(&self, caller: &dyn Caller, most: usize) -> Result<Paged<Found>, Errno> {
         let mut found = Paged::new();
         let look = self.ready.look();
         // Entries that are added to the list from now on are left for the next call.
@@ -131,7 +130,7 @@ impl Epoll {
             let Some(open) = item.open() else {
                 continue;
             };
-            let ready = item.found(context, &open);
+            let ready = item.found(caller, &open);
             if ready.is_empty() {
                 continue;
             }
@@ -169,13 +168,13 @@ impl Epoll {
     }
 
     /// Returns whether any entry is ready, which makes the epoll itself readable.
-    pub(super) fn has_ready(&self, context: &Context<'_>) -> bool {
+    pub(super) fn has_ready(&self, caller: &dyn Caller) -> bool {
         let look = self.ready.look();
         while let Some(item) = look.take_first() {
             item.delist();
             let ready = item
                 .open()
-                .is_some_and(|open| !item.found(context, &open).is_empty());
+                .is_some_and(|open| !item.found(caller, &open).is_empty());
             if ready {
                 self.enlist(&item);
                 return true;

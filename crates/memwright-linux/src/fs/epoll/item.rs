@@ -1,11 +1,11 @@
 //! One watched file.
 
 use super::{Epoll, EpollFile, Key, nesting::Mark};
+use crate::wait::WaitQueue;
 use crate::{
     abi_struct,
-    context::Context,
+    fs::caller::Caller,
     fs::open_file::{OpenFile, Polling, Readiness},
-    process::Process,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, lock_with_room},
     wait::Observer,
@@ -84,8 +84,8 @@ pub struct Item {
     /// The watched epoll, if the watched file is an epoll.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
-    /// The process that added the entry. A watched signalfd is ready if this process has a signal pending.
-    pub(super) home: Weak<Process>,
+    /// Woken when the process that added the entry gets a signal: the queue of a watched signalfd.
+    pub(super) home: Weak<WaitQueue>,
     /// The events that the entry waits for.
     pub interest: Interest,
     /// Whether the file does not wake queues, so that its readiness must be polled.
@@ -100,7 +100,7 @@ impl Item {
     pub(super) fn new(
         epoll: &Arc<Epoll>,
         open: &Arc<OpenFile>,
-        (key, home): (Key, Weak<Process>),
+        (key, home): (Key, Weak<WaitQueue>),
         interest: Interest,
     ) -> Self {
         Self {
@@ -142,12 +142,12 @@ impl Item {
     ///
     /// # Locks
     /// The caller holds no lock.
-    pub(super) fn found(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
+    pub(super) fn found(&self, caller: &dyn Caller, open: &OpenFile) -> Readiness {
         if self.is_spent() {
             return Readiness::empty();
         }
         open.file
-            .readiness(context, open)
+            .readiness(caller, open)
             .intersection(self.interest.wanted())
     }
 

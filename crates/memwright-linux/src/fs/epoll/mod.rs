@@ -21,15 +21,11 @@ use self::{
     nesting::{Nesting, PathCounts},
     ready::ReadyList,
 };
-use super::{
-    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
-    signalfd::SignalFile,
-};
+use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     identity::User,
-    process::Process,
     sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -98,37 +94,32 @@ impl Epoll {
     /// the user has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         descriptor: i32,
         open: &Arc<OpenFile>,
         interest: Interest,
     ) -> Result<(), Errno> {
-        context.check_heap()?;
+        caller.check_heap()?;
         let key = (descriptor, open.identity());
         let inner = open.as_kind::<EpollFile>().map(|file| &file.epoll);
         let mut nesting = Nesting::begin(self, inner);
         if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
             nesting.check_loop(self, inner)?;
         }
-        let most = context
-            .kernel
-            .vfs
-            .file_limits
-            .watches
-            .load(Ordering::Relaxed);
+        let most = caller.vfs().file_limits.watches.load(Ordering::Relaxed);
         let only_new = |old: Option<&Arc<Item>>| match old {
             Some(_) => Err(Errno::EEXIST),
             None if self.user.watches.add_below(most) => Ok(()),
             None => Err(Errno::ENOSPC),
         };
-        let home = Arc::downgrade(context.process());
+        let home = Arc::downgrade(caller.signal_arrivals());
         let item = self.enter(key, open, (interest, Some(home)), only_new)?;
         if let Some(mut nesting) = nesting {
             nesting
                 .check_paths(open, inner)
                 .inspect_err(|_| self.forget(&item))?;
         }
-        self.start(context, open, &item)
+        self.start(caller, open, &item)
     }
 
     /// Changes the events of a watched file (`EPOLL_CTL_MOD`).
@@ -138,12 +129,12 @@ impl Epoll {
     /// exclusive, `ENOMEM`.
     pub fn change(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         descriptor: i32,
         open: &Arc<OpenFile>,
         interest: Interest,
     ) -> Result<(), Errno> {
-        context.check_heap()?;
+        caller.check_heap()?;
         let key = (descriptor, open.identity());
         let only_old = |old: Option<&Arc<Item>>| {
             let old = old.ok_or(Errno::ENOENT)?;
@@ -153,7 +144,7 @@ impl Epoll {
             Ok(())
         };
         let item = self.enter(key, open, (interest, None), only_old)?;
-        self.start(context, open, &item)
+        self.start(caller, open, &item)
     }
 
     /// Removes a file from the set (`EPOLL_CTL_DEL`).
@@ -176,7 +167,7 @@ impl Epoll {
         self: &Arc<Self>,
         key: Key,
         open: &Arc<OpenFile>,
-        (interest, home): (Interest, Option<Weak<Process>>),
+        (interest, home): (Interest, Option<Weak<WaitQueue>>),
         may: impl FnOnce(Option<&Arc<Item>>) -> Result<(), Errno>,
     ) -> Result<Arc<Item>, Errno> {
         let home = home.or_else(|| self.items.lock().get(&key).map(|old| old.home.clone()));
@@ -224,7 +215,7 @@ impl Epoll {
     /// The caller holds no lock.
     fn start(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &Arc<OpenFile>,
         item: &Arc<Item>,
     ) -> Result<(), Errno> {
@@ -232,10 +223,10 @@ impl Epoll {
         let wanted = item.interest.wanted();
         // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
         let home = item.home.upgrade();
-        if open.as_kind::<SignalFile>().is_none() {
-            open.file.queues(context, wanted, &mut queues);
+        if open.file.counted_as() != OpenKind::Signal {
+            open.file.queues(caller, wanted, &mut queues);
         } else if let Some(home) = &home {
-            queues.add(&home.signal_arrived);
+            queues.add(home);
         }
         let observer: Weak<Item> = Arc::downgrade(item);
         let mut observed = queues.complete();
@@ -245,7 +236,7 @@ impl Epoll {
         self.or_forget(item, observed)?;
         // From here on, every change of the file's readiness wakes the entry. Polling the file now finds what became
         // ready before.
-        if !item.found(context, open).is_empty() {
+        if !item.found(caller, open).is_empty() {
             self.make_ready(item);
         }
         Ok(())
@@ -304,20 +295,15 @@ impl File for EpollFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
-        if self.epoll.has_ready(context) {
+    fn readiness(&self, caller: &dyn Caller, _open: &OpenFile) -> Readiness {
+        if self.epoll.has_ready(caller) {
             Readiness::READ
         } else {
             Readiness::empty()
         }
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        _wanted: Readiness,
-        queues: &mut Queues<'a>,
-    ) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
         queues.add(&self.epoll.queue);
     }
 }

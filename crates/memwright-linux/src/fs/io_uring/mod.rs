@@ -11,6 +11,7 @@ use super::{
     turn::Turn,
 };
 use crate::direct_reclaim::Retry;
+use crate::fs::caller::Caller;
 use crate::{
     context::Context,
     errno::Errno,
@@ -183,7 +184,7 @@ impl File for Ring {
         Ok(Mapping::Object(self.memory.clone()))
     }
 
-    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let room = self
             .memory
             .word(SUBMIT_TAIL)
@@ -198,7 +199,7 @@ impl File for Ring {
         Polling::Queues
     }
 
-    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
             queues.add(&self.completed);
         }

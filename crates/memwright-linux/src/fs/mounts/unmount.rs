@@ -139,7 +139,7 @@ pub(super) fn take_down(root: &Arc<Dentry>) {
             | Body::Console(_)
             | Body::Socket
             | Body::Anonymous
-            | Body::Proc(_) => None,
+            | Body::Generated(_) => None,
         };
         here = match below {
             Some(below) => below,

@@ -1,22 +1,38 @@
 //! Open ends of pipes: the read side, the write side, or both.
 
 use super::{Pipe, Room, Step};
+use crate::M;
 use crate::direct_reclaim::Retry;
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::vfs::Vfs,
     fs::{
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::{Sink, Source},
-        userfault::await_watcher,
     },
     wait::{Queues, WaitQueue},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::{Access, Awaited, FaultError};
+use memwright_table::FrameRef;
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
+
+/// The memory of which `vmsplice` puts pages into a pipe.
+pub trait Lender {
+    /// Returns a reference to the frame at `at`, which the pipe shares from then on.
+    ///
+    /// # Errors
+    /// Those of [`AddressSpace::lend`](memwright::AddressSpace::lend).
+    fn lend(&self, at: VirtAddr) -> Result<FrameRef<'_, M>, FaultError>;
+
+    /// Waits until the userfaultfd resolves a fault that [`lend`](Self::lend) encountered.
+    ///
+    /// # Errors
+    /// `EFAULT`, `EINTR`.
+    fn wait_for(&self, awaited: Awaited) -> Result<(), Errno>;
+}
 
 /// An open end of a pipe.
 pub struct PipeEnd {
@@ -52,7 +68,7 @@ impl PipeEnd {
     /// `ENXIO` for a non-blocking writer if there is no reader, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if
     /// there is no room for the pipe.
     pub fn open_named(
-        context: &Context<'_>,
+        caller: &dyn Caller,
         pipe: &Arc<Pipe>,
         reads: bool,
         writes: bool,
@@ -66,8 +82,8 @@ impl PipeEnd {
             let state = pipe.state.lock();
             (state.reader_openings, state.writer_openings)
         };
-        let room = Room::new(context)?;
-        let end = Self::new(context.kernel.vfs, pipe, Some(room), (reads, writes));
+        let room = Room::new(caller)?;
+        let end = Self::new(caller.vfs(), pipe, Some(room), (reads, writes));
         if reads == writes || !wait {
             return Ok(end);
         }
@@ -85,7 +101,7 @@ impl PipeEnd {
         } else {
             &pipe.writable
         };
-        context
+        caller
             .wait_until(&[queue], None, met)
             .map_err(|error| error.restart())?;
         Ok(end)
@@ -93,7 +109,7 @@ impl PipeEnd {
 
     /// Waits on `queue` until `look` returns something other than [`Step::Wait`].
     fn wait(
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         queue: &WaitQueue,
         look: impl Fn() -> Step,
@@ -102,7 +118,7 @@ impl PipeEnd {
             return Err(Errno::EAGAIN);
         }
         let changed = || (look() != Step::Wait).then_some(());
-        context
+        caller
             .wait_until(&[queue], None, changed)
             .map_err(|error| error.restart())
     }
@@ -135,7 +151,7 @@ impl File for PipeEnd {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -145,7 +161,7 @@ impl File for PipeEnd {
         }
         let mut done = 0;
         loop {
-            let turn = self.pipe.reading.take(context)?;
+            let turn = self.pipe.reading.take(caller)?;
             match self.pipe.next_read(sink.left()) {
                 (Step::Moved(count), Some((frame, span))) => {
                     let memory = &self.pipe.memory;
@@ -165,7 +181,7 @@ impl File for PipeEnd {
                 (Step::Wait, _) => {
                     drop(turn);
                     let look = || self.pipe.next_read(1).0;
-                    Self::wait(context, open, &self.pipe.readable, look)?;
+                    Self::wait(caller, open, &self.pipe.readable, look)?;
                 }
                 // `next_read` returns a page whenever bytes can be moved, so `Moved` without a page does not occur.
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
@@ -177,7 +193,7 @@ impl File for PipeEnd {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         source: &mut Source<'_>,
@@ -187,7 +203,7 @@ impl File for PipeEnd {
         }
         let mut done = 0;
         let result = loop {
-            let turn = match self.pipe.writing.take(context) {
+            let turn = match self.pipe.writing.take(caller) {
                 Ok(turn) => turn,
                 Err(error) => break Err(error),
             };
@@ -204,14 +220,14 @@ impl File for PipeEnd {
                     Err(error) => break Err(error),
                 },
                 Step::Closed => {
-                    context.broken_pipe();
+                    caller.broken_pipe();
                     break Err(Errno::EPIPE);
                 }
                 Step::Wait => {
                     drop(turn);
                     let left = source.left();
                     let look = || self.pipe.room(left);
-                    if let Err(error) = Self::wait(context, open, &self.pipe.writable, look) {
+                    if let Err(error) = Self::wait(caller, open, &self.pipe.writable, look) {
                         break Err(error);
                     }
                 }
@@ -223,7 +239,7 @@ impl File for PipeEnd {
         }
     }
 
-    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         self.pipe.readiness(self.reads, self.writes)
     }
 
@@ -231,7 +247,7 @@ impl File for PipeEnd {
         Polling::Queues
     }
 
-    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         if self.reads && (wanted.concerns_reading() || !self.writes) {
             queues.add(&self.pipe.readable);
         }
@@ -242,7 +258,7 @@ impl File for PipeEnd {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
@@ -250,8 +266,8 @@ impl File for PipeEnd {
         if command != ioctl::FIONREAD {
             return Err(Errno::ENOTTY);
         }
-        context
-            .user
+        caller
+            .memory()
             .write_value(argument, &(self.pipe.waiting() as u32))
             .map(|()| 0)
     }
@@ -293,16 +309,16 @@ impl PipeEnd {
     /// `EFAULT` if the memory is not accessible, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
     pub fn lend(
         &self,
-        context: &Context<'_>,
-        address: u64,
-        length: usize,
+        caller: &dyn Caller,
+        lender: &dyn Lender,
+        (address, length): (u64, usize),
         waits: bool,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         while done < length {
             let at = VirtAddr::new(address + done as u64);
             let step = (PAGE_SIZE - at.offset()).min(length - done);
-            match self.lend_part(context, at, step, waits && done == 0) {
+            match self.lend_part(caller, lender, at, step, waits && done == 0) {
                 Ok(count) => done += count,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -314,18 +330,18 @@ impl PipeEnd {
     /// Puts `length` bytes at `at`, which are within one page, into the pipe.
     fn lend_part(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
+        lender: &dyn Lender,
         at: VirtAddr,
         length: usize,
         waits: bool,
     ) -> Result<usize, Errno> {
-        let space = context.process().space().ok_or(Errno::EFAULT)?;
         loop {
-            let turn = self.pipe.writing.take(context)?;
+            let turn = self.pipe.writing.take(caller)?;
             let room = match self.pipe.room(length) {
                 Step::Moved(room) => room,
                 Step::Closed => {
-                    context.broken_pipe();
+                    caller.broken_pipe();
                     return Err(Errno::EPIPE);
                 }
                 Step::Wait if !waits => return Err(Errno::EAGAIN),
@@ -333,18 +349,18 @@ impl PipeEnd {
                     drop(turn);
                     let look = || self.pipe.room(length);
                     let changed = || (look() != Step::Wait).then_some(());
-                    context
+                    caller
                         .wait_until(&[&self.pipe.writable], None, changed)
                         .map_err(|error| error.restart())?;
                     continue;
                 }
             };
-            let mut frame = match self.vfs.reclaim.retry(|| space.lend(at)) {
+            let mut frame = match self.vfs.reclaim.retry(|| lender.lend(at)) {
                 Ok(frame) => frame,
                 Err(FaultError::Watched(fault)) => {
                     drop(turn);
                     let access = Access::READ;
-                    await_watcher(context, &space, Awaited { at, access, fault })?;
+                    lender.wait_for(Awaited { at, access, fault })?;
                     continue;
                 }
                 Err(_) => return Err(Errno::EFAULT),

@@ -5,13 +5,13 @@ pub mod ring;
 mod room;
 mod splice;
 
-pub use end::{PIPE_FLAGS, PipeEnd};
+pub use end::{Lender, PIPE_FLAGS, PipeEnd};
 pub use room::Room;
 
 use crate::direct_reclaim::Retry;
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::open_file::Readiness,
     fs::vfs::Vfs,
     identity::Capabilities,
@@ -310,14 +310,14 @@ impl Pipe {
     /// # Errors
     /// `EBUSY` if the contents do not fit in the new capacity or a writer is copying into the pipe, `EPERM` if the
     /// capacity exceeds a limit and the caller is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
-    pub fn set_capacity(&self, context: &Context<'_>, bytes: usize) -> Result<usize, Errno> {
+    pub fn set_capacity(&self, caller: &dyn Caller, bytes: usize) -> Result<usize, Errno> {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
         let grows = pages > self.state.lock().ring.capacity() / PAGE_SIZE;
-        let largest = &context.kernel.vfs.file_limits.largest_pipe;
+        let largest = &caller.vfs().file_limits.largest_pipe;
         if grows
             && size as u64 > largest.load(Ordering::Relaxed)
-            && !context.has_any(Capabilities::RESOURCES)
+            && !caller.has_any(Capabilities::RESOURCES)
         {
             return Err(Errno::EPERM);
         }
@@ -329,7 +329,7 @@ impl Pipe {
             }
             let ring = state.ring.resized(pages).ok_or(Errno::EBUSY)?;
             if let Some(room) = &mut state.room {
-                room.resize(context, pages as u64, grows)?;
+                room.resize(caller, pages as u64, grows)?;
             }
             for page in state.ring.used_pages() {
                 let slot = state.ring.slot(page);

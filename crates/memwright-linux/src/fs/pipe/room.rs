@@ -2,8 +2,8 @@
 
 use super::{Page, ring::DEFAULT_PAGES};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     identity::{Capabilities, User},
 };
 use alloc::vec::Vec;
@@ -40,23 +40,23 @@ impl Room {
     ///
     /// # Errors
     /// `ENFILE` if the pipes of the user have too many pages, `ENOMEM`.
-    pub fn new(context: &Context<'_>) -> Result<Self, Errno> {
-        let limits = &context.kernel.vfs.file_limits;
+    pub fn new(caller: &dyn Caller) -> Result<Self, Errno> {
+        let limits = &caller.vfs().file_limits;
         let mut pages = DEFAULT_PAGES as u64;
         let largest = limits.largest_pipe.load(Ordering::Relaxed) / PAGE_SIZE as u64;
-        if pages > largest && !context.has_any(Capabilities::RESOURCES) {
+        if pages > largest && !caller.has_any(Capabilities::RESOURCES) {
             pages = largest;
         }
         let mut room = Self {
-            user: context.process().user(),
+            user: caller.identity().user(),
             pages: 0,
             slots: Vec::new(),
         };
-        if limits.is_soft_over(room.count(pages)) && !context.has_any(UNLIMITED) {
+        if limits.is_soft_over(room.count(pages)) && !caller.has_any(UNLIMITED) {
             room.count(FEWEST_PAGES);
         }
         let all = room.user.pipe_pages.get();
-        if limits.is_hard_over(all) && !context.has_any(UNLIMITED) {
+        if limits.is_hard_over(all) && !caller.has_any(UNLIMITED) {
             return Err(Errno::ENFILE);
         }
         room.slots = slots(room.pages as usize)?;
@@ -76,15 +76,15 @@ impl Room {
     /// `EPERM` if the number grows and the user's total would exceed a limit.
     pub(super) fn resize(
         &mut self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         pages: u64,
         grows: bool,
     ) -> Result<(), Errno> {
-        let limits = &context.kernel.vfs.file_limits;
+        let limits = &caller.vfs().file_limits;
         let before = self.pages;
         let all = self.count(pages);
         let over = limits.is_soft_over(all) || limits.is_hard_over(all);
-        if grows && over && !context.has_any(UNLIMITED) {
+        if grows && over && !caller.has_any(UNLIMITED) {
             self.count(before);
             return Err(Errno::EPERM);
         }

@@ -4,7 +4,7 @@
 //! pipe's mutex on Linux.
 
 use super::{Pipe, PipeEnd, Step};
-use crate::{context::Context, errno::Errno, sync::pause_point};
+use crate::{errno::Errno, fs::caller::Caller, sync::pause_point};
 use alloc::vec::Vec;
 use memwright_table::{PAGE_SIZE, TryPush};
 
@@ -79,7 +79,7 @@ impl PipeEnd {
     ///
     /// # Errors
     /// `EAGAIN` unless `waits`, `ERESTARTSYS`.
-    pub fn await_bytes(&self, context: &Context<'_>, waits: bool) -> Result<bool, Errno> {
+    pub fn await_bytes(&self, caller: &dyn Caller, waits: bool) -> Result<bool, Errno> {
         let look = || match self.pipe.filled() {
             Step::Wait => None,
             Step::Closed => Some(false),
@@ -88,7 +88,7 @@ impl PipeEnd {
         match look() {
             Some(there) => Ok(there),
             None if !waits => Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.pipe.readable], None, look)
                 .map_err(|error| error.restart()),
         }
@@ -98,7 +98,7 @@ impl PipeEnd {
     ///
     /// # Errors
     /// `EPIPE` without a reader, `EAGAIN` unless `waits`, `ERESTARTSYS`.
-    pub fn await_room(&self, context: &Context<'_>, waits: bool) -> Result<usize, Errno> {
+    pub fn await_room(&self, caller: &dyn Caller, waits: bool) -> Result<usize, Errno> {
         let look = || match self.pipe.free() {
             Step::Wait => None,
             Step::Closed => Some(0),
@@ -107,12 +107,12 @@ impl PipeEnd {
         let room = match look() {
             Some(room) => room,
             None if !waits => return Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.pipe.writable], None, look)
                 .map_err(|error| error.restart())?,
         };
         if room == 0 {
-            context.broken_pipe();
+            caller.broken_pipe();
             return Err(Errno::EPIPE);
         }
         Ok(room)
@@ -127,7 +127,7 @@ impl PipeEnd {
     /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
     pub fn fill_from(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         length: usize,
         (waits, messages): (bool, bool),
         mut get: impl FnMut(usize, &mut [u8]) -> Result<usize, Errno>,
@@ -135,8 +135,8 @@ impl PipeEnd {
         let together = if messages { TOGETHER } else { PAGE_SIZE };
         let mut buffer = buffer(length.min(together))?;
         let (turn, room) = loop {
-            self.await_room(context, waits)?;
-            let turn = self.pipe.writing.take(context)?;
+            self.await_room(caller, waits)?;
+            let turn = self.pipe.writing.take(caller)?;
             // Another thread may have filled the pipe before this thread acquired the mutex.
             if let Step::Moved(room) = self.pipe.free() {
                 break (turn, room);
@@ -198,17 +198,17 @@ impl PipeEnd {
     /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
     pub fn drain_to(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         length: usize,
         waits: bool,
         mut put: impl FnMut(usize, &[u8]) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let mut buffer = buffer(length.min(TOGETHER))?;
         let turn = loop {
-            if !self.await_bytes(context, waits)? {
+            if !self.await_bytes(caller, waits)? {
                 return Ok(0);
             }
-            let turn = self.pipe.reading.take(context)?;
+            let turn = self.pipe.reading.take(caller)?;
             if let Step::Moved(_) = self.pipe.filled() {
                 break turn;
             }
@@ -246,19 +246,19 @@ impl PipeEnd {
     /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
     pub fn hand_on(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         to: &Self,
         length: usize,
         (waits, moves): (bool, bool),
     ) -> Result<usize, Errno> {
         let mut buffer = buffer(length.min(PAGE_SIZE))?;
         loop {
-            if !self.await_bytes(context, waits)? {
+            if !self.await_bytes(caller, waits)? {
                 return Ok(0);
             }
-            to.await_room(context, waits)?;
-            let reading = self.pipe.reading.take(context)?;
-            let writing = to.pipe.writing.take(context)?;
+            to.await_room(caller, waits)?;
+            let reading = self.pipe.reading.take(caller)?;
+            let writing = to.pipe.writing.take(caller)?;
             let mut done = 0;
             let mut result = Ok(());
             while done < length {

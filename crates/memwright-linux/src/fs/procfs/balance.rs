@@ -13,15 +13,15 @@ use ProcNode::{Fixed, SystemControl as Control};
 
 /// `/proc/sys/kernel/numa_balancing`.
 pub static BALANCING: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, context.kernel.balancing.is_on()),
-    store: |context, bytes| {
+    read: |view, text| read_switch(text, view.kernel.balancing.is_on()),
+    store: |view, bytes| {
         let on = match setting(bytes)? {
             0 => false,
             1 => true,
             // 2 is memory tiering, which is not supported.
             _ => return Err(Errno::EINVAL),
         };
-        context.kernel.balancing.turn(on);
+        view.kernel.balancing.turn(on);
         Ok(())
     },
 };
@@ -52,18 +52,18 @@ static PACE: FixedDirectory = FixedDirectory {
 };
 
 static PERIOD: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.balancing.period()),
-    store: |context, bytes| {
+    read: |view, text| writeln!(text, "{}", view.kernel.balancing.period()),
+    store: |view, bytes| {
         let period = positive(bytes)?;
-        context.kernel.balancing.set_period(period);
+        view.kernel.balancing.set_period(period);
         Ok(())
     },
 };
 
 static SIZE: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.balancing.size()),
-    store: |context, bytes| {
-        context.kernel.balancing.set_size(positive(bytes)?);
+    read: |view, text| writeln!(text, "{}", view.kernel.balancing.size()),
+    store: |view, bytes| {
+        view.kernel.balancing.set_size(positive(bytes)?);
         Ok(())
     },
 };

@@ -10,11 +10,11 @@ use super::{
 use crate::{
     batch::Batch,
     cgroup::{self, Cgroup, UNLIMITED},
-    context::Context,
     errno::Errno,
     fs::{dirents::DirectoryEntry, file_system::FileSystemKind},
     kernel::Kernel,
     process::Process,
+    view::View,
 };
 use alloc::sync::Arc;
 use core::{
@@ -35,9 +35,9 @@ stubs! {
 }
 
 /// Writes the text of a cgroup's file.
-type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
+type GroupReader = fn(&View<'_>, &Cgroup, &mut Text) -> fmt::Result;
 /// Handles a write to a cgroup's file.
-type GroupWriter = fn(&Context<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
+type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
 /// Returns a number that changes whenever the text of a cgroup's file changes.
 type GroupMark = fn(&Kernel, &Cgroup) -> u64;
@@ -102,12 +102,12 @@ static FILES: [GroupFile; 12] = [
         name: "cgroup.procs",
         permissions: 0o644,
         read: processes,
-        store: Some(|context, group, bytes| enter(context, bytes, Some(group.clone()))),
+        store: Some(|view, group, bytes| enter(view, bytes, Some(group.clone()))),
         mark: None,
     },
     shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
-    shown("memory.current", |context, group, text| {
-        writeln!(text, "{}", bytes_of(group.measure(context.kernel)))
+    shown("memory.current", |view, group, text| {
+        writeln!(text, "{}", bytes_of(group.measure(view.kernel)))
     }),
     told("memory.events", events, happened),
     GroupFile {
@@ -117,13 +117,13 @@ static FILES: [GroupFile; 12] = [
         store: Some(set_most),
         mark: None,
     },
-    shown("memory.peak", |context, group, text| {
-        group.measure(context.kernel);
+    shown("memory.peak", |view, group, text| {
+        group.measure(view.kernel);
         writeln!(text, "{}", bytes_of(group.peak()))
     }),
     shown("memory.stat", statistics),
-    shown("memory.swap.current", |context, group, text| {
-        let slots = context.kernel.memory.swap().paid_by(group.memcg);
+    shown("memory.swap.current", |view, group, text| {
+        let slots = view.kernel.memory.swap().paid_by(group.memcg);
         writeln!(text, "{}", bytes_of(slots))
     }),
     told("memory.swap.events", swap_events, swap_failed),
@@ -131,8 +131,8 @@ static FILES: [GroupFile; 12] = [
         name: "memory.swap.max",
         permissions: 0o644,
         read: |_, group, text| write_limit(text, group.most_slots()),
-        store: Some(|context, group, bytes| {
-            group.set_most_slots(context.kernel, limit(bytes)?);
+        store: Some(|view, group, bytes| {
+            group.set_most_slots(view.kernel, limit(bytes)?);
             Ok(())
         }),
         mark: None,
@@ -144,8 +144,8 @@ const PLAIN_FILES: usize = 4;
 /// Number of inode numbers that are reserved for each cgroup.
 const NUMBERS: u64 = 64;
 
-fn files(context: &Context<'_>) -> &'static [GroupFile] {
-    let count = if context.kernel.cgroups.limit_memory() {
+fn files(view: &View<'_>) -> &'static [GroupFile] {
+    let count = if view.kernel.cgroups.limit_memory() {
         FILES.len()
     } else {
         PLAIN_FILES
@@ -171,17 +171,17 @@ fn file(id: u32, index: usize) -> Child {
 }
 
 /// Looks up `name` in the root directory. Returns `None` if there is no such entry.
-pub(super) fn root_child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
-    let group = || context.kernel.cgroups.named(name);
+pub(super) fn root_child(view: &View<'_>, name: &[u8]) -> Option<Child> {
+    let group = || view.kernel.cgroups.named(name);
     ROOT.child(name)
         .or_else(|| group().map(|group| directory(group.id)))
 }
 
 /// Looks up `name` in the directory of the cgroup `id`. Returns `None` if there is no such file or the cgroup was
 /// removed.
-pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child> {
-    context.kernel.cgroups.get(id)?;
-    let mut files = files(context).iter();
+pub(super) fn child(view: &View<'_>, id: u32, name: &[u8]) -> Option<Child> {
+    view.kernel.cgroups.get(id)?;
+    let mut files = files(view).iter();
     let index = files.position(|file| file.name.as_bytes() == name)?;
     Some(file(id, index))
 }
@@ -191,7 +191,7 @@ const GROUPS: u64 = 256;
 
 /// Passes the entries of the root directory from `position` on to `emit`, until `emit` returns `false`.
 pub(super) fn list_root(
-    context: &Context<'_>,
+    view: &View<'_>,
     position: &mut u64,
     emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
 ) {
@@ -201,7 +201,7 @@ pub(super) fn list_root(
         }
         *position = GROUPS;
     }
-    while let Some(group) = context.kernel.cgroups.after((*position - GROUPS) as u32) {
+    while let Some(group) = view.kernel.cgroups.after((*position - GROUPS) as u32) {
         let child = directory(group.id);
         let next = GROUPS + u64::from(group.id);
         let taken = emit(DirectoryEntry {
@@ -222,13 +222,13 @@ pub(super) fn list_root(
 /// # Errors
 /// `ENODEV` if it was removed.
 pub(super) fn list(
-    context: &Context<'_>,
+    view: &View<'_>,
     id: u32,
     position: &mut u64,
     emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
 ) -> Result<(), Errno> {
-    find(context, id)?;
-    let files = files(context);
+    find(view, id)?;
+    let files = files(view);
     super::list::list_entries(position, emit, |index| {
         let name = files.get(index)?.name;
         let child = file(id, index);
@@ -241,8 +241,8 @@ pub(super) fn list(
 ///
 /// # Errors
 /// `ENODEV` if it was removed.
-pub(super) fn find(context: &Context<'_>, id: u32) -> Result<Arc<Cgroup>, Errno> {
-    context.kernel.cgroups.get(id).ok_or(Errno::ENODEV)
+pub(super) fn find(view: &View<'_>, id: u32) -> Result<Arc<Cgroup>, Errno> {
+    view.kernel.cgroups.get(id).ok_or(Errno::ENODEV)
 }
 
 impl ProcNode {
@@ -257,9 +257,9 @@ impl ProcNode {
     /// # Errors
     /// `EPERM` if directories cannot be created in this directory; `EAGAIN` in the directory of a cgroup, because
     /// cgroups have no children in this kernel; and those of `Cgroups::make`.
-    pub fn make_directory(&self, context: &Context<'_>, name: &[u8]) -> Result<(), Errno> {
+    pub fn make_directory(&self, view: &View<'_>, name: &[u8]) -> Result<(), Errno> {
         match self {
-            Self::Cgroups => context.kernel.cgroups.make(context.kernel, name),
+            Self::Cgroups => view.kernel.cgroups.make(view.kernel, name),
             Self::Cgroup(_) => Err(Errno::EAGAIN),
             _ => Err(Errno::EPERM),
         }
@@ -269,9 +269,9 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
-    pub fn remove_directory(&self, context: &Context<'_>) -> Result<(), Errno> {
+    pub fn remove_directory(&self, view: &View<'_>) -> Result<(), Errno> {
         match self {
-            Self::Cgroup(id) => context.kernel.cgroups.remove(context.kernel, *id),
+            Self::Cgroup(id) => view.kernel.cgroups.remove(view.kernel, *id),
             _ => Err(Errno::EPERM),
         }
     }
@@ -314,30 +314,30 @@ fn limit(bytes: &[u8]) -> Result<u64, Errno> {
     Ok(u64::try_from(pages).unwrap_or(most).min(most))
 }
 
-fn set_most(context: &Context<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
+fn set_most(view: &View<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
     group.set_most(limit(bytes)?);
-    cgroup::hold(context.kernel, context.thread, group);
+    cgroup::hold(view.kernel, &view.thread(), group);
     Ok(())
 }
 
-fn controllers(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+fn controllers(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{CONTROLLERS}")
 }
 
-fn group_controllers(context: &Context<'_>, _group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let limited = context.kernel.cgroups.limit_memory();
+fn group_controllers(view: &View<'_>, _group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let limited = view.kernel.cgroups.limit_memory();
     text.write_str(if limited { "memory\n" } else { "\n" })
 }
 
 static SUBTREE: SystemControl = SystemControl {
-    read: |context, text| {
-        let limited = context.kernel.cgroups.limit_memory();
+    read: |view, text| {
+        let limited = view.kernel.cgroups.limit_memory();
         text.write_str(if limited { "memory\n" } else { "\n" })
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let on = switched(bytes)?;
         if let Some(on) = on {
-            context.kernel.cgroups.set_limit_memory(context.kernel, on);
+            view.kernel.cgroups.set_limit_memory(view.kernel, on);
         }
         Ok(())
     },
@@ -359,25 +359,21 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 }
 
 static ROOT_PROCESSES: SystemControl = SystemControl {
-    read: |context, text| write_ids(context, text, |process| process.cgroup().is_none()),
-    store: |context, bytes| enter(context, bytes, None),
+    read: |view, text| write_ids(view, text, |process| process.cgroup().is_none()),
+    store: |view, bytes| enter(view, bytes, None),
 };
 
-fn processes(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    write_ids(context, text, |process| group.has(process))
+fn processes(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    write_ids(view, text, |process| group.has(process))
 }
 
 /// Number of process ids that are collected in one batch.
 const TOGETHER: usize = 256;
 
 /// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
-fn write_ids(
-    context: &Context<'_>,
-    text: &mut Text,
-    wanted: impl Fn(&Process) -> bool,
-) -> fmt::Result {
+fn write_ids(view: &View<'_>, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
     let note = |from, batch: &mut Batch<u32>| {
-        cgroup::note_living(context.kernel, from, batch, &wanted);
+        cgroup::note_living(view.kernel, from, batch, &wanted);
     };
     text.records(TOGETHER, note, |text, &id| {
         writeln!(text, "{id}")?;
@@ -386,15 +382,15 @@ fn write_ids(
 }
 
 /// Moves the process whose id `bytes` contains into `group`. The id 0 stands for the calling process.
-fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
+fn enter(view: &View<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
     let id = number(bytes).ok_or(Errno::EINVAL)?;
     let process: Arc<Process> = if id == 0 {
-        context.process().clone()
+        view.process().clone()
     } else {
         let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
-        context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?
+        view.kernel.tasks.process(id).ok_or(Errno::ESRCH)?
     };
-    cgroup::enter(context.kernel, &process, group)
+    cgroup::enter(view.kernel, &process, group)
 }
 
 /// Returns 1 if the group has processes, and 0 otherwise.
@@ -416,12 +412,12 @@ fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
     2 * swap.refused_to(group.memcg) + swap.full_for(group.memcg)
 }
 
-fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let populated = populated(context.kernel, group);
+fn state(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let populated = populated(view.kernel, group);
     write!(text, "populated {populated}\nfrozen {FROZEN}\n")
 }
 
-fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+fn events(_view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
     let events = &group.events;
     let rows = [
         ("low", LOW.number()),
@@ -437,16 +433,16 @@ fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Resul
     Ok(())
 }
 
-fn swap_events(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let swap = context.kernel.memory.swap();
+fn swap_events(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let swap = view.kernel.memory.swap();
     let refused = swap.refused_to(group.memcg);
     let failed = refused + swap.full_for(group.memcg);
     write!(text, "high {SWAP_HIGH}\nmax {refused}\nfail {failed}\n")
 }
 
-fn statistics(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let charge = group.charge(context.kernel);
-    let [minor, major] = group.total_faults(context.kernel);
+fn statistics(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let charge = group.charge(view.kernel);
+    let [minor, major] = group.total_faults(view.kernel);
     let rows = [
         ("anon", bytes_of(charge.private)),
         ("file", FILE.copied(bytes_of(charge.shared))),

@@ -1,6 +1,6 @@
 //! Counts locked frames when a file that contains their number is read. The kernel maintains no counter of them.
 
-use crate::{context::Context, paged::Paged};
+use crate::{paged::Paged, view::View};
 use core::fmt;
 use memwright::{AreaFlags, Sight};
 use memwright_table::{Bits, Entry, Frame, VirtAddr};
@@ -35,8 +35,8 @@ impl FrameSet {
 ///
 /// # Errors
 /// [`fmt::Error`] if the heap is exhausted.
-pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
-    let kernel = context.kernel;
+pub fn locked(view: &View<'_>) -> Result<u64, fmt::Error> {
+    let kernel = view.kernel;
     let mut found: Option<FrameSet> = None;
     for process in kernel.tasks.processes() {
         let Some(space) = process.space() else {

@@ -3,10 +3,10 @@
 use super::{Text, stub::stubs};
 use crate::{
     abi::SECOND,
-    context::Context,
     host::{Host, InterruptKind},
     process::ticks,
     short::Short,
+    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -156,8 +156,8 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
 
 /// Writes `/proc/cpuinfo` from the CPUID leaves (`arch/x86/kernel/cpu/proc.c` of Linux 7.2). On this machine, an
 /// instruction takes a nanosecond, which determines the frequency.
-pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let host = context.kernel.host;
+pub fn cpuinfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let host = view.kernel.host;
     let [highest, first, third, second] = host.leaf(0);
     let highest_extended = host.leaf(0x8000_0000)[0];
     let mut name = Short::of(format_args!(""));
@@ -224,8 +224,8 @@ const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
 
 /// Writes the rows of `/proc/interrupts` for the interrupts that this kernel has (`arch_show_interrupts` in
 /// `arch/x86/kernel/irq.c` of Linux 7.2).
-pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let host = context.kernel.host;
+pub fn interrupts(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let host = view.kernel.host;
     text.write_str("    ")?;
     for cpu in all(host) {
         write!(text, "       CPU{}", cpu.index())?;
@@ -257,8 +257,8 @@ fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
 }
 
 /// Writes the rows of `/proc/stat` that are supported (`fs/proc/stat.c` of Linux 7.2).
-pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let kernel = context.kernel;
+pub fn stat(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let kernel = view.kernel;
     let host = kernel.host;
     let mut total = [0; 3];
     for cpu in all(host) {
@@ -285,8 +285,8 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/uptime`: the time since boot, and the sum of the idle times of all CPUs.
-pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let host = context.kernel.host;
+pub fn uptime(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let host = view.kernel.host;
     let now = host.now();
     let idle: u64 = all(host).map(|cpu| host.times(cpu).idle).sum();
     let hundredths = |time: u64| time % SECOND / (SECOND / 100);
@@ -296,8 +296,8 @@ pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/loadavg` (`fs/proc/loadavg.c` of Linux 7.2).
-pub fn load(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let kernel = context.kernel;
+pub fn load(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let kernel = view.kernel;
     for load in kernel.scheduler.load_averages(kernel.host.now()) {
         write!(text, "{load} ")?;
     }

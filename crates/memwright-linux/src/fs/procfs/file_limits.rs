@@ -6,9 +6,9 @@ use super::{
     text::{Text, setting},
 };
 use crate::{
-    context::Context,
     errno::Errno,
     fs::{file_limits::FileLimits, pipe::rounded_size},
+    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -23,10 +23,10 @@ stubs! {
 macro_rules! limit {
     ($field:ident) => {
         SystemControl {
-            read: |context, text| show(context, text, |limits| &limits.$field),
-            store: |context, bytes| {
+            read: |view, text| show(view, text, |limits| &limits.$field),
+            store: |view, bytes| {
                 let value = plain(bytes)?;
-                let limits = &context.kernel.vfs.file_limits;
+                let limits = &view.kernel.vfs.file_limits;
                 limits.$field.store(value, Ordering::Relaxed);
                 Ok(())
             },
@@ -48,11 +48,11 @@ pub static PIPE_PAGES_HARD: SystemControl = limit!(pipe_pages_hard);
 
 /// `/proc/sys/fs/pipe-max-size`. A written value is rounded up to the size of a pipe.
 pub static LARGEST_PIPE: SystemControl = SystemControl {
-    read: |context, text| show(context, text, |limits| &limits.largest_pipe),
-    store: |context, bytes| {
+    read: |view, text| show(view, text, |limits| &limits.largest_pipe),
+    store: |view, bytes| {
         let asked = usize::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)?;
         let size = rounded_size(asked).ok_or(Errno::EINVAL)?;
-        let limits = &context.kernel.vfs.file_limits;
+        let limits = &view.kernel.vfs.file_limits;
         limits.largest_pipe.store(size as u64, Ordering::Relaxed);
         Ok(())
     },
@@ -60,19 +60,19 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
 
 /// Writes `/proc/sys/fs/file-nr`: the number of open files, the number of free file structures, which is always 0, and
 /// the limit.
-pub fn open_files(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let open = context.kernel.vfs.mounts.open.total();
-    let most = &context.kernel.vfs.file_limits.open_files;
+pub fn open_files(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let open = view.kernel.vfs.mounts.open.total();
+    let most = &view.kernel.vfs.file_limits.open_files;
     let most = most.load(Ordering::Relaxed);
     writeln!(text, "{open}\t{UNUSED_FILES}\t{most}")
 }
 
 fn show(
-    context: &Context<'_>,
+    view: &View<'_>,
     text: &mut Text,
     limit: impl Fn(&FileLimits) -> &AtomicU64,
 ) -> fmt::Result {
-    let value = limit(&context.kernel.vfs.file_limits).load(Ordering::Relaxed);
+    let value = limit(&view.kernel.vfs.file_limits).load(Ordering::Relaxed);
     writeln!(text, "{value}")
 }
 

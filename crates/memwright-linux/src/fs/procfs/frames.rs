@@ -1,14 +1,15 @@
 //! `/proc/kpageflags` and `/proc/kpagecount`: one word for each frame of the machine.
 
+use crate::fs::caller::Caller;
 use crate::{
     Memory,
-    context::Context,
     errno::Errno,
     fs::{
         open_file::{File, OpenFile, Polling},
         transfer::Sink,
     },
 };
+use alloc::sync::Arc;
 use memwright_table::{Frame, FrameKind};
 
 /// Size of a word in bytes.
@@ -111,7 +112,12 @@ fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
 }
 
 /// An open `/proc/kpageflags` or `/proc/kpagecount`.
-pub struct FrameFile(pub FrameWord);
+pub struct FrameFile {
+    /// What the file contains of each frame.
+    pub word: FrameWord,
+    /// The memory whose frames the file describes.
+    pub memory: Arc<Memory>,
+}
 
 impl File for FrameFile {
     fn polling(&self) -> Polling {
@@ -120,7 +126,7 @@ impl File for FrameFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
@@ -128,7 +134,7 @@ impl File for FrameFile {
         if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {
             return Err(Errno::EINVAL);
         }
-        let memory = &context.kernel.memory;
+        let memory = &self.memory;
         let mut done = 0;
         while sink.left() > 0 {
             let first = *position / WORD as u64;
@@ -139,14 +145,14 @@ impl File for FrameFile {
             }
             let mut bytes = [0; CHUNK * WORD];
             let mut orders = [0; CHUNK];
-            if self.0 == FrameWord::Flags {
+            if self.word == FrameWord::Flags {
                 memory
                     .frames()
                     .folio_orders(first as u32, &mut orders[..count]);
             }
             let places = bytes.chunks_exact_mut(WORD).take(count);
             for ((number, order), place) in (first as u32..).zip(orders).zip(places) {
-                place.copy_from_slice(&word(memory, number, order, self.0).to_le_bytes());
+                place.copy_from_slice(&word(memory, number, order, self.word).to_le_bytes());
             }
             let put = sink.put(&bytes[..count * WORD])?;
             done += put;

@@ -7,7 +7,7 @@ use super::{
     stub::stubs,
     text::{Text, attribute, read_switch, switch},
 };
-use crate::{context::Context, errno::Errno};
+use crate::{errno::Errno, view::View};
 use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
@@ -73,8 +73,8 @@ static SCAN: FixedDirectory = FixedDirectory {
 /// The choices of `defrag`.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
 
-pub(super) fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
-    context.kernel.memory.huge()
+pub(super) fn settings<'a>(view: &'a View<'_>) -> &'a HugeSettings {
+    view.kernel.memory.huge()
 }
 
 /// Writes all choices, with the active choice in brackets.
@@ -98,56 +98,51 @@ pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 static ENABLED: SystemControl = SystemControl {
-    read: |context, text| {
+    read: |view, text| {
         let words = HugeMode::ALL.map(|(_, name)| name);
-        choice(text, &words, context.kernel.memory.policy().huge() as usize)
+        choice(text, &words, view.kernel.memory.policy().huge() as usize)
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let words = HugeMode::ALL.map(|(_, name)| name);
         let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
-        context.kernel.memory.policy().set_huge(mode);
-        context.kernel.huge_scan.wake();
+        view.kernel.memory.policy().set_huge(mode);
+        view.kernel.huge_scan.wake();
         Ok(())
     },
 };
 
 /// `defrag`. See [`DEFRAG_STUB`].
 static DEFRAG: SystemControl = SystemControl {
-    read: |context, text| {
-        let now = settings(context).defrag.load(Ordering::Relaxed);
+    read: |view, text| {
+        let now = settings(view).defrag.load(Ordering::Relaxed);
         choice(text, &DEFRAG_WORDS, now.into())
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let wanted = chosen(&DEFRAG_WORDS, bytes)?;
-        context
-            .kernel
-            .calls
-            .count_stub("transparent_hugepage/defrag");
-        settings(context)
-            .defrag
-            .store(wanted as u8, Ordering::Relaxed);
+        view.kernel.calls.count_stub("transparent_hugepage/defrag");
+        settings(view).defrag.store(wanted as u8, Ordering::Relaxed);
         Ok(())
     },
 };
 
 static SHARED: SystemControl = SystemControl {
-    read: |context, text| {
+    read: |view, text| {
         let words = SharedMode::ALL.map(|(_, name)| name);
-        choice(text, &words, settings(context).shared_mode() as usize)
+        choice(text, &words, settings(view).shared_mode() as usize)
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let words = SharedMode::ALL.map(|(_, name)| name);
         let (mode, _) = SharedMode::ALL[chosen(&words, bytes)?];
-        settings(context).set_shared_mode(mode);
-        context.kernel.huge_scan.wake();
+        settings(view).set_shared_mode(mode);
+        view.kernel.huge_scan.wake();
         Ok(())
     },
 };
 
 static ZERO_PAGE: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, settings(context).zero_page.load(Ordering::Relaxed)),
-    store: |context, bytes| {
-        settings(context)
+    read: |view, text| read_switch(text, settings(view).zero_page.load(Ordering::Relaxed)),
+    store: |view, bytes| {
+        settings(view)
             .zero_page
             .store(switch(bytes)?, Ordering::Relaxed);
         Ok(())
@@ -156,9 +151,9 @@ static ZERO_PAGE: SystemControl = SystemControl {
 
 /// `khugepaged/defrag`. See [`SCAN_DEFRAG_STUB`].
 static SCAN_DEFRAG: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, settings(context).scan.defrag.load(Ordering::Relaxed)),
-    store: |context, bytes| {
-        settings(context)
+    read: |view, text| read_switch(text, settings(view).scan.defrag.load(Ordering::Relaxed)),
+    store: |view, bytes| {
+        settings(view)
             .scan
             .defrag
             .store(switch(bytes)?, Ordering::Relaxed);
@@ -167,42 +162,42 @@ static SCAN_DEFRAG: SystemControl = SystemControl {
 };
 
 static SLEEP: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.sleep),
-    store: |context, bytes| {
-        store_number(&settings(context).scan.sleep, bytes, 0..=u32::MAX)?;
-        context.kernel.huge_scan.wake();
+    read: |view, text| read_number(text, &settings(view).scan.sleep),
+    store: |view, bytes| {
+        store_number(&settings(view).scan.sleep, bytes, 0..=u32::MAX)?;
+        view.kernel.huge_scan.wake();
         Ok(())
     },
 };
 
 static ALLOCATION_SLEEP: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.allocation_sleep),
-    store: |context, bytes| {
-        let setting = &settings(context).scan.allocation_sleep;
+    read: |view, text| read_number(text, &settings(view).scan.allocation_sleep),
+    store: |view, bytes| {
+        let setting = &settings(view).scan.allocation_sleep;
         store_number(setting, bytes, 0..=u32::MAX)?;
-        context.kernel.huge_scan.wake();
+        view.kernel.huge_scan.wake();
         Ok(())
     },
 };
 
 static PAGES: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.pages),
-    store: |context, bytes| store_number(&settings(context).scan.pages, bytes, 1..=u32::MAX),
+    read: |view, text| read_number(text, &settings(view).scan.pages),
+    store: |view, bytes| store_number(&settings(view).scan.pages, bytes, 1..=u32::MAX),
 };
 
 static MOST_MISSING: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.most_missing),
-    store: |context, bytes| store_number(&settings(context).scan.most_missing, bytes, 0..=511),
+    read: |view, text| read_number(text, &settings(view).scan.most_missing),
+    store: |view, bytes| store_number(&settings(view).scan.most_missing, bytes, 0..=511),
 };
 
 static MOST_SWAPPED: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.most_swapped),
-    store: |context, bytes| store_number(&settings(context).scan.most_swapped, bytes, 0..=511),
+    read: |view, text| read_number(text, &settings(view).scan.most_swapped),
+    store: |view, bytes| store_number(&settings(view).scan.most_swapped, bytes, 0..=511),
 };
 
 static MOST_SHARED: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).scan.most_shared),
-    store: |context, bytes| store_number(&settings(context).scan.most_shared, bytes, 0..=511),
+    read: |view, text| read_number(text, &settings(view).scan.most_shared),
+    store: |view, bytes| store_number(&settings(view).scan.most_shared, bytes, 0..=511),
 };
 
 fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
@@ -223,17 +218,17 @@ fn store_number(
 }
 
 /// Writes `hpage_pmd_size`, the size of a huge page in bytes.
-fn size(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+fn size(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{SIZE_STUB}")
 }
 
-fn collapsed(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let count = settings(context).scan.collapsed.load(Ordering::Relaxed);
+fn collapsed(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let count = settings(view).scan.collapsed.load(Ordering::Relaxed);
     writeln!(text, "{count}")
 }
 
-fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let count = settings(context).scan.rounds.load(Ordering::Relaxed);
+fn rounds(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let count = settings(view).scan.rounds.load(Ordering::Relaxed);
     writeln!(text, "{count}")
 }
 

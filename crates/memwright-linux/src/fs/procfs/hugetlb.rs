@@ -4,7 +4,7 @@ use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
     text::{Text, attribute, kibibyte_row, setting},
 };
-use crate::{Memory, context::Context, errno::Errno};
+use crate::{Memory, errno::Errno, view::View};
 use core::fmt::{self, Write};
 use memwright::object::HUGE_BYTES;
 use memwright_table::PoolCounts;
@@ -31,59 +31,59 @@ static SIZE: FixedDirectory = FixedDirectory {
 /// `nr_hugepages`: the size of the pool.
 static PAGES: SystemControl = SystemControl {
     read: total,
-    store: |context, bytes| resize(context, attribute(bytes)?),
+    store: |view, bytes| resize(view, attribute(bytes)?),
 };
 
 /// `nr_overcommit_hugepages`: the maximum number of surplus pages by which the pool grows on demand.
 static MOST_SURPLUS: SystemControl = SystemControl {
     read: most_surplus,
-    store: |context, bytes| set_most_surplus(context, attribute(bytes)?),
+    store: |view, bytes| set_most_surplus(view, attribute(bytes)?),
 };
 
 /// `/proc/sys/vm/nr_hugepages`.
 pub static PAGES_SETTING: SystemControl = SystemControl {
     read: total,
-    store: |context, bytes| resize(context, setting(bytes)?),
+    store: |view, bytes| resize(view, setting(bytes)?),
 };
 
 /// `/proc/sys/vm/nr_overcommit_hugepages`.
 pub static MOST_SURPLUS_SETTING: SystemControl = SystemControl {
     read: most_surplus,
-    store: |context, bytes| set_most_surplus(context, setting(bytes)?),
+    store: |view, bytes| set_most_surplus(view, setting(bytes)?),
 };
 
-fn total(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).total)
+fn total(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).total)
 }
 
-fn resize(context: &Context<'_>, pages: u64) -> Result<(), Errno> {
-    context.kernel.memory.frames().resize_pool(pages);
+fn resize(view: &View<'_>, pages: u64) -> Result<(), Errno> {
+    view.kernel.memory.frames().resize_pool(pages);
     Ok(())
 }
 
-fn most_surplus(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).most_surplus)
+fn most_surplus(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).most_surplus)
 }
 
-fn set_most_surplus(context: &Context<'_>, pages: u64) -> Result<(), Errno> {
-    context.kernel.memory.frames().set_pool_surplus(pages);
+fn set_most_surplus(view: &View<'_>, pages: u64) -> Result<(), Errno> {
+    view.kernel.memory.frames().set_pool_surplus(pages);
     Ok(())
 }
 
-fn counts(context: &Context<'_>) -> PoolCounts {
-    context.kernel.memory.frames().pool()
+fn counts(view: &View<'_>) -> PoolCounts {
+    view.kernel.memory.frames().pool()
 }
 
-fn free(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).free)
+fn free(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).free)
 }
 
-fn reserved(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).reserved)
+fn reserved(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).reserved)
 }
 
-fn surplus(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).surplus)
+fn surplus(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).surplus)
 }
 
 /// Writes the rows of `/proc/meminfo` about the pool (`hugetlb_report_meminfo`).

@@ -6,10 +6,10 @@ use super::{
     nodes, process, processors,
 };
 use crate::{
-    context::Context,
     errno::Errno,
-    fs::{dirents::DirectoryEntry, kind::Kind},
+    fs::{dirents::DirectoryEntry, generated::Emit, kind::Kind},
     short::Short,
+    view::View,
 };
 
 /// The position of the first process in `/proc`, after the fixed entries.
@@ -25,8 +25,6 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
     }
     core::str::from_utf8(name).ok()?.parse().ok()
 }
-
-pub(super) type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
 /// Passes the entry whose name is `number` to `emit`. Returns `false` if it did not fit.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
@@ -83,19 +81,19 @@ impl ProcNode {
     /// `ENOTDIR` if the node is not a directory, `ENOENT` if the process has exited.
     pub fn entries(
         &self,
-        context: &Context<'_>,
+        view: &View<'_>,
         position: &mut u64,
         emit: Emit<'_>,
     ) -> Result<(), Errno> {
-        let tasks = &context.kernel.tasks;
+        let tasks = &view.kernel.tasks;
         match *self {
             Self::Fixed(directory) => {
                 directory.list(position, emit);
             }
-            Self::Processors => processors::list(context, position, emit),
-            Self::Nodes => nodes::list(context, position, emit),
-            Self::Cgroups => cgroup::list_root(context, position, emit),
-            Self::Cgroup(id) => return cgroup::list(context, id, position, emit),
+            Self::Processors => processors::list(view, position, emit),
+            Self::Nodes => nodes::list(view, position, emit),
+            Self::Cgroups => cgroup::list_root(view, position, emit),
+            Self::Cgroup(id) => return cgroup::list(view, id, position, emit),
             Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {
                 if *position < PROCESSES {

@@ -1,7 +1,7 @@
 //! `/proc/lock_stat`.
 
 use super::{node::SystemControl, stub::stubs, text::Text};
-use crate::{context::Context, errno::Errno};
+use crate::{errno::Errno, view::View};
 use core::fmt::{self, Write};
 use memwright_table::sync::{
     RANKS,
@@ -20,7 +20,7 @@ pub static LOCK_STATISTICS: SystemControl = SystemControl { read, store };
 /// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains the number of
 /// acquisitions or writes, how many of these found that another CPU had written the word or line last, the number of
 /// words or lines that more than one CPU wrote, and the number of acquisitions that had to wait.
-fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
+fn read(_: &View<'_>, text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");
     }
@@ -58,7 +58,7 @@ fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Handles a write: as on Linux, 0 clears the statistics.
-fn store(_: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn store(_: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match bytes.trim_ascii() {
         b"0" => {
             if stat::is_on() {

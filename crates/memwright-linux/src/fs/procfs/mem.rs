@@ -3,9 +3,10 @@
 //! `FOLL_FORCE`).
 
 use crate::direct_reclaim::Retry;
+use crate::fs::caller::Caller;
+use crate::kernel::Kernel;
 use crate::{
     Space,
-    context::Context,
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
@@ -19,6 +20,7 @@ use memwright_table::VirtAddr;
 
 /// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
 pub struct MemoryFile {
+    kernel: &'static Kernel,
     /// The reference is weak, because an open file does not keep the address space alive. Once the address space is
     /// gone, reads return no data.
     space: Weak<Space>,
@@ -27,8 +29,9 @@ pub struct MemoryFile {
 impl MemoryFile {
     /// Creates the open file for the memory of `space`.
     #[must_use]
-    pub fn new(space: &Arc<Space>) -> Self {
+    pub fn new(kernel: &'static Kernel, space: &Arc<Space>) -> Self {
         Self {
+            kernel,
             space: Arc::downgrade(space),
         }
     }
@@ -40,7 +43,7 @@ const CHUNK: usize = 1024;
 impl File for MemoryFile {
     fn read(
         &self,
-        context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
@@ -54,11 +57,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let step = step.min(sink.left());
             let (at, bytes) = (VirtAddr::new(*position), &mut buffer[..step]);
-            let read = match context
-                .kernel
-                .reclaim
-                .retry(|| space.read_forced(at, bytes))
-            {
+            let read = match self.kernel.reclaim.retry(|| space.read_forced(at, bytes)) {
                 Ok(()) => step,
                 Err((_, count)) => count,
             };
@@ -82,7 +81,7 @@ impl File for MemoryFile {
 
     fn write(
         &self,
-        context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
@@ -97,11 +96,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let taken = source.take(&mut buffer[..step])?;
             let (at, bytes) = (VirtAddr::new(*position), &buffer[..taken]);
-            let stored = match context
-                .kernel
-                .reclaim
-                .retry(|| space.write_forced(at, bytes))
-            {
+            let stored = match self.kernel.reclaim.retry(|| space.write_forced(at, bytes)) {
                 Ok(()) => taken,
                 Err((_, count)) => count,
             };
@@ -120,7 +115,7 @@ impl File for MemoryFile {
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,

@@ -5,7 +5,7 @@ use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
     text::{Text, attribute, read_switch, switch, truth},
 };
-use crate::{context::Context, errno::Errno, merge_scan::Run};
+use crate::{errno::Errno, merge_scan::Run, view::View};
 use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
@@ -38,99 +38,99 @@ pub static SETTINGS: FixedDirectory = FixedDirectory {
     ],
 };
 
-fn settings<'a>(context: &'a Context<'_>) -> &'a MergeSettings {
-    context.kernel.memory.merging().settings()
+fn settings<'a>(view: &'a View<'_>) -> &'a MergeSettings {
+    view.kernel.memory.merging().settings()
 }
 
-fn counts(context: &Context<'_>) -> MergeCounts {
-    let memory = &context.kernel.memory;
+fn counts(view: &View<'_>) -> MergeCounts {
+    let memory = &view.kernel.memory;
     memory.merging().counts(memory)
 }
 
-fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).rounds)
+fn rounds(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).rounds)
 }
 
 /// Writes the number of pages that ksmd has examined.
-fn scanned(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let account = context.kernel.memory.account();
+fn scanned(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let account = view.kernel.memory.account();
     writeln!(text, "{}", account.count(Row::MergeLooked))
 }
 
-fn shared(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).shared)
+fn shared(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).shared)
 }
 
-fn sharing(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).sharing)
+fn sharing(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).sharing)
 }
 
-fn unshared(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).unshared)
+fn unshared(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).unshared)
 }
 
-fn volatile(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).volatile)
+fn volatile(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).volatile)
 }
 
-fn chains(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).chains)
+fn chains(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).chains)
 }
 
-fn duplicates(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(context).duplicates)
+fn duplicates(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(view).duplicates)
 }
 
-fn zero_pages(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", context.kernel.memory.merged_zero_pages())
+fn zero_pages(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", view.kernel.memory.merged_zero_pages())
 }
 
 /// Writes the number of bytes that merging saves, minus the size of the index of pages.
-fn profit(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let counts = counts(context);
-    let pages = counts.sharing + context.kernel.memory.merged_zero_pages();
+fn profit(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let counts = counts(view);
+    let pages = counts.sharing + view.kernel.memory.merged_zero_pages();
     let bytes = (pages * 4096) as i64 - counts.index_bytes as i64;
     writeln!(text, "{bytes}")
 }
 
 static RUN: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.merge_scan.state()),
-    store: |context, bytes| {
+    read: |view, text| writeln!(text, "{}", view.kernel.merge_scan.state()),
+    store: |view, bytes| {
         let run = attribute(bytes).ok().and_then(Run::of);
         let run = run.ok_or(Errno::EINVAL)?;
-        context.kernel.merge_scan.set(run)
+        view.kernel.merge_scan.set(run)
     },
 };
 
 static PAGES: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).pages),
-    store: |context, bytes| store_number(&settings(context).pages, bytes),
+    read: |view, text| read_number(text, &settings(view).pages),
+    store: |view, bytes| store_number(&settings(view).pages, bytes),
 };
 
 static SLEEP: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).sleep),
-    store: |context, bytes| {
-        store_number(&settings(context).sleep, bytes)?;
-        context.kernel.merge_scan.wake();
+    read: |view, text| read_number(text, &settings(view).sleep),
+    store: |view, bytes| {
+        store_number(&settings(view).sleep, bytes)?;
+        view.kernel.merge_scan.wake();
         Ok(())
     },
 };
 
 static PRUNE: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).prune),
-    store: |context, bytes| store_number(&settings(context).prune, bytes),
+    read: |view, text| read_number(text, &settings(view).prune),
+    store: |view, bytes| store_number(&settings(view).prune, bytes),
 };
 
 /// Cannot be changed while pages are merged.
 static MOST_SHARING: SystemControl = SystemControl {
-    read: |context, text| read_number(text, &settings(context).most_sharing),
-    store: |context, bytes| {
-        let setting = &settings(context).most_sharing;
+    read: |view, text| read_number(text, &settings(view).most_sharing),
+    store: |view, bytes| {
+        let setting = &settings(view).most_sharing;
         let wanted = i32::try_from(attribute(bytes)?).map_err(|_| Errno::ERANGE)? as u32;
         if wanted < 2 {
             return Err(Errno::EINVAL);
         }
-        if wanted != setting.load(Ordering::Relaxed) && counts(context).shared > 0 {
+        if wanted != setting.load(Ordering::Relaxed) && counts(view).shared > 0 {
             return Err(Errno::EBUSY);
         }
         setting.store(wanted, Ordering::Relaxed);
@@ -140,11 +140,11 @@ static MOST_SHARING: SystemControl = SystemControl {
 
 /// Cannot be changed while pages are merged.
 static ACROSS_NODES: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, settings(context).across_nodes.load(Ordering::Relaxed)),
-    store: |context, bytes| {
-        let setting = &settings(context).across_nodes;
+    read: |view, text| read_switch(text, settings(view).across_nodes.load(Ordering::Relaxed)),
+    store: |view, bytes| {
+        let setting = &settings(view).across_nodes;
         let on = switch(bytes)?;
-        if on != setting.load(Ordering::Relaxed) && counts(context).shared > 0 {
+        if on != setting.load(Ordering::Relaxed) && counts(view).shared > 0 {
             return Err(Errno::EBUSY);
         }
         setting.store(on, Ordering::Relaxed);
@@ -153,9 +153,9 @@ static ACROSS_NODES: SystemControl = SystemControl {
 };
 
 static ZERO_PAGES: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, settings(context).zero_pages.load(Ordering::Relaxed)),
-    store: |context, bytes| {
-        settings(context)
+    read: |view, text| read_switch(text, settings(view).zero_pages.load(Ordering::Relaxed)),
+    store: |view, bytes| {
+        settings(view)
             .zero_pages
             .store(truth(bytes)?, Ordering::Relaxed);
         Ok(())

@@ -7,6 +7,7 @@ mod balance;
 mod cgroup;
 mod counts;
 mod cpu;
+mod entry;
 mod file_limits;
 mod fixed;
 mod frames;
@@ -31,13 +32,14 @@ mod system;
 mod text;
 mod vm;
 
+pub use entry::{ProcEntry, roots};
 pub use fixed::SETTING_NUMBERS;
 pub use node::{PlaceLink, ProcNode};
 pub use text::Text;
 
 use super::{dentry::Dentry, inode::Inode, permission::Subject};
-use crate::{context::Context, errno::Errno};
-use alloc::sync::Arc;
+use crate::{errno::Errno, view::View};
+use alloc::{boxed::Box, sync::Arc};
 use node::Child;
 
 impl ProcNode {
@@ -47,21 +49,21 @@ impl ProcNode {
     /// `ENOENT`, `ENOTDIR`.
     pub fn lookup(
         &self,
-        context: &Context<'_>,
+        view: &View<'_>,
         directory: &Arc<Dentry>,
         name: &[u8],
     ) -> Result<Arc<Dentry>, Errno> {
-        context.check_heap()?;
-        let child = self.child(context, name)?;
+        view.check_heap()?;
+        let child = self.child(view, name)?;
         if let Some(kind) = child.node.covered_by() {
-            return context.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);
+            return view.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);
         }
         let file_system = &directory.inode.file_system;
-        let now = context.kernel.vfs.now();
+        let now = view.kernel.vfs.now();
         let inode = Inode::numbered(
             file_system,
             child.number,
-            super::inode::Body::Proc(child.node),
+            super::inode::Body::Generated(Box::new(ProcEntry::new(child.node, view.kernel))),
             child.permissions,
             Subject::ROOT,
             now,
@@ -70,13 +72,13 @@ impl ProcNode {
     }
 
     /// Returns the node and inode number of the entry `name` of this directory.
-    fn child(&self, context: &Context<'_>, name: &[u8]) -> Result<Child, Errno> {
+    fn child(&self, view: &View<'_>, name: &[u8]) -> Result<Child, Errno> {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
-            Self::Processors => processors::child(context, name).ok_or(Errno::ENOENT),
-            Self::Nodes => nodes::child(context, name).ok_or(Errno::ENOENT),
-            Self::Cgroups => cgroup::root_child(context, name).ok_or(Errno::ENOENT),
-            Self::Cgroup(id) => cgroup::child(context, id, name).ok_or(Errno::ENOENT),
+            Self::Processors => processors::child(view, name).ok_or(Errno::ENOENT),
+            Self::Nodes => nodes::child(view, name).ok_or(Errno::ENOENT),
+            Self::Cgroups => cgroup::root_child(view, name).ok_or(Errno::ENOENT),
+            Self::Cgroup(id) => cgroup::child(view, id, name).ok_or(Errno::ENOENT),
             Self::Processor(number, directory) => {
                 directory.child(number, name).ok_or(Errno::ENOENT)
             }
@@ -85,7 +87,7 @@ impl ProcNode {
                     return Ok(child);
                 }
                 let id = list::decimal(name).ok_or(Errno::ENOENT)?;
-                let tasks = &context.kernel.tasks;
+                let tasks = &view.kernel.tasks;
                 if tasks.process(id).is_some() {
                     return Ok(Child::process(id));
                 }
@@ -104,7 +106,7 @@ impl ProcNode {
             }
             Self::Tasks(id) => {
                 let thread = list::decimal(name).ok_or(Errno::ENOENT)?;
-                let found = context.kernel.tasks.thread(thread).ok_or(Errno::ENOENT)?;
+                let found = view.kernel.tasks.thread(thread).ok_or(Errno::ENOENT)?;
                 if found.process.id != id {
                     return Err(Errno::ENOENT);
                 }
@@ -113,7 +115,7 @@ impl ProcNode {
             Self::Descriptors(id) | Self::DescriptorInfos(id) => {
                 let number = list::decimal(name).ok_or(Errno::ENOENT)?;
                 let number = i32::try_from(number).map_err(|_| Errno::ENOENT)?;
-                let open = process::open_file(context, id, number)?;
+                let open = process::open_file(view, id, number)?;
                 Ok(match self {
                     Self::Descriptors(_) => Child::descriptor(id, number, &open),
                     _ => Child::descriptor_info(id, number),

@@ -13,7 +13,6 @@ use super::{
     text::Text,
 };
 use crate::{
-    context::Context,
     errno::Errno,
     fs::{
         directory::DirectoryFile,
@@ -22,20 +21,21 @@ use crate::{
         open_file::{File, OpenFile},
     },
     short::Short,
+    view::View,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 use memwright_table::TryPush;
 
 /// Writes the text of a system file.
-pub type SystemWriter = fn(&Context<'_>, &mut Text) -> fmt::Result;
+pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 
 /// A writable system file.
 pub struct SystemControl {
     /// Writes the text of the file.
     pub read: SystemWriter,
     /// Handles a write to the file.
-    pub store: fn(&Context<'_>, &[u8]) -> Result<(), Errno>,
+    pub store: fn(&View<'_>, &[u8]) -> Result<(), Errno>,
 }
 
 /// The links in `/proc/PID`, other than those of descriptors, that lead directly to an inode.
@@ -302,9 +302,9 @@ impl ProcNode {
     /// Returns the size that `stat` reports. It is the number of descriptors for `/proc/PID/fd`, 64 for an entry of
     /// that directory, and 0 for other nodes, whose size is unknown before they are read.
     #[must_use]
-    pub fn size(&self, context: Option<&Context<'_>>) -> u64 {
-        match (self, context) {
-            (Self::Descriptors(id), Some(context)) => process::open_count(context, *id),
+    pub fn size(&self, view: Option<&View<'_>>) -> u64 {
+        match (self, view) {
+            (Self::Descriptors(id), Some(view)) => process::open_count(view, *id),
             (Self::Descriptor(..), _) => 64,
             _ => 0,
         }
@@ -314,20 +314,20 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EINVAL` if the node is not a link, `ENOENT` if the process has exited or has no executable.
-    pub fn link(&self, context: &Context<'_>) -> Result<Link, Errno> {
+    pub fn link(&self, view: &View<'_>) -> Result<Link, Errno> {
         match *self {
             Self::SelfLink => {
-                let id = context.process().id;
+                let id = view.process().id;
                 path(format_args!("{id}"))
             }
             Self::ThreadSelfLink => {
-                let (id, thread) = (context.process().id, context.thread.id());
+                let (id, thread) = (view.process().id, view.thread().id());
                 path(format_args!("{id}/task/{thread}"))
             }
             Self::PathLink(path) => Ok(Link::Path(path.into())),
-            Self::Place(id, place) => process::place(context, id, place).map(Link::Entry),
+            Self::Place(id, place) => process::place(view, id, place).map(Link::Entry),
             Self::Descriptor(id, number) => {
-                process::open_file(context, id, number).map(|open| Link::Entry(open.entry.clone()))
+                process::open_file(view, id, number).map(|open| Link::Entry(open.entry.clone()))
             }
             Self::Root
             | Self::Fixed(_)
@@ -358,7 +358,7 @@ impl ProcNode {
     ///
     /// # Errors
     /// `ESRCH` if the process has exited, `ELOOP` if the node is a link.
-    pub fn open(&self, context: &Context<'_>) -> Result<Box<dyn File>, Errno> {
+    pub fn open(&self, view: &View<'_>) -> Result<Box<dyn File>, Errno> {
         match *self {
             Self::Root
             | Self::Fixed(_)
@@ -377,20 +377,23 @@ impl ProcNode {
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::CgroupText(..)
-            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self, context.kernel))),
+            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self, view.kernel))),
             Self::ProcessText(id, _, writer) => {
-                writer.needs.check(context, id)?;
-                Ok(Box::new(TextFile::new(*self, context.kernel)))
+                writer.needs.check(view, id)?;
+                Ok(Box::new(TextFile::new(*self, view.kernel)))
             }
             Self::Memory(id) => {
-                let space = process::space(context, id)?;
-                Ok(Box::new(MemoryFile::new(&space)))
+                let space = process::space(view, id)?;
+                Ok(Box::new(MemoryFile::new(view.kernel, &space)))
             }
             Self::Pagemap(id) => {
-                let space = process::space(context, id)?;
-                Ok(Box::new(PagemapFile::new(context, &space)))
+                let space = process::space(view, id)?;
+                Ok(Box::new(PagemapFile::new(view, &space)))
             }
-            Self::Frames(what) => Ok(Box::new(FrameFile(what))),
+            Self::Frames(what) => Ok(Box::new(FrameFile {
+                word: what,
+                memory: view.kernel.memory.clone(),
+            })),
             Self::SelfLink
             | Self::ThreadSelfLink
             | Self::PathLink(_)
@@ -403,29 +406,27 @@ impl ProcNode {
     ///
     /// # Errors
     /// `ESRCH` if the process has exited.
-    pub(super) fn write_text(&self, context: &Context<'_>, text: &mut Text) -> Result<(), Errno> {
+    pub(super) fn write_text(&self, view: &View<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
             Self::SystemText(write) | Self::SystemEvents(write, _) => {
-                write(context, text).map_err(|_| Errno::ENOMEM)
+                write(view, text).map_err(|_| Errno::ENOMEM)
             }
-            Self::SystemControl(control) => {
-                (control.read)(context, text).map_err(|_| Errno::ENOMEM)
-            }
+            Self::SystemControl(control) => (control.read)(view, text).map_err(|_| Errno::ENOMEM),
             Self::ProcessorText(number, write) => {
-                write(context, number, text).map_err(|_| Errno::ENOMEM)
+                write(view, number, text).map_err(|_| Errno::ENOMEM)
             }
             Self::ProcessText(id, thread, writer) => {
-                let subject = Subject::find(context, id, thread)?;
+                let subject = Subject::find(view, id, thread)?;
                 let read = writer.read.ok_or(Errno::EINVAL)?;
-                read(context, &subject, text).map_err(|_| Errno::ENOMEM)
+                read(view, &subject, text).map_err(|_| Errno::ENOMEM)
             }
             Self::CgroupText(id, file) => {
-                let group = cgroup::find(context, id)?;
-                (file.read)(context, &group, text).map_err(|_| Errno::ENOMEM)
+                let group = cgroup::find(view, id)?;
+                (file.read)(view, &group, text).map_err(|_| Errno::ENOMEM)
             }
             Self::DescriptorInfo(id, number) => {
-                let open = process::open_file(context, id, number)?;
-                process::write_descriptor_info(context, &open, text).map_err(|_| Errno::ENOMEM)
+                let open = process::open_file(view, id, number)?;
+                process::write_descriptor_info(view, &open, text).map_err(|_| Errno::ENOMEM)
             }
             Self::Root
             | Self::Fixed(_)
@@ -454,18 +455,18 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EINVAL` for files that cannot be written.
-    pub(super) fn store(&self, context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    pub(super) fn store(&self, view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
         match *self {
             Self::ProcessText(id, thread, writer) => {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
-                store(context, &Subject::find(context, id, thread)?, bytes)
+                store(view, &Subject::find(view, id, thread)?, bytes)
             }
             // An empty write has no effect (`sysfs_kf_write`, `proc_dointvec` and similar functions of Linux).
             Self::SystemControl(_) if bytes.is_empty() => Ok(()),
-            Self::SystemControl(control) => (control.store)(context, bytes),
+            Self::SystemControl(control) => (control.store)(view, bytes),
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
-                store(context, &cgroup::find(context, id)?, bytes)
+                store(view, &cgroup::find(view, id)?, bytes)
             }
             _ => Err(Errno::EINVAL),
         }
@@ -477,15 +478,15 @@ impl ProcNode {
     /// `ENOTTY` for a file without commands.
     pub(super) fn control(
         &self,
-        context: &Context<'_>,
+        view: &View<'_>,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
         match *self {
             Self::ProcessText(id, thread, writer) => {
                 let control = writer.control.ok_or(Errno::ENOTTY)?;
-                let subject = Subject::find(context, id, thread)?;
-                control(context, &subject, command, argument)
+                let subject = Subject::find(view, id, thread)?;
+                control(view, &subject, command, argument)
             }
             _ => Err(Errno::ENOTTY),
         }

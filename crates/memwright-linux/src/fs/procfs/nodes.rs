@@ -9,7 +9,7 @@ use super::{
     },
     stub::stubs,
 };
-use crate::{context::Context, fs::dirents::DirectoryEntry, short::Short};
+use crate::{fs::dirents::DirectoryEntry, short::Short, view::View};
 use core::fmt::{self, Write};
 use memwright_table::{NodeSet, PAGE_SIZE, Topology};
 
@@ -36,8 +36,8 @@ static NODE: ProcessorDirectory = ProcessorDirectory {
     ],
 };
 
-fn topology<'a>(context: &'a Context<'_>) -> &'a Topology {
-    context.kernel.memory.frames().topology()
+fn topology<'a>(view: &'a View<'_>) -> &'a Topology {
+    view.kernel.memory.frames().topology()
 }
 
 /// Returns the directory `nodeN` of the node `number`.
@@ -51,25 +51,21 @@ fn node(number: u32) -> Child {
 
 /// Looks up `name` in `/sys/devices/system/node`.
 #[must_use]
-pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
+pub fn child(view: &View<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = NODES.child(name) {
         return Some(child);
     }
     let number = super::list::decimal(name.strip_prefix(b"node")?)?;
-    ((number as usize) < topology(context).nodes()).then(|| node(number))
+    ((number as usize) < topology(view).nodes()).then(|| node(number))
 }
 
 /// Passes the entries of `/sys/devices/system/node` from `position` on to `emit`.
-pub fn list(
-    context: &Context<'_>,
-    position: &mut u64,
-    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
-) {
+pub fn list(view: &View<'_>, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
     let first = 2 + NODES.entries.len() as u64;
     if *position < first && !NODES.list(position, emit) {
         return;
     }
-    while *position - first < topology(context).nodes() as u64 {
+    while *position - first < topology(view).nodes() as u64 {
         let number = (*position - first) as u32;
         let child = node(number);
         let taken = emit(DirectoryEntry {
@@ -91,9 +87,9 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
 }
 
 /// Returns the CPUs of a node as a bit mask.
-fn processors_of(context: &Context<'_>, number: u32) -> u64 {
-    let topology = topology(context);
-    let every = context.kernel.scheduler.all_cpus();
+fn processors_of(view: &View<'_>, number: u32) -> u64 {
+    let topology = topology(view);
+    let every = view.kernel.scheduler.all_cpus();
     let own = every
         .iter()
         .filter(|cpu| u32::from(topology.node_of(*cpu)) == number);
@@ -101,41 +97,39 @@ fn processors_of(context: &Context<'_>, number: u32) -> u64 {
 }
 
 /// Writes the list of all nodes.
-pub fn all(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    list_line(text, topology(context).all().bits())
+pub fn all(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    list_line(text, topology(view).all().bits())
 }
 
-fn list_where(context: &Context<'_>, text: &mut Text, holds: impl Fn(u8) -> bool) -> fmt::Result {
-    let nodes = topology(context).all().iter().filter(|node| holds(*node));
+fn list_where(view: &View<'_>, text: &mut Text, holds: impl Fn(u8) -> bool) -> fmt::Result {
+    let nodes = topology(view).all().iter().filter(|node| holds(*node));
     list_line(text, nodes.fold(0, |set: u64, node| set | 1 << node))
 }
 
 /// Writes the list of the nodes with CPUs.
-pub fn with_processors(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    list_where(context, text, |node| {
-        processors_of(context, node.into()) != 0
-    })
+pub fn with_processors(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    list_where(view, text, |node| processors_of(view, node.into()) != 0)
 }
 
 /// Writes the list of the nodes with memory.
-pub fn with_memory(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let frames = context.kernel.memory.frames();
-    list_where(context, text, |node| frames.node_usage(node).0 > 0)
+pub fn with_memory(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let frames = view.kernel.memory.frames();
+    list_where(view, text, |node| frames.node_usage(node).0 > 0)
 }
 
-fn processor_list(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    list_line(text, processors_of(context, number))
+fn processor_list(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    list_line(text, processors_of(view, number))
 }
 
-fn processor_mask(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let count = context.kernel.host.cpu_count();
-    write_mask(text, processors_of(context, number), count)?;
+fn processor_mask(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let count = view.kernel.host.cpu_count();
+    write_mask(text, processors_of(view, number), count)?;
     text.write_char('\n')
 }
 
 /// Writes `nodeN/distance`: the distances to all nodes.
-fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let topology = topology(context);
+fn distance(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let topology = topology(view);
     for to in topology.all().iter() {
         if to > 0 {
             text.write_char(' ')?;
@@ -146,8 +140,8 @@ fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result 
 }
 
 /// Writes `nodeN/meminfo`.
-fn memory(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let (total, free) = context.kernel.memory.frames().node_usage(number as u8);
+fn memory(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let (total, free) = view.kernel.memory.frames().node_usage(number as u8);
     let rows = [
         ("MemTotal:", total),
         ("MemFree:", free),
@@ -161,8 +155,8 @@ fn memory(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `nodeN/numastat` (Linux 7.2 Documentation/admin-guide/numastat.rst).
-fn counts(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let counts = context.kernel.memory.frames().node_counts(number as u8);
+fn counts(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let counts = view.kernel.memory.frames().node_counts(number as u8);
     let rows = [
         ("numa_hit", counts.hit),
         ("numa_miss", counts.miss),

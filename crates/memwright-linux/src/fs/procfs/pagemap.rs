@@ -1,12 +1,14 @@
 //! `/proc/PID/pagemap`: one word for each page of an address space.
 
+use crate::fs::caller::Caller;
+use crate::kernel::Kernel;
 use crate::{
-    context::Context,
     errno::Errno,
     fs::open_file::{File, OpenFile},
     fs::procfs::scan::{PAGEMAP_SCAN, scan},
     fs::transfer::Sink,
     identity::Capabilities,
+    view::View,
     {M, Memory, Space},
 };
 use alloc::sync::{Arc, Weak};
@@ -38,6 +40,7 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
+    kernel: &'static Kernel,
     /// The address space. The reference is weak, because an open file does not keep the address space alive. Once the
     /// address space is gone, reads return no data.
     space: Weak<Space>,
@@ -49,9 +52,10 @@ impl PagemapFile {
     /// Creates the open file for the pages of `space`. The calling process's credentials decide whether it contains
     /// frame numbers.
     #[must_use]
-    pub fn new(context: &Context<'_>, space: &Arc<Space>) -> Self {
-        let credentials = context.process().credentials.lock();
+    pub fn new(view: &View<'_>, space: &Arc<Space>) -> Self {
+        let credentials = view.caller.identity().credentials.lock();
         Self {
+            kernel: view.kernel,
             space: Arc::downgrade(space),
             shows_frames: credentials.has(Capabilities::ADMINISTER),
         }
@@ -199,13 +203,17 @@ impl Words<'_> {
 impl File for PagemapFile {
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
         if command == PAGEMAP_SCAN {
-            scan(context, self.space.upgrade(), argument)
+            scan(
+                &View::new(self.kernel, caller),
+                self.space.upgrade(),
+                argument,
+            )
         } else {
             Err(Errno::EINVAL)
         }
@@ -213,7 +221,7 @@ impl File for PagemapFile {
 
     fn read(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,

@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{
     changes::Changes,
-    context::Context,
     fs::{
         file_system::FileSystemKind,
         open_file::{OpenFile, Readiness, Splices},
     },
     kernel::Kernel,
+    view::View,
     wait::Queues,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Seen {
     }
 
     /// Returns the readiness of the open file.
-    pub fn readiness(&self, node: &ProcNode, context: &Context<'_>, open: &OpenFile) -> Readiness {
+    pub fn readiness(&self, node: &ProcNode, view: &View<'_>, open: &OpenFile) -> Readiness {
         let changed = |changed| {
             let mut told = Readiness::empty();
             told.set(Readiness::ERROR | Readiness::PRIORITY, changed);
@@ -72,12 +72,12 @@ impl Seen {
         match node.polled(Some(open)) {
             Polled::Refused | Polled::Plain => ready,
             Polled::Events(changes) => {
-                let now = changes(context.kernel).count();
+                let now = changes(view.kernel).count();
                 Readiness::READ | changed(self.0.swap(now, Ordering::Relaxed) != now)
             }
             Polled::Attribute => {
                 let seen = self.0.load(Ordering::Relaxed);
-                ready | changed(seen == UNREAD || node.mark(context) != Some(seen))
+                ready | changed(seen == UNREAD || node.mark(view) != Some(seen))
             }
         }
     }
@@ -130,8 +130,7 @@ impl ProcNode {
     }
 
     /// Adds the queue that is woken when the text of the file can have changed, if there is one.
-    pub(super) fn add_queues<'a>(&self, context: &'a Context<'_>, queues: &mut Queues<'a>) {
-        let kernel: &'a Kernel = context.kernel;
+    pub(super) fn add_queues(&self, kernel: &'static Kernel, queues: &mut Queues<'_>) {
         if let Some(changes) = self.events() {
             queues.add(&changes(kernel).queue);
         } else if let Self::CgroupText(_, file) = self {
@@ -155,11 +154,11 @@ impl ProcNode {
 
     /// Returns the change counter of an attribute. It is 0 if changes of the attribute are not reported, and `None` if
     /// its cgroup was removed.
-    pub(super) fn mark(&self, context: &Context<'_>) -> Option<u64> {
+    pub(super) fn mark(&self, view: &View<'_>) -> Option<u64> {
         match self {
             Self::CgroupText(id, file) => {
-                let group = context.kernel.cgroups.get(*id)?;
-                let mark = file.mark.map(|mark| mark(context.kernel, &group));
+                let group = view.kernel.cgroups.get(*id)?;
+                let mark = file.mark.map(|mark| mark(view.kernel, &group));
                 Some(mark.unwrap_or(0))
             }
             _ => Some(0),

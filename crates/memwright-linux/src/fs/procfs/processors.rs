@@ -7,7 +7,7 @@ use super::{
     node::{Child, ProcNode},
     stub::stubs,
 };
-use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host, short::Short};
+use crate::{fs::dirents::DirectoryEntry, host::Host, short::Short, view::View};
 use core::fmt::{self, Write};
 use memwright_table::CpuSet;
 
@@ -26,7 +26,7 @@ stubs! {
 }
 
 /// Writes the text of a file about a CPU.
-pub type ProcessorWriter = fn(&Context<'_>, u32, &mut Text) -> fmt::Result;
+pub type ProcessorWriter = fn(&View<'_>, u32, &mut Text) -> fmt::Result;
 
 /// An entry in the directory of a CPU.
 #[derive(Clone, Copy)]
@@ -122,25 +122,21 @@ fn processor(number: u32) -> Child {
 
 /// Looks up `name` in `/sys/devices/system/cpu`.
 #[must_use]
-pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
+pub fn child(view: &View<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = PROCESSORS.child(name) {
         return Some(child);
     }
     let number = super::list::decimal(name.strip_prefix(b"cpu")?)?;
-    ((number as usize) < context.kernel.host.cpu_count()).then(|| processor(number))
+    ((number as usize) < view.kernel.host.cpu_count()).then(|| processor(number))
 }
 
 /// Passes the entries of `/sys/devices/system/cpu` from `position` on to `emit`.
-pub fn list(
-    context: &Context<'_>,
-    position: &mut u64,
-    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
-) {
+pub fn list(view: &View<'_>, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
     let first = 2 + PROCESSORS.entries.len() as u64;
     if *position < first && !PROCESSORS.list(position, emit) {
         return;
     }
-    let count = context.kernel.host.cpu_count() as u64;
+    let count = view.kernel.host.cpu_count() as u64;
     while *position - first < count {
         let number = (*position - first) as u32;
         let child = processor(number);
@@ -202,8 +198,8 @@ fn every(host: &dyn Host) -> u64 {
     u64::MAX >> (64 - host.cpu_count().clamp(1, 64))
 }
 
-fn mask_line(context: &Context<'_>, text: &mut Text, set: u64) -> fmt::Result {
-    write_mask(text, set, context.kernel.host.cpu_count())?;
+fn mask_line(view: &View<'_>, text: &mut Text, set: u64) -> fmt::Result {
+    write_mask(text, set, view.kernel.host.cpu_count())?;
     text.write_char('\n')
 }
 
@@ -212,42 +208,42 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
     text.write_char('\n')
 }
 
-fn online(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+fn online(_view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
     writeln!(text, "{ONLINE}")
 }
 
-fn own_number(_context: &Context<'_>, processor: u32, text: &mut Text) -> fmt::Result {
+fn own_number(_view: &View<'_>, processor: u32, text: &mut Text) -> fmt::Result {
     writeln!(text, "{processor}")
 }
 
-fn own_mask(context: &Context<'_>, processor: u32, text: &mut Text) -> fmt::Result {
-    mask_line(context, text, 1 << processor)
+fn own_mask(view: &View<'_>, processor: u32, text: &mut Text) -> fmt::Result {
+    mask_line(view, text, 1 << processor)
 }
 
-fn all_mask(context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    mask_line(context, text, every(context.kernel.host))
+fn all_mask(view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    mask_line(view, text, every(view.kernel.host))
 }
 
-fn all_list(context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    list_line(text, every(context.kernel.host))
+fn all_list(view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    list_line(text, every(view.kernel.host))
 }
 
-fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+fn package(_view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
     writeln!(text, "{PACKAGE}")
 }
 
 /// Writes `/sys/devices/system/cpu/online`, `possible` and `present`.
-pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    list_line(text, every(context.kernel.host))
+pub fn present(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    list_line(text, every(view.kernel.host))
 }
 
 /// Writes `/sys/devices/system/cpu/offline`, which is empty.
-pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn absent(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{OFFLINE}")
 }
 
 /// Writes `/sys/devices/system/cpu/kernel_max`, the highest number that a CPU can have.
-pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn highest(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{HIGHEST}")
 }
 

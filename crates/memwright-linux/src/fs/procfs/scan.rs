@@ -5,10 +5,10 @@ use crate::{
     Space,
     abi::Plain,
     abi_struct,
-    context::Context,
     errno::Errno,
     memory::watch_errno,
     user::{USER_END, check_range},
+    view::View,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -154,8 +154,8 @@ impl Request {
 /// # Errors
 /// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
 /// the request requires it, `ENOMEM`.
-pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
-    let request: Request = context.user.read_value(argument)?;
+pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
+    let request: Request = view.user.read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
     if request.runs == 0 && request.room > 0 {
@@ -182,8 +182,7 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
     let (mut next, mut written) = (range.start, 0);
     let mut result = Ok(());
     let Some(space) = space else {
-        context
-            .user
+        view.user
             .write_value(argument + WALK_END, &range.end.address().as_u64())?;
         return Ok(0);
     };
@@ -196,7 +195,7 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
         });
         for together in found.runs.chunks(TOGETHER) {
             let to = request.runs + written * Run::SIZE as u64;
-            result = write_runs(context, to, together);
+            result = write_runs(view, to, together);
             if result.is_err() {
                 break;
             }
@@ -226,20 +225,19 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
             break;
         }
     }
-    context
-        .user
+    view.user
         .write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
 }
 
 /// Copies at most [`TOGETHER`] regions to the user address `to`.
-fn write_runs(context: &Context<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
+fn write_runs(view: &View<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
     let mut buffer = [0; TOGETHER * Run::SIZE];
     let bytes = &mut buffer[..runs.len() * Run::SIZE];
     for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
         run.to_bytes(bytes);
     }
-    context.user.write_bytes(to, bytes)
+    view.user.write_bytes(to, bytes)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
     text::Text,
 };
-use crate::context::Context;
+use crate::view::View;
 use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
@@ -49,65 +49,65 @@ impl<const ORDER: u8> Size<ORDER> {
     };
 
     const ENABLED: SystemControl = SystemControl {
-        read: |context, text| {
+        read: |view, text| {
             let words = SizeMode::ALL.map(|(_, name)| name);
-            let mode = settings(context).sizes.mode(ORDER);
+            let mode = settings(view).sizes.mode(ORDER);
             choice(text, &words, mode as usize)
         },
-        store: |context, bytes| {
+        store: |view, bytes| {
             let words = SizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
-            settings(context).sizes.set_mode(ORDER, mode);
-            context.kernel.huge_scan.wake();
+            settings(view).sizes.set_mode(ORDER, mode);
+            view.kernel.huge_scan.wake();
             Ok(())
         },
     };
 
     const SHARED: SystemControl = SystemControl {
-        read: |context, text| {
+        read: |view, text| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
-            let mode = settings(context).sizes.shared_mode(ORDER);
+            let mode = settings(view).sizes.shared_mode(ORDER);
             choice(text, &words, mode as usize)
         },
-        store: |context, bytes| {
+        store: |view, bytes| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
-            settings(context).set_shared_size(ORDER, mode);
-            context.kernel.huge_scan.wake();
+            settings(view).set_shared_size(ORDER, mode);
+            view.kernel.huge_scan.wake();
             Ok(())
         },
     };
 
-    fn filled(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.filled)
+    fn filled(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.filled)
     }
 
-    fn refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.refused)
+    fn refused(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.refused)
     }
 
-    fn swapped_in(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.swapped_in)
+    fn swapped_in(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.swapped_in)
     }
 
-    fn swapped_in_smaller(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.swapped_in_smaller)
+    fn swapped_in_smaller(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.swapped_in_smaller)
     }
 
-    fn shared_filled(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.shared_filled)
+    fn shared_filled(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.shared_filled)
     }
 
-    fn shared_refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(context, text, |counts| &counts.shared_refused)
+    fn shared_refused(view: &View<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(view, text, |counts| &counts.shared_refused)
     }
 
     fn count(
-        context: &Context<'_>,
+        view: &View<'_>,
         text: &mut Text,
         of: impl Fn(&SizeCounts) -> &AtomicU64,
     ) -> fmt::Result {
-        let counts = settings(context).sizes.counts(ORDER);
+        let counts = settings(view).sizes.counts(ORDER);
         writeln!(text, "{}", of(counts).load(Ordering::Relaxed))
     }
 }

@@ -8,9 +8,9 @@
 
 use super::node::SystemControl;
 use crate::{
-    context::Context,
     errno::Errno,
     fs::{inode::Body, walk::LastLink},
+    view::View,
 };
 use core::ops::Range;
 use linux_raw_sys::general as raw;
@@ -20,13 +20,13 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 /// `/sys/kernel/debug/split_huge_pages`.
 pub static SPLIT: SystemControl = SystemControl {
     read: |_, _| Ok(()),
-    store: |context, bytes| match Request::parse(bytes)? {
+    store: |view, bytes| match Request::parse(bytes)? {
         Request::All => {
-            let split = context.kernel.memory.split_all_folios();
+            let split = view.kernel.memory.split_all_folios();
             split.map(|_| ()).map_err(|_| Errno::ENOMEM)
         }
-        Request::Process { id, range, split } => split_process(context, id, range, split),
-        Request::File { path, pages, split } => split_file(context, path, pages, split),
+        Request::Process { id, range, split } => split_process(view, id, range, split),
+        Request::File { path, pages, split } => split_file(view, path, pages, split),
     },
 };
 
@@ -152,12 +152,12 @@ impl Scanner<'_> {
 }
 
 fn split_process(
-    context: &Context<'_>,
+    view: &View<'_>,
     id: i32,
     range: Range<u64>,
     split: FolioSplit,
 ) -> Result<(), Errno> {
-    let tasks = &context.kernel.tasks;
+    let tasks = &view.kernel.tasks;
     let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
     let thread = || tasks.thread(id).map(|thread| thread.process.clone());
     let process = tasks.process(id).or_else(thread).ok_or(Errno::ESRCH)?;
@@ -173,16 +173,16 @@ fn split_process(
 /// Splits folios of the file at `path`. Fails with `EINVAL` if the path cannot be resolved. Does nothing for a file
 /// that is not a regular file.
 fn split_file(
-    context: &Context<'_>,
+    view: &View<'_>,
     path: &[u8],
     pages: Range<u64>,
     split: FolioSplit,
 ) -> Result<(), Errno> {
-    let walked = context.walk_path(raw::AT_FDCWD, path, LastLink::Follow);
+    let walked = view.caller.walk_path(raw::AT_FDCWD, path, LastLink::Follow);
     let entry = walked.and_then(|walked| walked.existing());
     let entry = entry.map_err(|_| Errno::EINVAL)?;
     if let Body::Regular(file) = &entry.inode.body {
-        let memory = &context.kernel.memory;
+        let memory = &view.kernel.memory;
         memory.split_object(file.pages(), pages, split);
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Text files whose contents are generated piece by piece while they are read.
 
 use super::{ProcNode, polled::Seen, text::Text};
+use crate::fs::caller::Caller;
 use crate::{
-    context::Context,
     errno::Errno,
     fs::{
         open_file::{File, OpenFile, Polling, Readiness, Splices},
@@ -11,6 +11,7 @@ use crate::{
     },
     kernel::Kernel,
     sync::{Lock, Rank},
+    view::View,
     wait::Queues,
 };
 
@@ -130,6 +131,7 @@ impl Stream {
 /// sequential reads return one consistent text.
 pub struct TextFile {
     node: ProcNode,
+    kernel: &'static Kernel,
     seen: Seen,
     stream: Lock<Stream>,
 }
@@ -137,9 +139,10 @@ pub struct TextFile {
 impl TextFile {
     /// Creates the open file of `node`, of which nothing was read yet.
     #[must_use]
-    pub fn new(node: ProcNode, kernel: &Kernel) -> Self {
+    pub fn new(node: ProcNode, kernel: &'static Kernel) -> Self {
         Self {
             node,
+            kernel,
             seen: Seen::new(&node, kernel),
             stream: Lock::new(
                 Rank::File,
@@ -163,18 +166,19 @@ impl File for TextFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        context.check_heap()?;
+        caller.check_heap()?;
+        let view = View::new(self.kernel, caller);
         // The read state is taken out of the lock, because no lock is held while text is generated or copied. A
         // concurrent reader finds the initial state and restarts.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
-        let mark = self.node.mark(context);
-        let make = |text: &mut Text| self.node.write_text(context, text);
+        let mark = self.node.mark(&view);
+        let make = |text: &mut Text| self.node.write_text(&view, text);
         let result = stream.read(*position, room, make, |bytes| sink.put(bytes));
         let replaced = core::mem::replace(&mut *self.stream.lock(), stream);
         drop(replaced);
@@ -194,41 +198,44 @@ impl File for TextFile {
         }
     }
 
-    fn readiness(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
-        self.seen.readiness(&self.node, context, open)
+    fn readiness(&self, caller: &dyn Caller, open: &OpenFile) -> Readiness {
+        let view = View::new(self.kernel, caller);
+        self.seen.readiness(&self.node, &view, open)
     }
 
-    fn queues<'a>(&'a self, context: &'a Context<'_>, _wanted: Readiness, queues: &mut Queues<'a>) {
-        self.node.add_queues(context, queues);
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
+        self.node.add_queues(self.kernel, queues);
     }
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         let mut buffer = [0; WRITE_MAX];
         let count = source.take(&mut buffer)?;
-        self.node.store(context, &buffer[..count])?;
+        self.node
+            .store(&View::new(self.kernel, caller), &buffer[..count])?;
         *position += count as u64;
         Ok(count)
     }
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        self.node.control(context, command, argument)
+        self.node
+            .control(&View::new(self.kernel, caller), command, argument)
     }
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,

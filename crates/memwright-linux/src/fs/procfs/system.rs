@@ -6,9 +6,9 @@ use super::{
     text::{Text, kibibyte_row},
 };
 use crate::{
-    context::Context, fs::descriptors::DESCRIPTORS_MAX, fs::file_system::FileSystemKind,
-    identity::Capabilities, process::ID_END, random::Random, syscall::file::perf_event::UPROBE,
-    syscall::identity::GROUPS_MAX, syscall::system::NAMES,
+    fs::descriptors::DESCRIPTORS_MAX, fs::file_system::FileSystemKind, identity::Capabilities,
+    process::ID_END, random::Random, syscall::file::perf_event::UPROBE,
+    syscall::identity::GROUPS_MAX, syscall::system::NAMES, view::View,
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};
@@ -38,14 +38,14 @@ stubs! {
 }
 
 /// Writes the rows of `/proc/meminfo` that are supported (`fs/proc/meminfo.c` of Linux 7.2).
-pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let memory = &context.kernel.memory;
+pub fn meminfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let memory = &view.kernel.memory;
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
     // KSM pages are anonymous pages too.
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
-    let locked = counts::locked(context)?;
+    let locked = counts::locked(view)?;
     let (swap, swapped) = memory.swap().totals();
     let folio = u64::from(FOLIO_FRAMES);
     let (shared, mapped) = frames.object_folios();
@@ -83,11 +83,11 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).
-pub fn swaps(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn swaps(view: &View<'_>, text: &mut Text) -> fmt::Result {
     text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")?;
     let kibibytes = |pages: u32| u64::from(pages) * (PAGE_SIZE as u64 / 1024);
-    for device in context.kernel.memory.swap().devices().unwrap_or_default() {
-        let name = context.kernel.swaps.path_of(device.number);
+    for device in view.kernel.memory.swap().devices().unwrap_or_default() {
+        let name = view.kernel.swaps.path_of(device.number);
         let (size, used) = (kibibytes(device.slots), kibibytes(device.used));
         let gap = if used < 10_000_000 { "\t" } else { "" };
         let priority = device.priority;
@@ -104,7 +104,7 @@ fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
 }
 
 /// Writes `/proc/filesystems`. No file system needs a block device.
-pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn filesystems(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     let all = [
         FileSystemKind::Tmpfs,
         FileSystemKind::Proc,
@@ -122,53 +122,53 @@ pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/version`.
-pub fn version(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn version(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     let [system, _, release, build, ..] = NAMES;
     writeln!(text, "{system} version {release} {build}")
 }
 
 /// Writes `/proc/sys/kernel/ostype`.
-pub fn system_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn system_name(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{SYSTEM_NAME}")
 }
 
 /// Writes `/proc/sys/kernel/hostname`.
-pub fn host_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn host_name(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{HOST_NAME}")
 }
 
 /// Writes `/proc/sys/kernel/osrelease`.
-pub fn release(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn release(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{RELEASE}")
 }
 
 /// Writes `/proc/sys/kernel/version`.
-pub fn build(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn build(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{BUILD}")
 }
 
 /// Writes `/proc/sys/kernel/pid_max`.
-pub fn largest_id(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn largest_id(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LARGEST_ID}")
 }
 
 /// Writes `/proc/sys/fs/nr_open`.
-pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_descriptors(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_DESCRIPTORS}")
 }
 
 /// Writes `/proc/sys/kernel/threads-max`, the maximum number of kernel stacks. Programs cannot set it.
-pub fn most_threads(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", context.kernel.host.most_contexts())
+pub fn most_threads(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", view.kernel.host.most_contexts())
 }
 
 /// Writes `/proc/sys/kernel/ngroups_max`.
-pub fn most_groups(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_groups(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_GROUPS}")
 }
 
 /// Writes `/proc/sys/kernel/cap_last_cap`.
-pub fn last_capability(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn last_capability(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LAST_CAPABILITY}")
 }
 
@@ -188,21 +188,21 @@ fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
 }
 
 /// Writes `/proc/sys/kernel/random/boot_id`, which is constant during a run.
-pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn boot_id(view: &View<'_>, text: &mut Text) -> fmt::Result {
     // A separate generator is used, so that reads of this file do not change the random numbers of others.
-    let mut random = Random::new(context.kernel.manifest.seed ^ fixed::ROOT.first);
+    let mut random = Random::new(view.kernel.manifest.seed ^ fixed::ROOT.first);
     write_uuid(text, &mut random)
 }
 
 /// Writes `/sys/bus/event_source/devices/uprobe/type`.
-pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn probe_type(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{PROBE_TYPE}")
 }
 
 /// Writes `/proc/sys/kernel/random/uuid`, a new UUID for each read.
-pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn uuid(view: &View<'_>, text: &mut Text) -> fmt::Result {
     let mut bytes = [0; 8];
-    context.kernel.vfs.random.lock().fill(&mut bytes);
+    view.kernel.vfs.random.lock().fill(&mut bytes);
     write_uuid(text, &mut Random::new(u64::from_le_bytes(bytes)))
 }
 

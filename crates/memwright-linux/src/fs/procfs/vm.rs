@@ -6,7 +6,7 @@ use super::{
     stub::stubs,
     text::{Text, setting},
 };
-use crate::{context::Context, errno::Errno, memory::LOWEST};
+use crate::{errno::Errno, memory::LOWEST, view::View};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,
@@ -38,8 +38,8 @@ pub static DROP_CACHES: SystemControl = SystemControl {
 
 /// `/proc/sys/vm/max_map_count`.
 pub static MOST_AREAS: SystemControl = SystemControl {
-    read: |context, text| {
-        let most = context.kernel.most_areas.load(Ordering::Relaxed);
+    read: |view, text| {
+        let most = view.kernel.most_areas.load(Ordering::Relaxed);
         writeln!(text, "{most}")
     },
     store: set_most_areas,
@@ -47,33 +47,28 @@ pub static MOST_AREAS: SystemControl = SystemControl {
 
 /// `/proc/sys/vm/overcommit_memory`.
 pub static OVERCOMMIT: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().mode() as u8),
+    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().mode() as u8),
     store: set_overcommit,
 };
 
 /// `/proc/sys/vm/overcommit_kbytes`.
 pub static OVERCOMMIT_KIBIBYTES: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().most() * PAGE_KIB),
-    store: |context, bytes| {
+    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().most() * PAGE_KIB),
+    store: |view, bytes| {
         let kibibytes = setting(bytes)?;
-        context
-            .kernel
-            .memory
-            .commit()
-            .set_most(kibibytes / PAGE_KIB);
+        view.kernel.memory.commit().set_most(kibibytes / PAGE_KIB);
         Ok(())
     },
 };
 
 /// `/proc/sys/vm/overcommit_ratio`.
 pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().ratio()),
-    store: |context, bytes| {
+    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().ratio()),
+    store: |view, bytes| {
         let ratio = setting(bytes)
             .ok()
             .and_then(|ratio| u32::try_from(ratio).ok());
-        context
-            .kernel
+        view.kernel
             .memory
             .commit()
             .set_ratio(ratio.ok_or(Errno::EINVAL)?);
@@ -83,16 +78,16 @@ pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
 
 /// `/proc/sys/vm/unprivileged_userfaultfd`.
 pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
-    read: |context, text| {
-        let anybody = &context.kernel.userfaults.anybody;
+    read: |view, text| {
+        let anybody = &view.kernel.userfaults.anybody;
         writeln!(text, "{}", u8::from(anybody.load(Ordering::Relaxed)))
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let value = setting(bytes)?;
         if value > 1 {
             return Err(Errno::EINVAL);
         }
-        let anybody = &context.kernel.userfaults.anybody;
+        let anybody = &view.kernel.userfaults.anybody;
         anybody.store(value == 1, Ordering::Relaxed);
         Ok(())
     },
@@ -100,13 +95,13 @@ pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
 
 /// `/proc/sys/kernel/shmall`.
 pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
-    read: |context, text| {
-        let most = &context.kernel.segments.most_pages;
+    read: |view, text| {
+        let most = &view.kernel.segments.most_pages;
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let most = setting(bytes)?;
-        let limit = &context.kernel.segments.most_pages;
+        let limit = &view.kernel.segments.most_pages;
         limit.store(most, Ordering::Relaxed);
         Ok(())
     },
@@ -114,33 +109,33 @@ pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
 
 /// `/proc/sys/kernel/shmmax`.
 pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
-    read: |context, text| {
-        let most = &context.kernel.segments.most_bytes;
+    read: |view, text| {
+        let most = &view.kernel.segments.most_bytes;
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
-    store: |context, bytes| {
+    store: |view, bytes| {
         let most = setting(bytes)?;
-        let limit = &context.kernel.segments.most_bytes;
+        let limit = &view.kernel.segments.most_bytes;
         limit.store(most, Ordering::Relaxed);
         Ok(())
     },
 };
 
 /// Writes `/proc/sys/kernel/shmmni`.
-pub fn most_segments(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_segments(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_SEGMENTS}")
 }
 
 /// Writes `/proc/sys/vm/mmap_min_addr`.
-pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+pub fn lowest_address(_view: &View<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST_ADDRESS}")
 }
 
 /// Handles a write to `drop_caches`, and counts it as a call without effect.
-fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn drop_caches(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match setting(bytes)? {
         1..=4 => {
-            context.kernel.calls.count_stub("drop_caches");
+            view.kernel.calls.count_stub("drop_caches");
             Ok(())
         }
         _ => Err(Errno::EINVAL),
@@ -149,10 +144,10 @@ fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Handles a write to `max_map_count`: sets the limit on the number of areas for every address space. Existing areas
 /// beyond the limit stay.
-fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn set_most_areas(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
-    context.kernel.most_areas.store(most, Ordering::Relaxed);
-    for process in context.kernel.tasks.processes() {
+    view.kernel.most_areas.store(most, Ordering::Relaxed);
+    for process in view.kernel.tasks.processes() {
         if let Some(space) = process.space() {
             let limits = memwright::Limits {
                 areas: most,
@@ -164,21 +159,21 @@ fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn set_overcommit(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let mode = match setting(bytes)? {
         0 => OvercommitMode::Guess,
         1 => OvercommitMode::Always,
         2 => OvercommitMode::Never,
         _ => return Err(Errno::EINVAL),
     };
-    context.kernel.memory.commit().set_mode(mode);
+    view.kernel.memory.commit().set_mode(mode);
     Ok(())
 }
 
 /// Writes the rows of `/proc/vmstat` that are supported (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are
 /// those of `CONFIG_DEBUG_TLBFLUSH`).
-pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let memory = &context.kernel.memory;
+pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
+    let memory = &view.kernel.memory;
     let frames = memory.frames();
     let account = memory.account();
     let count = |row| match account.get(row) {
@@ -203,7 +198,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         let nodes = frames.topology().all();
         nodes.iter().map(|node| of(frames.node_counts(node))).sum()
     };
-    let locked = counts::locked(context)?;
+    let locked = counts::locked(view)?;
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
@@ -280,10 +275,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("nr_tlb_local_flush_one", count(Row::FlushLocalPages)),
         // Linux counts flushed pages and full flushes, but not the number of flushes.
         ("memwright_flush_local", count(Row::FlushLocal)),
-        (
-            "oom_kill",
-            context.kernel.memory_kills.load(Ordering::Relaxed),
-        ),
+        ("oom_kill", view.kernel.memory_kills.load(Ordering::Relaxed)),
     ];
     rows.into_iter()
         .try_for_each(|(name, value)| writeln!(text, "{name} {value}"))

@@ -3,8 +3,8 @@
 use super::{Contents, Regular, Seals, object_errno, read_errno};
 use crate::direct_reclaim::Retry;
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::{
         file_system::FileSystemKind,
         inode::{Body, Inode},
@@ -59,7 +59,7 @@ impl RegularFile {
             | Body::Socket
             | Body::Console(_)
             | Body::Anonymous
-            | Body::Proc(_) => Err(Errno::EINVAL),
+            | Body::Generated(_) => Err(Errno::EINVAL),
         }
     }
 }
@@ -79,15 +79,15 @@ impl RegularFile {
     /// error ended the write.
     fn store(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         position: &mut u64,
         source: &mut Source<'_>,
         wanted: usize,
     ) -> Result<(usize, Result<(), Errno>), Errno> {
         let regular = self.regular()?;
-        let vfs = context.kernel.vfs;
+        let vfs = caller.vfs();
         let memory = &vfs.memory;
-        regular.charge(context, wanted, true);
+        regular.charge(caller, wanted, true);
         let mut done = 0;
         let mut prepared = *position;
         while done < wanted {
@@ -135,24 +135,21 @@ impl File for RegularFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         let pages = self.regular()?;
-        let memory = &context.kernel.vfs.memory;
+        let memory = &caller.vfs().memory;
         let wanted = readable(*position, sink.left(), pages.size());
-        pages.charge(context, wanted, false);
+        pages.charge(caller, wanted, false);
         let mut done = 0;
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let index = *position / PAGE_SIZE as u64;
-            let found = context
-                .kernel
-                .reclaim
-                .retry(|| pages.frame_for(index, false));
+            let found = caller.vfs().reclaim.retry(|| pages.frame_for(index, false));
             let put = match found {
                 Ok(Some(frame)) => {
                     // The reference keeps the frame allocated during the copy, even if the file is truncated.
@@ -176,14 +173,14 @@ impl File for RegularFile {
             }
         }
         if done > 0 {
-            self.inode.touch_accessed(context.kernel.vfs.now());
+            self.inode.touch_accessed(caller.vfs().now());
         }
         Ok(done)
     }
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
@@ -192,7 +189,7 @@ impl File for RegularFile {
         if let Contents::Huge(_) = regular.pages {
             return Err(Errno::EINVAL);
         }
-        let turn = regular.take_turn(context)?;
+        let turn = regular.take_turn(caller)?;
         let size = regular.size();
         // The end of a transfer must not exceed `i64::MAX` (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
         if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
@@ -208,27 +205,27 @@ impl File for RegularFile {
         let limit = if seals.contains(Seals::GROW) {
             size
         } else {
-            context.file_size_limit()
+            caller.file_size_limit()
         };
         let wanted = match storable(*position, source.left(), limit) {
             Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
             Err(error) => {
                 // A write beyond the maximum size of any file raises no signal, unlike one beyond the limit of the
                 // process (Linux 7.2 `fs/read_write.c`, `generic_write_check_limits`).
-                if *position >= context.file_size_limit() {
-                    context.file_too_large();
+                if *position >= caller.file_size_limit() {
+                    caller.file_too_large();
                 }
                 return Err(error);
             }
             Ok(wanted) => wanted,
         };
         if wanted > 0 {
-            self.inode.drop_set_ids(context);
+            self.inode.drop_set_ids(caller);
         }
-        let (done, result) = self.store(context, position, source, wanted)?;
+        let (done, result) = self.store(caller, position, source, wanted)?;
         drop(turn);
         if done > 0 {
-            self.inode.touch_modified(context.kernel.vfs.now());
+            self.inode.touch_modified(caller.vfs().now());
             return Ok(done);
         }
         result.map(|()| 0)
@@ -236,7 +233,7 @@ impl File for RegularFile {
 
     fn seek(
         &self,
-        _context: &Context<'_>,
+        _caller: &dyn Caller,
         _open: &OpenFile,
         position: u64,
         offset: i64,

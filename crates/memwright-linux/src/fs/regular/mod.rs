@@ -14,7 +14,7 @@ use super::{
     turn::{Turn, TurnGuard},
 };
 use crate::direct_reclaim::Retry;
-use crate::{M, Memory, context::Context, errno::Errno, fs::vfs::Vfs};
+use crate::{M, Memory, errno::Errno, fs::caller::Caller, fs::vfs::Vfs};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;
@@ -199,13 +199,13 @@ impl Regular {
 
     /// Records a read or write of `bytes` bytes in the caller's memcg. The memcg of the first process that writes
     /// (`stores`) is charged for the pages of the file.
-    fn charge(&self, context: &Context<'_>, bytes: usize, stores: bool) {
-        let group = context.process().cgroup();
-        if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
-            if stores {
-                pages.charge_to(group.memcg);
-            }
-            group.note_called(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
+    fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
+        let Contents::Small(pages) = &self.pages else {
+            return;
+        };
+        let memcg = caller.count_pages(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
+        if let Some(memcg) = memcg.filter(|_| stores) {
+            pages.charge_to(memcg);
         }
     }
 
@@ -310,8 +310,8 @@ impl Regular {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives while the thread waits.
-    pub fn take_turn(&self, context: &Context<'_>) -> Result<TurnGuard<'_>, Errno> {
-        self.turn.take(context)
+    pub fn take_turn(&self, caller: &dyn Caller) -> Result<TurnGuard<'_>, Errno> {
+        self.turn.take(caller)
     }
 
     /// Sets the size. The caller holds the mutex of writes and size changes.

@@ -2,8 +2,8 @@
 
 use super::{Address, Credentials, Listening, Socket, SocketKind, name::Place};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::{
         dentry::Dentry,
         inode::{Body, Inode},
@@ -20,9 +20,9 @@ use memwright_table::TryPush;
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn pair(context: &Context<'_>, kind: SocketKind) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
+pub fn pair(caller: &dyn Caller, kind: SocketKind) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
     let (one, other) = (Arc::new(Socket::new(kind)), Arc::new(Socket::new(kind)));
-    let credentials = Credentials::of(context);
+    let credentials = Credentials::of(caller);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut state = from.state.lock();
         state.peer = Some(Arc::downgrade(to));
@@ -42,21 +42,21 @@ fn place_of(entry: &Dentry) -> Place {
 ///
 /// # Errors
 /// `ECONNREFUSED` if no socket is bound to the name, and those of the path walk.
-pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Errno> {
+pub fn find(caller: &dyn Caller, address: &Address) -> Result<Arc<Socket>, Errno> {
     let place = match address {
         Address::Abstract(name) => Place::Abstract(name.clone()),
         Address::Automatic => return Err(Errno::ECONNREFUSED),
         Address::Path(path) => {
-            let walked = context.walk_path(AT_FDCWD, path, LastLink::Follow)?;
+            let walked = caller.walk_path(AT_FDCWD, path, LastLink::Follow)?;
             let entry = walked.existing()?;
-            entry.inode.check(context.subject(), Permission::WRITE)?;
+            entry.inode.check(caller.subject(), Permission::WRITE)?;
             if !matches!(entry.inode.body, Body::Socket) {
                 return Err(Errno::ECONNREFUSED);
             }
             place_of(&entry)
         }
     };
-    let registry = &context.kernel.vfs.mounts.sockets;
+    let registry = &caller.vfs().mounts.sockets;
     registry.find(&place).ok_or(Errno::ECONNREFUSED)
 }
 
@@ -65,11 +65,11 @@ impl Socket {
     ///
     /// # Errors
     /// `EINVAL` if the socket is bound already, `EADDRINUSE`, and those of the creation of the inode for a path.
-    pub fn bind(self: &Arc<Self>, context: &Context<'_>, address: Address) -> Result<(), Errno> {
+    pub fn bind(self: &Arc<Self>, caller: &dyn Caller, address: Address) -> Result<(), Errno> {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);
         }
-        let registry = &context.kernel.vfs.mounts.sockets;
+        let registry = &caller.vfs().mounts.sockets;
         let address = match address {
             Address::Automatic => registry.bind_any(self)?,
             Address::Abstract(name) => {
@@ -77,7 +77,7 @@ impl Socket {
                 Address::Abstract(name)
             }
             Address::Path(path) => {
-                let entry = make_node(context, &path)?;
+                let entry = make_node(caller, &path)?;
                 registry.bind(place_of(&entry), self)?;
                 Address::Path(path)
             }
@@ -90,13 +90,13 @@ impl Socket {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is not bound or is connected.
-    pub fn listen(&self, context: &Context<'_>, limit: i32) -> Result<(), Errno> {
+    pub fn listen(&self, caller: &dyn Caller, limit: i32) -> Result<(), Errno> {
         /// `net.core.somaxconn` of Linux 7.2.
         const MOST: usize = 4096;
         if !self.kind.connects() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let credentials = Credentials::of(context);
+        let credentials = Credentials::of(caller);
         let mut state = self.state.lock();
         if state.address.is_none() || state.peer.is_some() {
             return Err(Errno::EINVAL);
@@ -122,11 +122,11 @@ impl Socket {
     /// `ERESTARTSYS`, `EINVAL` for a listening socket, `ENOMEM`.
     pub fn connect(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         address: &Address,
     ) -> Result<(), Errno> {
-        let target = find(context, address)?;
+        let target = find(caller, address)?;
         if target.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
         }
@@ -152,7 +152,7 @@ impl Socket {
             state.address = name;
             state.peer = Some(Arc::downgrade(self));
             state.senders.try_push(Arc::downgrade(self))?;
-            state.peer_credentials = Some(Credentials::of(context));
+            state.peer_credentials = Some(Credentials::of(caller));
             drop(state);
             let own = self.state.lock().address.clone();
             server.state.lock().peer_address = own;
@@ -170,7 +170,7 @@ impl Socket {
             match look() {
                 Some(result) => result?,
                 None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-                None => context
+                None => caller
                     .wait_until(&[&target.room], None, look)
                     .map_err(|error| error.restart())??,
             }
@@ -231,7 +231,7 @@ impl Socket {
     ///
     /// # Errors
     /// `EINVAL` unless the socket is listening, `EOPNOTSUPP` for datagram sockets, `EAGAIN`, `ERESTARTSYS`.
-    pub fn accept(&self, context: &Context<'_>, open: &OpenFile) -> Result<Arc<Self>, Errno> {
+    pub fn accept(&self, caller: &dyn Caller, open: &OpenFile) -> Result<Arc<Self>, Errno> {
         if !self.kind.connects() {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -245,12 +245,11 @@ impl Socket {
             }
         };
         let timeout = self.options().receive_timeout;
-        let deadline =
-            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
+        let deadline = (timeout > 0).then(|| caller.vfs().clock.now().saturating_add(timeout));
         let accepted = match take() {
             Some(accepted) => accepted?,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-            None => context
+            None => caller
                 .wait_until(&[&self.readable], deadline, take)
                 .map_err(|error| error.restart())??,
         };
@@ -275,20 +274,20 @@ impl Socket {
 }
 
 /// Creates the inode for a socket that is bound to `path`.
-fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
-    let walked = context.walk_path(AT_FDCWD, path, LastLink::Keep)?;
+fn make_node(caller: &dyn Caller, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
+    let walked = caller.walk_path(AT_FDCWD, path, LastLink::Keep)?;
     let name = walked.last_name(Errno::EADDRINUSE)?;
-    let permissions = 0o777 & !context.fs().mask();
+    let permissions = 0o777 & !caller.fs().mask();
     let inode = Inode::new(
         &walked.parent.inode.file_system,
         Body::Socket,
         permissions,
-        context.subject(),
-        context.kernel.vfs.now(),
+        caller.subject(),
+        caller.vfs().now(),
     );
-    let names = &context.kernel.vfs.mounts.names;
+    let names = &caller.vfs().mounts.names;
     names
-        .create(&context.change(), &walked.parent, name, inode)
+        .create(&caller.change(), &walked.parent, name, inode)
         .map_err(|error| match error {
             Errno::EEXIST => Errno::EADDRINUSE,
             other => other,

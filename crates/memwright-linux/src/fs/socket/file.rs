@@ -2,8 +2,8 @@
 
 use super::{Remains, Request, Socket};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::vfs::Vfs,
     fs::{
         dentry::Dentry,
@@ -37,11 +37,11 @@ impl Drop for SocketFile {
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
-pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
-    let vfs = context.kernel.vfs;
+pub fn open(caller: &dyn Caller, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
+    let vfs = caller.vfs();
     let now = vfs.now();
     let file_system = vfs.mounts.socket_files();
-    let inode = Inode::new(file_system, Body::Socket, 0o777, context.subject(), now);
+    let inode = Inode::new(file_system, Body::Socket, 0o777, caller.subject(), now);
     let name = Short::of(format_args!("socket:[{}]", inode.number));
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let file = Box::new(SocketFile { socket, vfs });
@@ -74,7 +74,7 @@ impl File for SocketFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -83,30 +83,30 @@ impl File for SocketFile {
         if sink.left() == 0 {
             return Ok(0);
         }
-        let received = self.socket.receive(context, open, 0, sink)?;
+        let received = self.socket.receive(caller, open, 0, sink)?;
         // `read` cannot return open files, so they are closed together with the message.
         Ok(received.count)
     }
 
     fn write(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
-        self.socket.send(context, open, Request::default(), source)
+        self.socket.send(caller, open, Request::default(), source)
     }
 
     fn polling(&self) -> Polling {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         self.socket.readiness()
     }
 
-    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
             queues.add(&self.socket.readable);
         }
@@ -117,7 +117,7 @@ impl File for SocketFile {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
@@ -127,8 +127,8 @@ impl File for SocketFile {
             ioctl::TIOCOUTQ => self.socket.unreceived(),
             _ => return Err(Errno::ENOTTY),
         };
-        context
-            .user
+        caller
+            .memory()
             .write_value(argument, &(count as u32))
             .map(|()| 0)
     }

@@ -7,8 +7,8 @@ use super::{
     remains::Remains,
 };
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::open_file::OpenFile,
     fs::vfs::Vfs,
     identity::{Capabilities, Resource},
@@ -149,16 +149,16 @@ impl Flights {
     /// # Errors
     /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
     /// (`too_many_unix_fds` of Linux 7.2, `net/core/scm.c`); `ENOMEM`.
-    pub fn depart(context: &Context<'_>, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
-        let vfs = context.kernel.vfs;
+    pub fn depart(caller: &dyn Caller, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
+        let vfs = caller.vfs();
         let (user, exempt) = {
-            let credentials = context.process().credentials.lock();
+            let credentials = caller.identity().credentials.lock();
             let exempt = credentials.has(Capabilities::RESOURCES)
                 || credentials.has(Capabilities::ADMINISTER);
             (credentials.user.real, exempt)
         };
         if !files.is_empty() {
-            let most = context.process().limits.lock().get(Resource::Files).current;
+            let most = caller.identity().limits.lock().get(Resource::Files).current;
             let flights = flights(vfs);
             flights.collect_if_due();
             if !exempt && flights.of_user(user) as u64 > most {

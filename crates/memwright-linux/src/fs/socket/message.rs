@@ -1,7 +1,7 @@
 //! Messages between sockets, and the arguments and results of sends and receives.
 
 use super::{flight::Cargo, name::Address};
-use crate::{abi_struct, context::Context, fs::open_file::OpenFile};
+use crate::{abi_struct, fs::caller::Caller, fs::open_file::OpenFile};
 use alloc::{sync::Arc, vec::Vec};
 
 abi_struct! {
@@ -19,11 +19,10 @@ abi_struct! {
 impl Credentials {
     /// Returns the credentials of the calling process.
     #[must_use]
-    pub fn of(context: &Context<'_>) -> Self {
-        let process = context.process();
-        let credentials = process.credentials.lock();
+    pub fn of(caller: &dyn Caller) -> Self {
+        let credentials = caller.identity().credentials.lock();
         Self {
-            process: process.id,
+            process: caller.ids().process,
             user: credentials.user.real,
             group: credentials.group.real,
         }

@@ -2,8 +2,8 @@
 
 use super::{Message, Received, Socket, SocketKind};
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::{open_file::OpenFile, transfer::Sink},
     wait::WaitError,
 };
@@ -16,7 +16,7 @@ impl Socket {
     /// `EAGAIN`, `ENOTCONN`, `ECONNRESET`, `EOPNOTSUPP`, `ERESTARTSYS`, `EFAULT`.
     pub fn receive(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         flags: u32,
         sink: &mut Sink<'_>,
@@ -30,10 +30,9 @@ impl Socket {
             return Ok(received);
         }
         let timeout = self.options().receive_timeout;
-        let deadline =
-            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
+        let deadline = (timeout > 0).then(|| caller.vfs().clock.now().saturating_add(timeout));
         loop {
-            let turn = self.receiving.take(context)?;
+            let turn = self.receiving.take(caller)?;
             let Some(message) = self.take_first() else {
                 drop(turn);
                 if received.count > 0 {
@@ -45,7 +44,7 @@ impl Socket {
                 if let Some(end) = self.at_end() {
                     return end.map(|()| received);
                 }
-                match self.wait_for_message(context, open, flags, deadline) {
+                match self.wait_for_message(caller, open, flags, deadline) {
                     Ok(()) => continue,
                     Err(_) if received.count > 0 => return Ok(received),
                     Err(error) => return Err(error),
@@ -164,7 +163,7 @@ impl Socket {
 
     fn wait_for_message(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         flags: u32,
         deadline: Option<u64>,
@@ -177,7 +176,7 @@ impl Socket {
             let changed = !state.inbox.is_empty() || state.read_shut || state.error.is_some();
             changed.then_some(())
         };
-        context
+        caller
             .wait_until(&[&self.readable], deadline, changed)
             .map_err(|error| match error {
                 WaitError::Interrupted if deadline.is_some() => Errno::EINTR,

@@ -5,8 +5,8 @@ use super::{
     connect::find,
 };
 use crate::{
-    context::Context,
     errno::Errno,
+    fs::caller::Caller,
     fs::{open_file::OpenFile, transfer::Source},
     wait::{WaitError, WaitQueue},
 };
@@ -49,7 +49,7 @@ impl Socket {
     /// `EMSGSIZE`, `EAGAIN`, `EISCONN`, `EOPNOTSUPP`, `ERESTARTSYS`, `EFAULT`, `ENOMEM`.
     pub fn send(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         request: Request,
         source: &mut Source<'_>,
@@ -57,19 +57,19 @@ impl Socket {
         if request.flags & net::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        context.check_heap()?;
+        caller.check_heap()?;
         if let Some(error) = self.take_error() {
             return Err(error);
         }
         let quiet = request.flags & net::MSG_NOSIGNAL != 0;
         let result = match self.kind {
-            SocketKind::Stream => self.send_stream(context, open, request, source),
+            SocketKind::Stream => self.send_stream(caller, open, request, source),
             SocketKind::Datagram | SocketKind::Sequence => {
-                self.send_message(context, open, request, source)
+                self.send_message(caller, open, request, source)
             }
         };
         if result == Err(Errno::EPIPE) && self.kind == SocketKind::Stream && !quiet {
-            context.broken_pipe();
+            caller.broken_pipe();
         }
         result
     }
@@ -77,7 +77,7 @@ impl Socket {
     /// Waits until the receiver has room.
     fn wait_for_room(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         flags: u32,
         queue: &WaitQueue,
@@ -87,10 +87,9 @@ impl Socket {
             return Err(Errno::EAGAIN);
         }
         let timeout = self.options().send_timeout;
-        let deadline =
-            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
+        let deadline = (timeout > 0).then(|| caller.vfs().clock.now().saturating_add(timeout));
         let changed = || (look() != Ok(Look::Full)).then_some(());
-        context
+        caller
             .wait_until(&[queue], deadline, changed)
             .map_err(|error| match error {
                 WaitError::Interrupted if timeout > 0 => Errno::EINTR,
@@ -108,7 +107,7 @@ impl Socket {
 
     fn send_stream(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         request: Request,
         source: &mut Source<'_>,
@@ -123,7 +122,7 @@ impl Socket {
         }
         let credentials = request
             .credentials
-            .unwrap_or_else(|| Credentials::of(context));
+            .unwrap_or_else(|| Credentials::of(caller));
         let mut rights = request.rights;
         let mut done = 0;
         let result = loop {
@@ -133,7 +132,7 @@ impl Socket {
             if source.left() == 0 {
                 break Ok(());
             }
-            let turn = match self.sending.take(context) {
+            let turn = match self.sending.take(caller) {
                 Ok(turn) => turn,
                 Err(error) => break Err(error),
             };
@@ -154,7 +153,7 @@ impl Socket {
                         Err(error) => break Err(error),
                     };
                     let count = bytes.len();
-                    let rights = match Flights::depart(context, core::mem::take(&mut rights)) {
+                    let rights = match Flights::depart(caller, core::mem::take(&mut rights)) {
                         Ok(rights) => rights,
                         Err(error) => break Err(error),
                     };
@@ -177,7 +176,7 @@ impl Socket {
                 Ok(Look::Full) => {
                     drop(turn);
                     let waited =
-                        self.wait_for_room(context, open, request.flags, &self.writable, look);
+                        self.wait_for_room(caller, open, request.flags, &self.writable, look);
                     if let Err(error) = waited {
                         break Err(error);
                     }
@@ -223,12 +222,12 @@ impl Socket {
 
     fn send_message(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         request: Request,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
-        let receiver = self.choose_receiver(context, request.address.as_ref())?;
+        let receiver = self.choose_receiver(caller, request.address.as_ref())?;
         let length = source.left();
         let buffer = self.options().send_buffer;
         if Message::charge_of(length) > buffer {
@@ -240,9 +239,9 @@ impl Socket {
         }
         let credentials = request
             .credentials
-            .unwrap_or_else(|| Credentials::of(context));
+            .unwrap_or_else(|| Credentials::of(caller));
         let address = self.state.lock().address.clone();
-        let rights = Flights::depart(context, request.rights)?;
+        let rights = Flights::depart(caller, request.rights)?;
         let message = Message {
             bytes,
             start: 0,
@@ -264,7 +263,7 @@ impl Socket {
             match looked {
                 Err(error) => return Err(error),
                 Ok(Look::Full) => {
-                    self.wait_for_room(context, open, request.flags, &receiver.room, look)?;
+                    self.wait_for_room(caller, open, request.flags, &receiver.room, look)?;
                 }
                 Ok(Look::Room(_)) => {
                     let mut state = receiver.state.lock();
@@ -291,12 +290,12 @@ impl Socket {
     /// Returns the receiver of a message: the socket that is bound to `address`, or the peer if there is no address.
     fn choose_receiver(
         self: &Arc<Self>,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         address: Option<&Address>,
     ) -> Result<Arc<Self>, Errno> {
         match address {
             Some(address) if self.kind == SocketKind::Datagram => {
-                let receiver = find(context, address)?;
+                let receiver = find(caller, address)?;
                 if receiver.kind != self.kind {
                     return Err(Errno::EPROTOTYPE);
                 }

@@ -63,8 +63,8 @@ pub struct Change {
 fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
     match &directory.body {
         Body::Directory(entries) => Ok(entries),
-        Body::Proc(_) if directory.is_directory() => Err(Errno::EPERM),
-        Body::Proc(_)
+        Body::Generated(_) if directory.is_directory() => Err(Errno::EPERM),
+        Body::Generated(_)
         | Body::Regular(_)
         | Body::Symlink(_)
         | Body::Character(_)

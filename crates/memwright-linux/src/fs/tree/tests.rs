@@ -38,7 +38,7 @@ impl Tree {
 
     fn walker(&self) -> Walker<'_> {
         Walker {
-            context: None,
+            caller: None,
             subject: Subject::ROOT,
             root: &self.root,
         }
@@ -238,7 +238,7 @@ fn others_need_the_right_to_pass() {
     let tree = sample();
     let subject = ordinary(5);
     let walker = Walker {
-        context: None,
+        caller: None,
         subject,
         root: &tree.root,
     };

@@ -2,13 +2,14 @@
 
 use super::{Features, Userfault};
 use crate::direct_reclaim::Retry;
+use crate::fs::userfault::Caller;
 use crate::{
-    context::Context,
     errno::Errno,
     identity::Capabilities,
     memory::watch_errno,
     sync::PausePoints,
     user::{USER_END, check_range},
+    view::View,
     {Space, abi_struct},
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -171,7 +172,7 @@ const PAGES: u32 = 64;
 /// A command on the memory registered with a userfaultfd.
 struct Command<'a> {
     userfault: &'a Userfault,
-    context: &'a Context<'a>,
+    view: &'a View<'a>,
     watch: Watch,
     /// The user address of the command's arguments.
     argument: u64,
@@ -194,20 +195,20 @@ impl Userfault {
     /// `EINVAL` for an unknown command, and those of each command.
     pub(super) fn control(
         &self,
-        context: &Context<'_>,
+        view: &View<'_>,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
         if command == ioctl::UFFDIO_API {
-            return self.agree(context, argument);
+            return self.agree(view, argument);
         }
         let (_, watch) = self.state.lock().agreed.clone().ok_or(Errno::EINVAL)?;
         if self.changing.load(Ordering::SeqCst) > 0 {
-            self.refuse_while_changing(context, command, argument)?;
+            self.refuse_while_changing(view, command, argument)?;
         }
         let given = Command {
             userfault: self,
-            context,
+            view,
             watch,
             argument,
         };
@@ -230,7 +231,7 @@ impl Userfault {
     #[cold]
     fn refuse_while_changing(
         &self,
-        context: &Context<'_>,
+        view: &View<'_>,
         command: u32,
         argument: u64,
     ) -> Result<(), Errno> {
@@ -241,8 +242,7 @@ impl Userfault {
             _ => return Ok(()),
         };
         if let Some(offset) = told_at {
-            context
-                .user
+            view.user
                 .write_value(argument + offset, &Errno::EAGAIN.as_result())?;
         }
         Err(Errno::EAGAIN)
@@ -250,22 +250,22 @@ impl Userfault {
 
     /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
     /// the result cannot be copied to the caller, no features are enabled.
-    fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
-        let wanted: Api = context.user.read_value(argument)?;
+    fn agree(&self, view: &View<'_>, argument: u64) -> Result<u64, Errno> {
+        let wanted: Api = view.user.read_value(argument)?;
         let offer = Api {
             api: wanted.api,
             features: Features::all().bits(),
             commands: offered::ALWAYS,
         };
-        let agreed = match acceptable(&wanted, Self::is_privileged(context)) {
+        let agreed = match acceptable(&wanted, Self::is_privileged(view.caller)) {
             Ok(features) => {
-                context.user.write_value(argument, &offer)?;
+                view.user.write_value(argument, &offer)?;
                 self.settle(features)
             }
             Err(error) => Err(error),
         };
         if agreed.is_err() {
-            context.user.write_value(argument, &Api::default())?;
+            view.user.write_value(argument, &Api::default())?;
         }
         agreed.map(|()| 0)
     }
@@ -292,8 +292,8 @@ impl Userfault {
     }
 
     /// Returns whether the caller is privileged (`CAP_SYS_PTRACE`).
-    pub fn is_privileged(context: &Context<'_>) -> bool {
-        let credentials = context.process().credentials.lock();
+    pub fn is_privileged(caller: &dyn Caller) -> bool {
+        let credentials = caller.identity().credentials.lock();
         credentials.has(Capabilities::TRACE)
     }
 }
@@ -307,7 +307,7 @@ impl Command<'_> {
 
     /// Reads and checks an argument that is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
-        let range: Range = self.context.user.read_value(self.argument)?;
+        let range: Range = self.view.user.read_value(self.argument)?;
         check_pages(range.start, range.length)?;
         Ok(range)
     }
@@ -317,7 +317,7 @@ impl Command<'_> {
     }
 
     fn register(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.context.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user.read_value(self.argument)?;
         let modes = u8::try_from(wanted.mode)
             .ok()
             .and_then(WatchModes::from_bits);
@@ -328,7 +328,7 @@ impl Command<'_> {
         let start = VirtAddr::new(wanted.start);
         let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
         let watched = self
-            .context
+            .view
             .kernel
             .reclaim
             .retry(|| space.watch(start, wanted.length, &self.watch, modes));
@@ -343,9 +343,7 @@ impl Command<'_> {
         if modes.contains(WatchModes::MINOR) {
             commands |= offered::CONTINUE;
         }
-        self.context
-            .user
-            .write_value(self.argument + 24, &commands)?;
+        self.view.user.write_value(self.argument + 24, &commands)?;
         Ok(0)
     }
 
@@ -366,7 +364,7 @@ impl Command<'_> {
     }
 
     fn write_protect(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.context.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
@@ -376,7 +374,7 @@ impl Command<'_> {
         let start = VirtAddr::new(wanted.start);
         let space = self.space()?;
         let protected = self
-            .context
+            .view
             .kernel
             .reclaim
             .retry(|| space.write_protect(start, wanted.length, protect));
@@ -388,7 +386,7 @@ impl Command<'_> {
     }
 
     fn copy(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.context.user.read_value(self.argument)?;
+        let wanted: Copy = self.view.user.read_value(self.argument)?;
         check_pages(wanted.to, wanted.length)?;
         check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
         if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
@@ -396,7 +394,7 @@ impl Command<'_> {
             return Err(Errno::EINVAL);
         }
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        self.context.check_heap()?;
+        self.view.check_heap()?;
         let space = self.space()?;
         let mut bytes = Vec::new();
         bytes.try_fill(PAGE_SIZE, 0)?;
@@ -404,14 +402,12 @@ impl Command<'_> {
             if unit != PageSize::Size4K {
                 return self.copy_huge(&space, &wanted, ahead, &mut bytes);
             }
-            self.context
-                .user
-                .read_bytes(wanted.from + ahead, &mut bytes)?;
+            self.view.user.read_bytes(wanted.from + ahead, &mut bytes)?;
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
             let fill = Fill::Bytes(contents);
-            let kernel = self.context.kernel;
+            let kernel = self.view.kernel;
             let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
@@ -428,12 +424,12 @@ impl Command<'_> {
     ) -> Result<(), Errno> {
         let page = VirtAddr::new(wanted.to + ahead).page();
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        let Context { kernel, thread, .. } = *self.context;
+        let (kernel, thread) = (self.view.kernel, self.view.thread());
         let frames = kernel.memory.frames();
         loop {
             let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
                 let from = wanted.from + ahead + part * PAGE_SIZE as u64;
-                self.context.user.read_bytes(from, bytes)?;
+                self.view.user.read_bytes(from, bytes)?;
                 frames.write(frame, 0, bytes);
                 Ok(())
             });
@@ -441,15 +437,15 @@ impl Command<'_> {
                 return filled;
             }
             // Another thread is filling the huge page, perhaps on another CPU.
-            kernel.scheduler.yield_now(thread);
+            kernel.scheduler.yield_now(&thread);
             kernel.host.relax();
         }
     }
 
     fn relocate(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.context.user.read_value(self.argument)?;
+        let wanted: Copy = self.view.user.read_value(self.argument)?;
         // Pages can be moved only within the caller's own address space.
-        let own = Arc::downgrade(&self.context.space());
+        let own = Arc::downgrade(&self.view.space());
         if !own.ptr_eq(&self.userfault.space) {
             return Err(Errno::EINVAL);
         }
@@ -460,7 +456,7 @@ impl Command<'_> {
         }
         let space = self.space()?;
         let mut done = 0;
-        let result = self.context.kernel.reclaim.retry(|| {
+        let result = self.view.kernel.reclaim.retry(|| {
             let relocation = Relocation {
                 from: VirtAddr::new(wanted.from + done).page(),
                 to: VirtAddr::new(wanted.to + done).page(),
@@ -476,7 +472,7 @@ impl Command<'_> {
 
     /// Executes `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
     fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
-        let wanted: Register = self.context.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
         if wanted.mode & !known != 0 {
@@ -492,7 +488,7 @@ impl Command<'_> {
         };
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
-            let kernel = self.context.kernel;
+            let kernel = self.view.kernel;
             let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
@@ -538,7 +534,7 @@ impl Command<'_> {
     ) -> Result<u64, Errno> {
         let result = if done == 0 { result } else { Ok(()) };
         let told = result.map_or_else(Errno::as_result, |()| done);
-        self.context
+        self.view
             .user
             .write_value(self.argument + target.told_at, &told)?;
         result?;

@@ -10,14 +10,15 @@ use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::Sink,
 };
+use crate::fs::caller::Caller;
 use crate::{
     Space,
     abi::Plain,
-    context::Context,
     errno::Errno,
     kernel::Kernel,
     sweep::Sweep,
     sync::{Lock, Rank},
+    view::View,
     wait::{Queues, WaitQueue},
 };
 use alloc::{
@@ -182,6 +183,7 @@ impl Userfaults {
 /// The open file behind a descriptor of `userfaultfd`.
 pub struct UserfaultFile {
     userfault: Arc<Userfault>,
+    kernel: &'static Kernel,
 }
 
 impl UserfaultFile {
@@ -189,11 +191,14 @@ impl UserfaultFile {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn open(context: &Context<'_>, opened_as: OpenedAs) -> Result<Arc<OpenFile>, Errno> {
-        let kernel = context.kernel;
+    pub fn open(
+        kernel: &'static Kernel,
+        space: &Arc<Space>,
+        opened_as: OpenedAs,
+    ) -> Result<Arc<OpenFile>, Errno> {
         let userfaults = &kernel.userfaults;
         let number = userfaults.next.fetch_add(1, Ordering::Relaxed);
-        let space = Arc::downgrade(&context.space());
+        let space = Arc::downgrade(space);
         let userfault = Userfault::make(number, space, opened_as, None);
         userfaults.add(&userfault)?;
         Ok(Self::open_as(kernel, userfault))
@@ -201,7 +206,7 @@ impl UserfaultFile {
 
     fn open_as(kernel: &'static Kernel, userfault: Arc<Userfault>) -> Arc<OpenFile> {
         let status = raw::O_RDONLY | userfault.opened_as.status & raw::O_NONBLOCK;
-        let file = Box::new(Self { userfault });
+        let file = Box::new(Self { userfault, kernel });
         let mounts = &kernel.vfs.mounts;
         mounts.open_anonymous(kernel.vfs, "[userfaultfd]", status, file)
     }
@@ -210,13 +215,13 @@ impl UserfaultFile {
     /// contains the new descriptor (`resolve_userfault_fork`).
     fn install_child_context(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         child_context: &Arc<OpenFile>,
     ) -> Result<Message, Errno> {
         let status = self.userfault.opened_as.status;
         Ok(Message {
             event: raw::UFFD_EVENT_FORK as u8,
-            flags: context.add_descriptor(child_context.clone(), status)?,
+            flags: caller.add_descriptor(child_context.clone(), status)?,
             ..Message::default()
         })
     }
@@ -332,7 +337,7 @@ impl File for UserfaultFile {
 
     fn read(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         open: &OpenFile,
         _position: &mut u64,
         sink: &mut Sink<'_>,
@@ -354,7 +359,7 @@ impl File for UserfaultFile {
                 Some(unread) => unread,
                 None if done > 0 => return Ok(done),
                 None if open.is_nonblocking() => return Err(Errno::EAGAIN),
-                None => context
+                None => caller
                     .wait_until(&[&userfault.messages], None, || userfault.unread(true))
                     .map_err(|error| error.restart())?,
             };
@@ -363,7 +368,7 @@ impl File for UserfaultFile {
                 Unread::Event(event) => match &event.tidings {
                     Tidings::Message(message) => Ok(*message),
                     Tidings::Fork(child_context) => self
-                        .install_child_context(context, child_context)
+                        .install_child_context(caller, child_context)
                         .inspect_err(|_| {
                             // The event becomes unread again, for a reader that has room for a descriptor.
                             event.taken.store(false, Ordering::Relaxed);
@@ -389,7 +394,7 @@ impl File for UserfaultFile {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>, open: &OpenFile) -> Readiness {
+    fn readiness(&self, _caller: &dyn Caller, open: &OpenFile) -> Readiness {
         // In blocking mode, readiness would not guarantee that a later read does not block, because the fault can be
         // resolved before it is read (`userfaultfd_poll`).
         if !self.userfault.has_agreed() || !open.is_nonblocking() {
@@ -400,7 +405,7 @@ impl File for UserfaultFile {
         ready
     }
 
-    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
+    fn queues<'a>(&'a self, _caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
             queues.add(&self.userfault.messages);
         }
@@ -408,15 +413,16 @@ impl File for UserfaultFile {
 
     fn control(
         &self,
-        context: &Context<'_>,
+        caller: &dyn Caller,
         _open: &OpenFile,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        self.userfault.control(context, command, argument)
+        self.userfault
+            .control(&View::new(self.kernel, caller), command, argument)
     }
 
-    fn describe(&self, _context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn describe(&self, _caller: &dyn Caller, out: &mut dyn fmt::Write) -> fmt::Result {
         self.userfault.describe(out)
     }
 }

@@ -30,7 +30,7 @@ fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if regular.is_some_and(|regular| regular.pages().huge().is_some()) {
         return Err(Errno::EOPNOTSUPP);
     }
-    let subject = context.subject();
+    let subject = context.caller().subject();
     let may_ask = open.is_writable()
         || inode.check_owner(subject).is_ok()
         || inode.check(subject, Permission::WRITE).is_ok();

@@ -105,14 +105,14 @@ pub const CALLS: &[SystemCall] = &[
 
 /// Checks that the caller is the owner or root. No other user is allowed to change the attributes of a node.
 fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
-    inode.check_owner(context.subject())
+    inode.check_owner(context.caller().subject())
 }
 
 fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
     own(context, inode)?;
     match &inode.body {
         Body::Symlink(_) => return Err(Errno::EOPNOTSUPP),
-        Body::Proc(_) => return Err(Errno::EPERM),
+        Body::Generated(_) => return Err(Errno::EPERM),
         Body::Regular(regular) => {
             let now = inode.metadata().permissions;
             if regular.seals().contains(Seals::EXEC) && (now ^ mode as u32) & 0o111 != 0 {
@@ -128,7 +128,7 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         | Body::Anonymous => {}
     }
     let now = context.kernel.vfs.now();
-    let subject = context.subject();
+    let subject = context.caller().subject();
     inode.change(|metadata| {
         metadata.permissions = mode as u32 & 0o7777;
         if !may_set_group_id(subject, metadata.owner.group) {
@@ -140,7 +140,9 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
 }
 
 fn chmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     change_mode(context, &entry.inode, arguments[1])
 }
 
@@ -150,7 +152,9 @@ fn fchmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fchmodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(descriptor(arguments[0]), arguments[1], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(arguments[0]), arguments[1], 0)?;
     change_mode(context, &entry.inode, arguments[2])
 }
 
@@ -159,7 +163,9 @@ fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags as u32)?;
     change_mode(context, &entry.inode, mode)
 }
 
@@ -168,14 +174,14 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     let (user, group) = (user as u32, group as u32);
     let before = inode.metadata();
     let keep = u32::MAX;
-    let subject = context.subject();
+    let subject = context.caller().subject();
     if subject.user != 0 {
         let owner = subject.user == before.owner.user && (user == keep || user == subject.user);
         if !owner || (group != keep && group != subject.group) {
             return Err(Errno::EPERM);
         }
     }
-    if matches!(inode.body, Body::Proc(_)) {
+    if matches!(inode.body, Body::Generated(_)) {
         return Err(Errno::EPERM);
     }
     let now = context.kernel.vfs.now();
@@ -197,12 +203,17 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
 }
 
 fn chown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     change_owner(context, &entry.inode, arguments[1], arguments[2])
 }
 
 fn lchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
+    let entry =
+        context
+            .caller()
+            .resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
     change_owner(context, &entry.inode, arguments[1], arguments[2])
 }
 
@@ -216,7 +227,9 @@ fn fchownat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags as u32)?;
     change_owner(context, &entry.inode, user, group)
 }
 
@@ -272,7 +285,8 @@ fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
     }
     if times == [NewTime::Now; 2] {
         // Write permission suffices to set the times to the current time.
-        own(context, inode).or_else(|_| inode.check(context.subject(), Permission::WRITE))?;
+        own(context, inode)
+            .or_else(|_| inode.check(context.caller().subject(), Permission::WRITE))?;
     } else {
         own(context, inode)?;
     }
@@ -304,7 +318,9 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let open = context.files().get_usable(descriptor(directory))?;
         return set_times(context, open.inode(), times);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags)?;
     set_times(context, &entry.inode, times)
 }
 
@@ -316,7 +332,9 @@ fn set_timevals(context: &Context<'_>, directory: u64, path: u64, times: u64) ->
         ],
         None => [NewTime::Now; 2],
     };
-    let entry = context.resolve_at(descriptor(directory), path, 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, 0)?;
     set_times(context, &entry.inode, times)
 }
 
@@ -338,7 +356,9 @@ fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }),
         None => [NewTime::Now; 2],
     };
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     set_times(context, &entry.inode, times)
 }
 
@@ -356,8 +376,8 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
     let Body::Regular(regular) = &inode.body else {
         return Err(unsized_error(inode));
     };
-    if size > context.file_size_limit() && size > regular.size() {
-        context.file_too_large();
+    if size > context.caller().file_size_limit() && size > regular.size() {
+        context.caller().file_too_large();
         return Err(Errno::EFBIG);
     }
     let turn = regular.take_turn(context)?;
@@ -374,12 +394,14 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
 
 fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = explicit(arguments[1] as i64)?;
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     let inode = &entry.inode;
     let Body::Regular(regular) = &inode.body else {
         return Err(unsized_error(inode));
     };
-    inode.check(context.subject(), Permission::WRITE)?;
+    inode.check(context.caller().subject(), Permission::WRITE)?;
     regular.begin_writing()?;
     let result = resize(context, inode, size);
     regular.end_writing();
@@ -421,7 +443,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         | Body::Block(_)
         | Body::Console(_)
         | Body::Anonymous
-        | Body::Proc(_) => return Err(Errno::ENODEV),
+        | Body::Generated(_) => return Err(Errno::ENODEV),
     };
     let start = offset as u64;
     let end = start + length as u64;
@@ -434,8 +456,8 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         punch(context.kernel, regular, start, end)?;
     } else {
         let grows = mode == 0 && end > regular.size();
-        if grows && end > context.file_size_limit() {
-            context.file_too_large();
+        if grows && end > context.caller().file_size_limit() {
+            context.caller().file_too_large();
             return Err(Errno::EFBIG);
         }
         // Allocation beyond the end counts as growth even if the size stays the same (`mm/shmem.c`, `shmem_fallocate`).
@@ -472,7 +494,7 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         | Body::Socket
         | Body::Console(_)
         | Body::Anonymous
-        | Body::Proc(_) => Err(Errno::EINVAL),
+        | Body::Generated(_) => Err(Errno::EINVAL),
     }
 }
 
@@ -513,7 +535,7 @@ fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         | Body::Socket
         | Body::Console(_)
         | Body::Anonymous
-        | Body::Proc(_) => Err(Errno::EINVAL),
+        | Body::Generated(_) => Err(Errno::EINVAL),
     }
 }
 

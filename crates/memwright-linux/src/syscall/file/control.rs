@@ -55,7 +55,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     match command {
         raw::F_DUPFD | raw::F_DUPFD_CLOEXEC => {
-            let limit = context.descriptor_limit();
+            let limit = context.caller().descriptor_limit();
             let from = usize::try_from(argument as i32).map_err(|_| Errno::EINVAL)?;
             if from >= limit {
                 return Err(Errno::EINVAL);
@@ -78,7 +78,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::F_SETFL => {
             let gains = argument as u32 & !open.flags();
             if gains & raw::O_NOATIME != 0 {
-                open.inode().check_owner(context.subject())?;
+                open.inode().check_owner(context.caller().subject())?;
             }
             open.set_flags(argument as u32);
             Ok(0)

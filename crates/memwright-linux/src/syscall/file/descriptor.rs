@@ -66,14 +66,19 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = context.files().get(descriptor(arguments[0]))?;
-    context.add_descriptor(open, 0)
+    context.caller().add_descriptor(open, 0)
 }
 
 /// Makes `new` refer to the file of `old`, and closes the file to which `new` referred before.
 fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
     let files = context.files();
     let open = files.get(old)?;
-    let before = files.put(new, context.descriptor_limit(), open, close_on_exec)?;
+    let before = files.put(
+        new,
+        context.caller().descriptor_limit(),
+        open,
+        close_on_exec,
+    )?;
     if let Some(before) = before {
         files.release_locks(context.process().id, &before);
     }

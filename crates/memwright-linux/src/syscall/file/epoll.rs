@@ -83,9 +83,9 @@ fn make(context: &Context<'_>, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let file = EpollFile {
-        epoll: Arc::new(Epoll::new(context.process().user())),
+        epoll: Arc::new(Epoll::new(context.process().identity.user())),
     };
     let kernel = context.kernel;
     let open =
@@ -93,7 +93,7 @@ fn make(context: &Context<'_>, flags: u32) -> CallResult {
             .vfs
             .mounts
             .open_anonymous(kernel.vfs, "[eventpoll]", raw::O_RDWR, Box::new(file));
-    context.add_descriptor(open, flags)
+    context.caller().add_descriptor(open, flags)
 }
 
 fn epoll_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -29,7 +29,7 @@ fn make(context: &Context<'_>, count: u64, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let counter = EventCounter::new(u64::from(count as u32), flags & raw::EFD_SEMAPHORE != 0);
     let kernel = context.kernel;
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
@@ -37,7 +37,7 @@ fn make(context: &Context<'_>, count: u64, flags: u32) -> CallResult {
         .vfs
         .mounts
         .open_anonymous(kernel.vfs, "[eventfd]", status, Box::new(counter));
-    context.add_descriptor(open, flags)
+    context.caller().add_descriptor(open, flags)
 }
 
 fn eventfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {

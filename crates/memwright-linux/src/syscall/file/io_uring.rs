@@ -65,7 +65,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let clamped = flags & uapi::IORING_SETUP_CLAMP != 0;
     let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let kernel = context.kernel;
     let ring = Ring::new(kernel, sizes)?;
     words[0] = sizes.submissions;
@@ -101,7 +101,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .vfs
             .mounts
             .open_anonymous(kernel.vfs, "[io_uring]", raw::O_RDWR, Box::new(ring));
-    context.add_descriptor(open, raw::O_CLOEXEC)
+    context.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
 /// Returns the open file of a descriptor, after checking that it is a ring.
@@ -152,8 +152,13 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let pieces = context.user.read_vectors(address, count)?;
     let process = context.process();
     let space = process.space().ok_or(Errno::EFAULT)?;
-    let free = process.credentials.lock().has(Capabilities::LOCK_MEMORY);
-    let limit = (!free).then(|| process.limits.lock().get(Resource::Locked).current / 4096);
+    let free = process
+        .identity
+        .credentials
+        .lock()
+        .has(Capabilities::LOCK_MEMORY);
+    let limit =
+        (!free).then(|| process.identity.limits.lock().get(Resource::Locked).current / 4096);
     ring.register(context, || Buffers::pin(context, &space, &pieces, limit))?;
     Ok(0)
 }

@@ -70,11 +70,11 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let name = context
         .user
         .read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
-    context.check_free_descriptor()?;
+    context.caller().check_free_descriptor()?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);
     }
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let sealed_mode = flags & raw::MFD_NOEXEC_SEAL != 0;
     let mut seals = Seals::empty();
     if flags & raw::MFD_ALLOW_SEALING == 0 && !sealed_mode {
@@ -119,8 +119,8 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_free_descriptor()?;
-    context.check_open_files()?;
+    context.caller().check_free_descriptor()?;
+    context.caller().check_open_files()?;
     let contents = Regular::secret(&context.kernel.memory)?;
     let home = context.kernel.vfs.mounts.memory_files();
     let inode = nameless(context, home, contents, 0o600);
@@ -136,7 +136,7 @@ fn nameless(
 ) -> Arc<Inode> {
     let now = context.kernel.vfs.now();
     let body = Body::Regular(contents);
-    let inode = Inode::new(home, body, permissions, context.subject(), now);
+    let inode = Inode::new(home, body, permissions, context.caller().subject(), now);
     inode.change(|metadata| metadata.links = 0);
     Arc::new(inode)
 }
@@ -153,5 +153,5 @@ fn add(
     entry.mark_removed();
     let flags = raw::O_RDWR | raw::O_LARGEFILE;
     let open = OpenFile::new(Some(context.kernel.vfs), entry, flags, file);
-    context.add_descriptor(Arc::new(open), close)
+    context.caller().add_descriptor(Arc::new(open), close)
 }

@@ -68,7 +68,7 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 fn may(context: &Context<'_>) -> Result<(), Errno> {
-    let credentials = context.process().credentials.lock();
+    let credentials = context.process().identity.credentials.lock();
     if credentials.has(Capabilities::ADMINISTER) {
         Ok(())
     } else {
@@ -123,7 +123,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kind = string(context, kind)?;
     let source = string(context, source)?;
     let text = options(context, data)?;
-    let at = context.resolve_at(raw::AT_FDCWD, path, 0)?;
+    let at = context.caller().resolve_at(raw::AT_FDCWD, path, 0)?;
     may(context)?;
     let flags = without_magic(flags as u32);
     let mounts = &context.kernel.vfs.mounts;
@@ -141,7 +141,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let memory = &context.kernel.memory;
     let total = memory.frames().total();
-    let options = TmpfsOptions::parse(total, context.subject(), &text)?;
+    let options = TmpfsOptions::parse(total, context.caller().subject(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
     let tmpfs = Tmpfs::new(memory, options, flags, source);
@@ -163,7 +163,7 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     } else {
         0
     };
-    let root = context.resolve_at(raw::AT_FDCWD, path, follow)?;
+    let root = context.caller().resolve_at(raw::AT_FDCWD, path, follow)?;
     may(context)?;
     let mounts = &context.kernel.vfs.mounts;
     let unmounted = if flags & unmount::DETACH != 0 {

@@ -1,6 +1,7 @@
 //! System calls that create, remove and move names.
 
 use super::{descriptor, real};
+use crate::view::View;
 use crate::{
     context::Context,
     errno::Errno,
@@ -10,7 +11,7 @@ use crate::{
         inode::{Body, Inode},
         permission::Permission,
         pipe::Pipe,
-        procfs::ProcNode,
+        procfs::{ProcEntry, ProcNode},
         tree::{Removal, RenameMode, RenameSide},
         walk::{LastLink, Walked},
     },
@@ -101,7 +102,9 @@ fn walk_new(
     is_directory: bool,
 ) -> Result<Walked, Errno> {
     context.check_heap()?;
-    let walked = context.walk_at(descriptor(directory), path, LastLink::Keep)?;
+    let walked = context
+        .caller()
+        .walk_at(descriptor(directory), path, LastLink::Keep)?;
     walked.last_name(Errno::EEXIST)?;
     if walked.entry.is_some() {
         return Err(Errno::EEXIST);
@@ -116,14 +119,20 @@ fn walk_new(
 fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
     let now = context.kernel.vfs.now();
     let file_system = &walked.parent.inode.file_system;
-    let inode = Inode::new(file_system, body, permissions, context.subject(), now);
+    let inode = Inode::new(
+        file_system,
+        body,
+        permissions,
+        context.caller().subject(),
+        now,
+    );
     let name = walked.last_name(Errno::EEXIST)?;
-    context
-        .kernel
-        .vfs
-        .mounts
-        .names
-        .create(&context.change(), &walked.parent, name, inode)?;
+    context.kernel.vfs.mounts.names.create(
+        &context.caller().change(),
+        &walked.parent,
+        name,
+        inode,
+    )?;
     Ok(0)
 }
 
@@ -131,7 +140,10 @@ fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -
     let walked = walk_new(context, directory, path, true)?;
     if let Some(node) = groups(&walked.parent.inode) {
         may_change(context, &walked.parent.inode)?;
-        node.make_directory(context, walked.last_name(Errno::EEXIST)?)?;
+        node.make_directory(
+            &View::new(context.kernel, context),
+            walked.last_name(Errno::EEXIST)?,
+        )?;
         return Ok(0);
     }
     let permissions = mode as u32 & 0o1777 & !context.fs().mask();
@@ -140,15 +152,15 @@ fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -
 
 /// Returns the node of a cgroup directory, or of the root of all groups.
 fn groups(inode: &Inode) -> Option<&ProcNode> {
-    match &inode.body {
-        Body::Proc(node) => node.is_cgroup().then_some(node),
-        _ => None,
-    }
+    ProcEntry::node_of(inode).filter(|node| node.is_cgroup())
 }
 
 /// Checks that the caller is allowed to change the names in a directory that manages its names itself.
 fn may_change(context: &Context<'_>, directory: &Inode) -> Result<(), Errno> {
-    directory.check(context.subject(), Permission::WRITE | Permission::EXECUTE)
+    directory.check(
+        context.caller().subject(),
+        Permission::WRITE | Permission::EXECUTE,
+    )
 }
 
 fn mkdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -188,11 +200,12 @@ fn make_node(
         None => {
             let (now, mounts) = (context.kernel.vfs.now(), &context.kernel.vfs.mounts);
             let file_system = &walked.parent.inode.file_system;
-            let inode = mounts.new_regular(file_system, permissions, context.subject(), now)?;
+            let inode =
+                mounts.new_regular(file_system, permissions, context.caller().subject(), now)?;
             let name = walked.last_name(Errno::EEXIST)?;
             mounts
                 .names
-                .create(&context.change(), &walked.parent, name, inode)?;
+                .create(&context.caller().change(), &walked.parent, name, inode)?;
             Ok(0)
         }
     }
@@ -209,7 +222,9 @@ fn mknodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) -> CallResult {
-    let walked = context.walk_at(descriptor(directory), path, LastLink::Keep)?;
+    let walked = context
+        .caller()
+        .walk_at(descriptor(directory), path, LastLink::Keep)?;
     let unnamed = match (removal, &walked.last) {
         (Removal::Other, _) => Errno::EISDIR,
         (Removal::Directory, crate::fs::walk::Last::Current) if walked.slash => {
@@ -231,15 +246,15 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
     }
     if let Some(node) = groups(&entry.inode).filter(|_| removal == Removal::Directory) {
         may_change(context, &walked.parent.inode)?;
-        node.remove_directory(context)?;
+        node.remove_directory(&View::new(context.kernel, context))?;
         return Ok(0);
     }
-    context
-        .kernel
-        .vfs
-        .mounts
-        .names
-        .remove(&context.change(), &walked.parent, name, removal)?;
+    context.kernel.vfs.mounts.names.remove(
+        &context.caller().change(),
+        &walked.parent,
+        name,
+        removal,
+    )?;
     Ok(0)
 }
 
@@ -268,8 +283,12 @@ fn rename_at(
     mode: RenameMode,
 ) -> CallResult {
     context.check_heap()?;
-    let from = context.walk_at(descriptor(old.0), old.1, LastLink::Keep)?;
-    let to = context.walk_at(descriptor(new.0), new.1, LastLink::Keep)?;
+    let from = context
+        .caller()
+        .walk_at(descriptor(old.0), old.1, LastLink::Keep)?;
+    let to = context
+        .caller()
+        .walk_at(descriptor(new.0), new.1, LastLink::Keep)?;
     let taken = if mode == RenameMode::Keep {
         Errno::EEXIST
     } else {
@@ -290,7 +309,7 @@ fn rename_at(
         .vfs
         .mounts
         .names
-        .rename(&context.change(), from_side, to_side, mode)?;
+        .rename(&context.caller().change(), from_side, to_side, mode)?;
     Ok(0)
 }
 
@@ -322,14 +341,14 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let follow = flags & raw::AT_SYMLINK_FOLLOW != 0;
     let nofollow = if follow { 0 } else { raw::AT_SYMLINK_NOFOLLOW };
     let how = flags & raw::AT_EMPTY_PATH | nofollow;
-    let entry = context.resolve_at(descriptor(old.0), old.1, how)?;
+    let entry = context.caller().resolve_at(descriptor(old.0), old.1, how)?;
     let walked = walk_new(context, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
     // A file opened with `O_TMPFILE` never had a name, but can be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &context.kernel.vfs.mounts;
     mounts.names.link(
-        &context.change(),
+        &context.caller().change(),
         &entry.inode,
         nameless,
         &walked.parent,
@@ -384,7 +403,10 @@ fn read_link(
         .filter(|size| *size > 0)
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
-    let entry = match context.resolve_at(descriptor(directory), path, flags) {
+    let entry = match context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags)
+    {
         // An empty path is valid only together with a descriptor.
         Ok(_) if directory == HERE && context.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);

@@ -81,9 +81,9 @@ abi_struct! {
 fn open_at(context: &Context<'_>, directory: i32, path: u64, flags: u32, mode: u32) -> CallResult {
     let request = OpenRequest::new(flags & KNOWN as u32, mode)?;
     let path = context.user.read_path(path)?;
-    let start = context.path_start(directory, &path)?;
-    let open = context.open_path(&start, &path, request)?;
-    context.add_descriptor(open, flags)
+    let start = context.caller().path_start(directory, &path)?;
+    let open = context.caller().open_path(&start, &path, request)?;
+    context.caller().add_descriptor(open, flags)
 }
 
 fn open(context: &Context<'_>, arguments: &Arguments) -> CallResult {

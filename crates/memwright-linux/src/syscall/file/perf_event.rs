@@ -68,7 +68,7 @@ abi_struct! {
 fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [attributes, id, cpu, group, flags, _] = *arguments;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     if flags & !CLOSE_ON_EXEC != 0 {
         return Err(Errno::EINVAL);
     }
@@ -76,8 +76,10 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check(&attributes, int(cpu), int(group))?;
     let thread = counted(context, int(id))?;
     let path = context.user.read_path(attributes.path)?;
-    let start = context.path_start(raw::AT_FDCWD, &path)?;
-    let file = context.open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
+    let start = context.caller().path_start(raw::AT_FDCWD, &path)?;
+    let file = context
+        .caller()
+        .open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
     let enabled = attributes.flags & DISABLED == 0;
     let probe = probe(context.kernel, file, attributes.offset, &thread, enabled)?;
     let kernel = context.kernel;
@@ -91,7 +93,7 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     } else {
         0
     };
-    context.add_descriptor(open, close)
+    context.caller().add_descriptor(open, close)
 }
 
 /// Checks the attributes. Only a count of a uprobe for one thread on all CPUs is accepted. Other kinds are `ENOENT`,
@@ -118,8 +120,14 @@ fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
     }
     let id = u32::try_from(id).map_err(|_| Errno::EOPNOTSUPP)?;
     let thread = context.kernel.tasks.thread(id).ok_or(Errno::ESRCH)?;
-    let other = thread.process.credentials.lock().clone();
-    if context.process().credentials.lock().may_look_into(&other) {
+    let other = thread.process.identity.credentials.lock().clone();
+    if context
+        .process()
+        .identity
+        .credentials
+        .lock()
+        .may_look_into(&other)
+    {
         Ok(thread)
     } else {
         Err(Errno::EACCES)

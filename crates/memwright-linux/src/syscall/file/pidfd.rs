@@ -4,9 +4,8 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::inode::Body,
     fs::pidfd::{self, ProcessFile},
-    fs::procfs::ProcNode,
+    fs::procfs::{ProcEntry, ProcNode},
     process::{Life, Process, queue, send_to_group},
     signal::{Signal, SignalInfo, code},
     syscall::signal::{may_signal, sent_by},
@@ -57,7 +56,7 @@ pub fn named_process(context: &Context<'_>, number: i32) -> Result<Arc<Process>,
     }
     let open = context.files().get_usable(number)?;
     let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
-    file.life(context.kernel).ok_or(Errno::ESRCH)?;
+    file.life().ok_or(Errno::ESRCH)?;
     Ok(file.process.clone())
 }
 
@@ -68,14 +67,14 @@ fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let tasks = &context.kernel.tasks;
     let Some(process) = tasks.process(id as u32) else {
         let member = tasks.thread(id as u32).is_some();
         return Err(if member { Errno::ENOENT } else { Errno::ESRCH });
     };
     let open = pidfd::open(context.kernel, &process, flags);
-    context.add_descriptor(open, raw::O_CLOEXEC)
+    context.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
 /// Returns the process of a pidfd, or of a directory in `/proc`.
@@ -84,8 +83,8 @@ fn target(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
         return Ok(context.process().clone());
     }
     let open = context.files().get(number)?;
-    match &open.inode().body {
-        Body::Proc(ProcNode::Process(id)) => context.kernel.tasks.process(*id).ok_or(Errno::ESRCH),
+    match ProcEntry::node_of(open.inode()) {
+        Some(ProcNode::Process(id)) => context.kernel.tasks.process(*id).ok_or(Errno::ESRCH),
         _ => named_process(context, number),
     }
 }
@@ -147,9 +146,14 @@ fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let process = named_process(context, descriptor(number))?;
-    let ids = process.credentials.lock().user;
-    let allowed =
-        process.id == context.process().id || context.process().credentials.lock().may_signal(&ids);
+    let ids = process.identity.credentials.lock().user;
+    let allowed = process.id == context.process().id
+        || context
+            .process()
+            .identity
+            .credentials
+            .lock()
+            .may_signal(&ids);
     if !allowed {
         return Err(Errno::EPERM);
     }
@@ -158,5 +162,5 @@ fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let files = process.files().ok_or(Errno::ESRCH)?;
     let open = files.get(descriptor(wanted))?;
-    context.add_descriptor(open, raw::O_CLOEXEC)
+    context.caller().add_descriptor(open, raw::O_CLOEXEC)
 }

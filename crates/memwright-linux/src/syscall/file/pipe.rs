@@ -36,7 +36,7 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let kernel = context.kernel;
     let mut room = Some(Room::new(context)?);
     let pipe = Arc::new(Pipe::new(&kernel.memory));
@@ -46,7 +46,7 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
         kernel.vfs.mounts.pipes(),
         body,
         0o600,
-        context.subject(),
+        context.caller().subject(),
         now,
     );
     let name = pipe_name(inode.number);
@@ -63,10 +63,10 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
         Arc::new(OpenFile::new(Some(kernel.vfs), entry.clone(), status, side))
     };
     let (reader, writer) = (end(true), end(false));
-    let first = context.add_descriptor(reader, flags)?;
+    let first = context.caller().add_descriptor(reader, flags)?;
     let files = context.files();
     let close = |number: u64| files.close(context.process().id, number as i32);
-    let second = match context.add_descriptor(writer, flags) {
+    let second = match context.caller().add_descriptor(writer, flags) {
         Ok(second) => second,
         Err(error) => {
             close(first)?;

@@ -61,11 +61,15 @@ fn check(context: &Context<'_>, entry: &Dentry) -> Result<(), Errno> {
     if !entry.inode.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    entry.inode.check(context.subject(), Permission::EXECUTE)
+    entry
+        .inode
+        .check(context.caller().subject(), Permission::EXECUTE)
 }
 
 fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     check(context, &entry)?;
     context.fs().set_directory(entry);
     context.kernel.vfs.mounts.reap();
@@ -79,8 +83,8 @@ pub(crate) fn enter(context: &Context<'_>, path: &[u8]) -> Result<(), Errno> {
     }
     let root = context.fs().root();
     let walker = Walker {
-        context: Some(context),
-        subject: context.subject(),
+        caller: Some(context),
+        subject: context.caller().subject(),
         root: &root,
     };
     let entry = walker.resolve(&root, path, LastLink::Follow)?;
@@ -98,9 +102,11 @@ fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     check(context, &entry)?;
-    if context.subject().user != 0 {
+    if context.caller().subject().user != 0 {
         return Err(Errno::EPERM);
     }
     context.fs().set_root(entry);

@@ -254,7 +254,7 @@ fn poll_until(
     deadline: Option<u64>,
 ) -> CallResult {
     context.check_heap()?;
-    if count as usize > context.descriptor_limit() {
+    if count as usize > context.caller().descriptor_limit() {
         return Err(Errno::EINVAL);
     }
     let watches = read_watches(context, address, count as usize)?;

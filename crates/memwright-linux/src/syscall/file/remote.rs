@@ -83,8 +83,14 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = named_process(context, descriptor(number))?;
     let own = Arc::ptr_eq(&process, context.process());
     if !own {
-        let other = process.credentials.lock().clone();
-        if !context.process().credentials.lock().may_look_into(&other) {
+        let other = process.identity.credentials.lock().clone();
+        if !context
+            .process()
+            .identity
+            .credentials
+            .lock()
+            .may_look_into(&other)
+        {
             return Err(Errno::EACCES);
         }
     }
@@ -93,7 +99,13 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if !is_for_others(wanted) {
             return Err(Errno::EINVAL);
         }
-        if !context.process().credentials.lock().has(Capabilities::NICE) {
+        if !context
+            .process()
+            .identity
+            .credentials
+            .lock()
+            .has(Capabilities::NICE)
+        {
             return Err(Errno::EPERM);
         }
     }
@@ -168,8 +180,14 @@ impl RemoteCopy {
             None => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
         };
         if !Arc::ptr_eq(&process, context.process()) {
-            let other = process.credentials.lock().clone();
-            if !context.process().credentials.lock().may_look_into(&other) {
+            let other = process.identity.credentials.lock().clone();
+            if !context
+                .process()
+                .identity
+                .credentials
+                .lock()
+                .may_look_into(&other)
+            {
                 return Err(Errno::EPERM);
             }
         }

@@ -50,15 +50,15 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
         return Ok(number as u32 as u64);
     }
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let kernel = context.kernel;
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    let file = Box::new(SignalFile::new(mask));
+    let file = Box::new(SignalFile::new(context.kernel.tasks, mask));
     let open = kernel
         .vfs
         .mounts
         .open_anonymous(kernel.vfs, "[signalfd]", status, file);
-    context.add_descriptor(open, flags)
+    context.caller().add_descriptor(open, flags)
 }
 
 fn signalfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -1,6 +1,10 @@
 //! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
 
 use super::{descriptor, real};
+use crate::M;
+use crate::Space;
+use crate::fs::pipe::Lender;
+use crate::fs::userfault::await_watcher;
 use crate::{
     context::Context,
     errno::Errno,
@@ -19,6 +23,8 @@ use crate::{
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright::{Awaited, FaultError};
+use memwright_table::{FrameRef, VirtAddr};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -269,6 +275,22 @@ fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done as u64)
 }
 
+/// The calling thread's memory, of which `vmsplice` puts pages into a pipe.
+struct CallerMemory<'a> {
+    context: &'a Context<'a>,
+    space: Arc<Space>,
+}
+
+impl Lender for CallerMemory<'_> {
+    fn lend(&self, at: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+        self.space.lend(at)
+    }
+
+    fn wait_for(&self, awaited: Awaited) -> Result<(), Errno> {
+        await_watcher(self.context, &self.space, awaited)
+    }
+}
+
 /// Implements `vmsplice` (Linux 7.2 `fs/splice.c`): moves memory of the program into a pipe, or bytes from the pipe to
 /// memory.
 fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -283,10 +305,14 @@ fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(open.read(context, &mut sink)? as u64);
     }
     let waits = waits && !open.is_nonblocking();
+    let lender = CallerMemory {
+        context,
+        space: context.space(),
+    };
     let mut done = 0;
     for piece in &pieces {
         let (address, length) = (piece.base, piece.length as usize);
-        match end.lend(context, address, length, waits && done == 0) {
+        match end.lend(context, &lender, (address, length), waits && done == 0) {
             Ok(count) => done += count as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

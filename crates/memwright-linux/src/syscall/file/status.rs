@@ -64,12 +64,17 @@ fn store(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
 }
 
 fn stat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     store(context, &entry, arguments[1])
 }
 
 fn lstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
+    let entry =
+        context
+            .caller()
+            .resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
     store(context, &entry, arguments[1])
 }
 
@@ -85,7 +90,9 @@ fn newfstatat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !STAT_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags as u32)?;
     store(context, &entry, record)
 }
 
@@ -97,7 +104,9 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     {
         return Err(Errno::EINVAL);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
     let root = context.kernel.vfs.mounts.is_root(&entry);
     let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
@@ -110,13 +119,18 @@ fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32
     if flags & !allowed != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    let entry = context
+        .caller()
+        .resolve_at(descriptor(directory), path, flags)?;
     let flags = entry.inode.file_system.flags();
     let executes = wanted.contains(Permission::EXECUTE) && entry.inode.kind() == FileKind::Regular;
     if executes && flags.contains(MountFlags::NO_EXECUTION) {
         return Err(Errno::EACCES);
     }
-    entry.inode.check(context.subject(), wanted).map(|()| 0)
+    entry
+        .inode
+        .check(context.caller().subject(), wanted)
+        .map(|()| 0)
 }
 
 fn access(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -143,7 +157,9 @@ fn store_status(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResu
 }
 
 fn statfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    let entry = context
+        .caller()
+        .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     store_status(context, &entry, arguments[1])
 }
 

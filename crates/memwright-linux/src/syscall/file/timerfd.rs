@@ -101,14 +101,14 @@ fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let offset = clock_offset(kernel, arguments[0])?;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let file = Box::new(TimerFile::new(kernel.scheduler, offset));
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let open = kernel
         .vfs
         .mounts
         .open_anonymous(kernel.vfs, "[timerfd]", status, file);
-    context.add_descriptor(open, flags)
+    context.caller().add_descriptor(open, flags)
 }
 
 fn open_timer(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {

@@ -1,6 +1,11 @@
 //! The `userfaultfd` system call.
 
 use super::real;
+use crate::Space;
+use crate::fs::caller::Caller;
+use crate::fs::device::UserfaultMaker;
+use crate::kernel::Kernel;
+use crate::view::View;
 use crate::{
     context::Context,
     errno::Errno,
@@ -10,6 +15,7 @@ use crate::{
         table::{Kind, SystemCall},
     },
 };
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
@@ -25,19 +31,34 @@ pub const CALLS: &[SystemCall] = &[real(
 ///
 /// # Errors
 /// `EINVAL` for unknown flags, and the errors of creating a descriptor.
-pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
+fn make(
+    kernel: &'static Kernel,
+    caller: &dyn Caller,
+    space: &Arc<Space>,
+    flags: u32,
+) -> CallResult {
     if flags & !(raw::UFFD_USER_MODE_ONLY | raw::O_CLOEXEC | raw::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    context.check_free_descriptor()?;
-    context.check_open_files()?;
+    caller.check_heap()?;
+    caller.check_free_descriptor()?;
+    caller.check_open_files()?;
     let opened_as = OpenedAs {
         user_only: flags & raw::UFFD_USER_MODE_ONLY != 0,
         status: flags & (raw::O_CLOEXEC | raw::O_NONBLOCK),
     };
-    let open = UserfaultFile::open(context, opened_as)?;
-    context.add_descriptor(open, flags & raw::O_CLOEXEC)
+    let open = UserfaultFile::open(kernel, space, opened_as)?;
+    caller.add_descriptor(open, flags & raw::O_CLOEXEC)
+}
+
+/// Creates userfaultfds for `/dev/userfaultfd`.
+pub(crate) struct UserfaultDevice(pub(crate) &'static Kernel);
+
+impl UserfaultMaker for UserfaultDevice {
+    fn make(&self, caller: &dyn Caller, flags: u32) -> CallResult {
+        let space = View::new(self.0, caller).space();
+        make(self.0, caller, &space, flags)
+    }
 }
 
 fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -48,5 +69,5 @@ fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if !harmless && !anybody && !Userfault::is_privileged(context) {
         return Err(Errno::EPERM);
     }
-    make(context, flags)
+    make(context.kernel, context, &context.space(), flags)
 }

@@ -230,7 +230,7 @@ fn anonymous(
         return Err(Errno::ENOMEM);
     }
     // As on Linux, the mapping has an open file (`shmem_zero_setup`).
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let mut shmem = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;

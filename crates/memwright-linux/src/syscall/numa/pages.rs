@@ -26,8 +26,14 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
     }
     let process = process_of(context, int(id) as u32).ok_or(Errno::ESRCH)?;
     if !Arc::ptr_eq(&process, context.process()) {
-        let other = process.credentials.lock().clone();
-        if !context.process().credentials.lock().may_look_into(&other) {
+        let other = process.identity.credentials.lock().clone();
+        if !context
+            .process()
+            .identity
+            .credentials
+            .lock()
+            .may_look_into(&other)
+        {
             return Err(Errno::EPERM);
         }
     }
@@ -42,7 +48,12 @@ fn process_of(context: &Context<'_>, id: u32) -> Option<Arc<Process>> {
 }
 
 fn may_move_all(context: &Context<'_>) -> bool {
-    context.process().credentials.lock().has(Capabilities::NICE)
+    context
+        .process()
+        .identity
+        .credentials
+        .lock()
+        .has(Capabilities::NICE)
 }
 
 /// Returns a choice that permits only this node.

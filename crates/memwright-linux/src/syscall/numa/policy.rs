@@ -147,7 +147,12 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    let may_move_all = context.process().credentials.lock().has(Capabilities::NICE);
+    let may_move_all = context
+        .process()
+        .identity
+        .credentials
+        .lock()
+        .has(Capabilities::NICE);
     if flags & MOVE_ALL != 0 && !may_move_all {
         return Err(Errno::EPERM);
     }

@@ -1,7 +1,7 @@
 //! `/proc/PID/clear_refs`.
 
 use super::Subject;
-use crate::{context::Context, errno::Errno, fs::procfs::text::number};
+use crate::{errno::Errno, fs::procfs::text::number, view::View};
 use memwright::Forget;
 
 /// The effect of a number that a program writes to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
@@ -28,7 +28,7 @@ fn decode(number: u64) -> Option<Clear> {
 ///
 /// # Errors
 /// `EINVAL` if the text is not a number, or if the number is not defined.
-pub fn clear(_context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+pub fn clear(_view: &View<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
     let Some(space) = subject.process.space() else {
         return Ok(());

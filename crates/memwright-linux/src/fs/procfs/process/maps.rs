@@ -1,7 +1,7 @@
 //! `/proc/PID/maps`.
 
 use super::Subject;
-use crate::{M, batch::Batch, context::Context, fs::procfs::Text};
+use crate::{M, batch::Batch, fs::procfs::Text, view::View};
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{Area, AreaFlags, Rights, object::Object};
@@ -164,7 +164,7 @@ const TOGETHER: usize = 32;
 ///
 /// # Errors
 /// Those of `text`.
-pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };

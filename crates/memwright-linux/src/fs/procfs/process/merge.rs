@@ -1,14 +1,14 @@
 //! `/proc/PID/ksm_stat` and `/proc/PID/ksm_merging_pages` (`fs/proc/base.c` of Linux 7.2).
 
 use super::Subject;
-use crate::{context::Context, fs::procfs::Text};
+use crate::{fs::procfs::Text, view::View};
 use core::fmt::{self, Write};
 
 /// Writes `/proc/PID/ksm_merging_pages`, which is empty for a process without an address space.
 ///
 /// # Errors
 /// Those of `text`.
-pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn merging(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     match subject.process.space() {
         Some(space) => writeln!(text, "{}", space.merged_pages().merged),
         None => Ok(()),
@@ -19,7 +19,7 @@ pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fm
 ///
 /// # Errors
 /// Those of `text`.
-pub fn statistics(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn statistics(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.process.space() else {
         return Ok(());
     };

@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{
     Space,
-    context::Context,
     errno::Errno,
     fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
     process::{Life, Process, REAPER, Thread},
+    view::View,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -48,8 +48,8 @@ impl Subject {
     ///
     /// # Errors
     /// `ESRCH` if the process or the given thread does not exist any more.
-    pub fn find(context: &Context<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
-        let tasks = &context.kernel.tasks;
+    pub fn find(view: &View<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
+        let tasks = &view.kernel.tasks;
         let process = tasks.process(id).ok_or(Errno::ESRCH)?;
         let number = thread.unwrap_or(id);
         let found = tasks.thread(number);
@@ -79,8 +79,8 @@ impl Subject {
 
     /// Returns the letter and the word that `/proc` prints for the state.
     #[must_use]
-    pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {
-        let life = context.kernel.tasks.life(self.process.id);
+    pub fn state(&self, view: &View<'_>) -> (char, &'static str) {
+        let life = view.kernel.tasks.life(self.process.id);
         let letter = match (life, &self.thread) {
             (Some(Life::Zombie(_)), _) => 'Z',
             (_, Some(thread)) => thread.state_letter(),
@@ -130,12 +130,12 @@ impl Needs {
     ///
     /// # Errors
     /// `ESRCH` if an address space is needed and missing, `EINVAL` if a mount namespace is.
-    pub fn check(self, context: &Context<'_>, id: u32) -> Result<(), Errno> {
+    pub fn check(self, view: &View<'_>, id: u32) -> Result<(), Errno> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Memory => space(context, id).map(drop),
+            Self::Memory => space(view, id).map(drop),
             Self::Mounts => {
-                let process = context.kernel.tasks.process(id);
+                let process = view.kernel.tasks.process(id);
                 let has = process.is_some_and(|process| process.fs().is_some());
                 has.then_some(()).ok_or(Errno::EINVAL)
             }
@@ -147,21 +147,21 @@ impl Needs {
 ///
 /// # Errors
 /// `ESRCH` if the process has no address space any more.
-pub fn space(context: &Context<'_>, id: u32) -> Result<Arc<Space>, Errno> {
-    let process = context.kernel.tasks.process(id);
+pub fn space(view: &View<'_>, id: u32) -> Result<Arc<Space>, Errno> {
+    let process = view.kernel.tasks.process(id);
     process
         .and_then(|process| process.space())
         .ok_or(Errno::ESRCH)
 }
 
 /// Writes the text of a file about a process.
-pub type ReadText = fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result;
+pub type ReadText = fn(&View<'_>, &Subject, &mut Text) -> fmt::Result;
 
 /// Handles an `ioctl` on a file about a process.
-pub type ControlText = fn(&Context<'_>, &Subject, u32, u64) -> Result<u64, Errno>;
+pub type ControlText = fn(&View<'_>, &Subject, u32, u64) -> Result<u64, Errno>;
 
 /// Handles a write to a file about a process.
-pub type StoreText = fn(&Context<'_>, &Subject, &[u8]) -> Result<(), Errno>;
+pub type StoreText = fn(&View<'_>, &Subject, &[u8]) -> Result<(), Errno>;
 
 const fn text(read: ReadText) -> ProcessWriter {
     ProcessWriter {
@@ -317,8 +317,8 @@ impl ProcessDirectory {
 ///
 /// # Errors
 /// `ENOENT` if the process has exited or has no executable yet.
-pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
-    let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+pub fn place(view: &View<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
+    let process = view.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
     let found = match place {
         PlaceLink::Executable => process
             .image()
@@ -333,16 +333,16 @@ pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Den
 ///
 /// # Errors
 /// `ENOENT`.
-pub fn open_file(context: &Context<'_>, id: u32, number: i32) -> Result<Arc<OpenFile>, Errno> {
-    let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+pub fn open_file(view: &View<'_>, id: u32, number: i32) -> Result<Arc<OpenFile>, Errno> {
+    let process = view.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
     let files = process.files().ok_or(Errno::ENOENT)?;
     files.get(number).map_err(|_| Errno::ENOENT)
 }
 
 /// Returns the number of open descriptors of the process `id`, which is 0 once it has exited.
 #[must_use]
-pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
-    let process = context.kernel.tasks.process(id);
+pub fn open_count(view: &View<'_>, id: u32) -> u64 {
+    let process = view.kernel.tasks.process(id);
     let Some(files) = process.and_then(|process| process.files()) else {
         return 0;
     };
@@ -358,15 +358,11 @@ pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn write_descriptor_info(
-    context: &Context<'_>,
-    open: &OpenFile,
-    text: &mut Text,
-) -> fmt::Result {
+pub fn write_descriptor_info(view: &View<'_>, open: &OpenFile, text: &mut Text) -> fmt::Result {
     let inode = open.inode();
     writeln!(text, "pos:\t{}", open.position())?;
     writeln!(text, "flags:\t0{:o}", open.flags())?;
     writeln!(text, "mnt_id:\t{}", inode.file_system.mount)?;
     writeln!(text, "ino:\t{}", inode.number)?;
-    open.file.describe(context, text)
+    open.file.describe(view.caller, text)
 }

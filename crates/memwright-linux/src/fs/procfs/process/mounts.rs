@@ -3,12 +3,12 @@
 use super::Subject;
 use crate::{
     batch::Batch,
-    context::Context,
     fs::{
         dentry::Dentry,
         file_system::FileSystem,
         procfs::{Text, stub::stubs},
     },
+    view::View,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -28,10 +28,10 @@ fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
 }
 
 /// Writes the options of a file system, each preceded by a comma.
-fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSystem) -> fmt::Result {
+fn write_options(view: &View<'_>, text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => {
-            let total = context.kernel.memory.frames().total();
+            let total = view.kernel.memory.frames().total();
             tmpfs.options().show(total, text)
         }
         None => Ok(()),
@@ -61,11 +61,11 @@ const TOGETHER: usize = 16;
 /// Calls `write` for each mount, with its root and the id of its parent mount. The cursor is one more than the id of
 /// the last mount written.
 fn each(
-    context: &Context<'_>,
+    view: &View<'_>,
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
-    let mounts = &context.kernel.vfs.mounts;
+    let mounts = &view.kernel.vfs.mounts;
     // The lock is held until the piece is written, so that the batch's references to the roots do not make an `umount`
     // fail with `EBUSY`.
     let _names = mounts.names.keep();
@@ -80,16 +80,16 @@ fn each(
 ///
 /// # Errors
 /// Those of `text`.
-pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &context.kernel.vfs.mounts;
-    each(context, text, |text, root, _| {
+pub fn mounts(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
+    let mounts = &view.kernel.vfs.mounts;
+    each(view, text, |text, root, _| {
         let file_system = &root.inode.file_system;
         write_source(text, file_system)?;
         text.write_char(' ')?;
         write_place(text, root, &mounts.root)?;
         write!(text, " {} rw", file_system.kind.name())?;
         file_system.flags().show(text)?;
-        write_options(context, text, file_system)?;
+        write_options(view, text, file_system)?;
         writeln!(text, " {DUMP} {CHECK}")
     })
 }
@@ -98,9 +98,9 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
 ///
 /// # Errors
 /// Those of `text`.
-pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &context.kernel.vfs.mounts;
-    each(context, text, |text, root, upper| {
+pub fn mount_info(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
+    let mounts = &view.kernel.vfs.mounts;
+    each(view, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
         // On Linux, the parent of the root mount is the initial mount. This kernel has no such mount, so the root mount
@@ -116,7 +116,7 @@ pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) ->
         write!(text, " - {} ", file_system.kind.name())?;
         write_source(text, file_system)?;
         text.write_str(" rw")?;
-        write_options(context, text, file_system)?;
+        write_options(view, text, file_system)?;
         writeln!(text)
     })
 }

@@ -4,9 +4,9 @@ use super::{Subject, maps::Noted, smaps::pages_from};
 use crate::{
     M, Memory, Space,
     batch::Batch,
-    context::Context,
     fs::procfs::{Text, processors::write_list},
     syscall::numa::mode_name,
+    view::View,
 };
 use core::fmt::{self, Write};
 use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
@@ -98,7 +98,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn numa_maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
 //! `PROCMAP_QUERY`: returns the line of one area in `/proc/PID/maps`, in binary form.
 
 use super::{Subject, maps::Noted};
-use crate::{abi::Plain, abi_struct, context::Context, errno::Errno};
+use crate::{abi::Plain, abi_struct, errno::Errno, view::View};
 use alloc::string::String;
 use core::fmt::Write;
 use memwright::Rights;
@@ -65,7 +65,7 @@ const LEAST: u64 = 24;
 /// # Errors
 /// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` if no area matches; `ENAMETOOLONG`.
 pub fn control(
-    context: &Context<'_>,
+    view: &View<'_>,
     subject: &Subject,
     command: u32,
     argument: u64,
@@ -73,7 +73,7 @@ pub fn control(
     if command != PROCMAP_QUERY {
         return Err(Errno::ENOTTY);
     }
-    let mut query = read(context, argument)?;
+    let mut query = read(view, argument)?;
     if query.query_flags & !flag::ALL != 0
         || (query.name_size == 0) != (query.name_address == 0)
         || (query.build_id_size == 0) != (query.build_id_address == 0)
@@ -92,19 +92,19 @@ pub fn control(
     // The kernel does not read the build ids of executables.
     query.build_id_size = 0;
     if query.name_size > 0 {
-        query.name_size = write_name(context, &found, &query)?;
+        query.name_size = write_name(view, &found, &query)?;
     }
     let mut bytes = [0; Query::SIZE];
     query.to_bytes(&mut bytes);
     let known = query.size.min(Query::SIZE as u64) as usize;
-    context.user.write_bytes(argument, &bytes[..known])?;
+    view.user.write_bytes(argument, &bytes[..known])?;
     Ok(0)
 }
 
 /// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
 /// kernel knows must be 0.
-fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
-    let size: u64 = context.user.read_value(address)?;
+fn read(view: &View<'_>, address: u64) -> Result<Query, Errno> {
+    let size: u64 = view.user.read_value(address)?;
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
@@ -113,11 +113,10 @@ fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
     }
     let mut bytes = [0; Query::SIZE];
     let known = size.min(Query::SIZE as u64);
-    context
-        .user
+    view.user
         .read_bytes(address, &mut bytes[..known as usize])?;
     for more in known..size {
-        let byte: u8 = context.user.read_value(address + more)?;
+        let byte: u8 = view.user.read_value(address + more)?;
         if byte != 0 {
             return Err(Errno::E2BIG);
         }
@@ -172,7 +171,7 @@ fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
 
 /// Writes the name of the area with a NUL to the program's buffer. Returns the size in bytes including the NUL, or 0 if
 /// the area has no name.
-fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
+fn write_name(view: &View<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
     if !found.has_name() {
         return Ok(0);
     }
@@ -184,9 +183,7 @@ fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32
     if name.len() > query.name_size as usize {
         return Err(Errno::ENAMETOOLONG);
     }
-    context
-        .user
-        .write_bytes(query.name_address, name.as_bytes())?;
+    view.user.write_bytes(query.name_address, name.as_bytes())?;
     Ok(name.len() as u32)
 }
 

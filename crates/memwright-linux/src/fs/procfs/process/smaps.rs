@@ -8,9 +8,9 @@ use super::{
 use crate::{
     M, Space,
     batch::Batch,
-    context::Context,
     fs::procfs::{Text, stub::stubs, text::kibibyte_row},
     syscall::keys::has_keys,
+    view::View,
 };
 use core::fmt::{self, Write};
 use memwright::{
@@ -76,8 +76,8 @@ pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let keyed = has_keys(context.kernel.host);
+pub fn smaps(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let keyed = has_keys(view.kernel.host);
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
@@ -112,7 +112,7 @@ const ROLLUP_TOGETHER: usize = 64;
 ///
 /// # Errors
 /// Those of `text`.
-pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn rollup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;
     if let Some(space) = subject.process.space() {

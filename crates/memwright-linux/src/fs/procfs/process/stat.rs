@@ -2,7 +2,7 @@
 
 use super::{Subject, strings::trimmed};
 use crate::{
-    context::Context, fs::procfs::Text, fs::procfs::stub::stubs, identity::Resource, process::ticks,
+    fs::procfs::Text, fs::procfs::stub::stubs, identity::Resource, process::ticks, view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -36,7 +36,7 @@ stubs! {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let usage = process.total_usage();
     let children = process.children_usage.snapshot();
@@ -52,9 +52,14 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
         Some(space) => (space.totals().mapped * 4096, space.resident_pages()),
         None => (0, 0),
     };
-    let limit = process.limits.lock().get(Resource::Resident).current;
+    let limit = process
+        .identity
+        .limits
+        .lock()
+        .get(Resource::Resident)
+        .current;
     let threads = process.thread_count();
-    let (state, _) = subject.state(context);
+    let (state, _) = subject.state(view);
     let sets = super::status::signal_sets(subject);
     write!(text, "{} (", subject.id)?;
     text.push(trimmed(&subject.name()))?;
@@ -123,7 +128,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
 ///
 /// # Errors
 /// Those of `text`.
-pub fn statm(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn statm(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process
         .space()

@@ -2,7 +2,6 @@
 
 use super::{Subject, strings::trimmed};
 use crate::{
-    context::Context,
     fs::procfs::Text,
     fs::procfs::nodes::write_allowed,
     fs::procfs::processors::{write_list, write_mask},
@@ -10,6 +9,7 @@ use crate::{
     identity::{Ids, Resource},
     signal::{Handler, Signal},
     syscall::numa::MOST_NODES,
+    view::View,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -80,7 +80,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
     text.push(trimmed(&subject.name()))?;
@@ -88,7 +88,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     if let Some(fs) = process.fs() {
         writeln!(text, "Umask:\t{:04o}", fs.mask())?;
     }
-    let (letter, word) = subject.state(context);
+    let (letter, word) = subject.state(view);
     writeln!(text, "State:\t{letter} ({word})")?;
     let (id, parent) = (process.id, process.parent());
     writeln!(
@@ -102,7 +102,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         tracing.tracer
     });
     writeln!(text, "TracerPid:\t{}", tracer.unwrap_or_default())?;
-    let credentials = process.credentials.lock().clone();
+    let credentials = process.identity.credentials.lock().clone();
     write_ids(text, "Uid", &credentials.user)?;
     write_ids(text, "Gid", &credentials.group)?;
     let descriptors = process.files().map_or(0, |files| files.size());
@@ -130,7 +130,12 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     }
     writeln!(text, "Threads:\t{}", process.thread_count())?;
     let sets = signal_sets(subject);
-    let limit = process.limits.lock().get(Resource::PendingSignals).current;
+    let limit = process
+        .identity
+        .limits
+        .lock()
+        .get(Resource::PendingSignals)
+        .current;
     writeln!(text, "SigQ:\t{}/{limit}", sets.queued)?;
     let capabilities = credentials.capabilities;
     let rows = [
@@ -150,18 +155,14 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     writeln!(text, "NoNewPrivs:\t{NO_NEW}\nSeccomp:\t{SECCOMP}")?;
     let allowed = match &subject.thread {
         Some(thread) => thread.affinity(),
-        None => context.kernel.scheduler.all_cpus(),
+        None => view.kernel.scheduler.all_cpus(),
     };
-    let every = context.kernel.scheduler.all_cpus().bits();
-    write_processors(
-        text,
-        allowed.bits() & every,
-        context.kernel.host.cpu_count(),
-    )?;
-    let nodes = context.kernel.memory.frames().topology().all();
+    let every = view.kernel.scheduler.all_cpus().bits();
+    write_processors(text, allowed.bits() & every, view.kernel.host.cpu_count())?;
+    let nodes = view.kernel.memory.frames().topology().all();
     write_allowed(text, nodes, MOST_NODES)?;
     let usage = match &subject.thread {
-        Some(thread) => context.kernel.scheduler.usage_of(thread),
+        Some(thread) => view.kernel.scheduler.usage_of(thread),
         None => process.usage.snapshot(),
     };
     writeln!(text, "voluntary_ctxt_switches:\t{}", usage.voluntary)?;

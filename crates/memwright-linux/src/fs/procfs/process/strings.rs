@@ -1,7 +1,7 @@
 //! Files with the arguments, the environment, the auxiliary vector, the cgroup and the name of a process.
 
 use super::Subject;
-use crate::{context::Context, errno::Errno, fs::procfs::Text};
+use crate::{errno::Errno, fs::procfs::Text, view::View};
 use core::fmt::{self, Write};
 use memwright_table::VirtAddr;
 
@@ -36,7 +36,7 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
 ///
 /// # Errors
 /// Those of `text`.
-pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn cgroup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
         text.push(&group.name)?;
@@ -48,7 +48,7 @@ pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
 ///
 /// # Errors
 /// Those of `text`.
-pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn command_line(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
         let (start, end) = (addresses.arguments_start, addresses.arguments_end);
@@ -61,7 +61,7 @@ pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) 
 ///
 /// # Errors
 /// Those of `text`.
-pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn environment(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
         let (start, end) = (addresses.environment_start, addresses.environment_end);
@@ -74,7 +74,7 @@ pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -
 ///
 /// # Errors
 /// Those of `text`.
-pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn auxiliary(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         text.push(&image.auxiliary)?;
     }
@@ -95,7 +95,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn name(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(trimmed(&subject.name()))?;
     text.write_char('\n')
 }
@@ -104,8 +104,8 @@ pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
 ///
 /// # Errors
 /// `EINVAL`.
-pub fn set_name(context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
-    if context.process().id != subject.process.id {
+pub fn set_name(view: &View<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+    if view.process().id != subject.process.id {
         return Err(Errno::EINVAL);
     }
     let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);

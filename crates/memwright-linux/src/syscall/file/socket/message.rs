@@ -217,7 +217,7 @@ fn take_rights(
 /// to it (`scm_check_creds` of Linux 7.2).
 fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
     let process = context.process();
-    let credentials = process.credentials.lock();
+    let credentials = process.identity.credentials.lock();
     let (user, group) = (credentials.user, credentials.group);
     let allowed = |own: bool, needed: Capabilities| own || credentials.has(needed);
     let process_given = given.process == process.id;
@@ -363,7 +363,7 @@ impl ControlWriter<'_> {
         };
         self.cut |= rights.len() > room;
         for open in rights.into_iter().take(room) {
-            match self.context.add_descriptor(open, cloexec) {
+            match self.context.caller().add_descriptor(open, cloexec) {
                 #[expect(clippy::disallowed_methods, reason = "there is room")]
                 Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
                 Err(_) => {

@@ -121,21 +121,21 @@ fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errn
 fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let file = open(context, Arc::new(Socket::new(kind)), flags);
-    context.add_descriptor(file, flags)
+    context.caller().add_descriptor(file, flags)
 }
 
 fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let (one, other) = pair(context, kind)?;
     let (one, other) = (open(context, one, flags), open(context, other, flags));
     let files = context.files();
     let close = |number: u64| files.close(context.process().id, number as i32);
-    let first = context.add_descriptor(one, flags)?;
-    let second = match context.add_descriptor(other, flags) {
+    let first = context.caller().add_descriptor(one, flags)?;
+    let second = match context.caller().add_descriptor(other, flags) {
         Ok(second) => second,
         Err(error) => {
             close(first)?;
@@ -223,14 +223,14 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
     }
     let listener = opened(context, number)?;
     context.check_heap()?;
-    context.check_open_files()?;
+    context.caller().check_open_files()?;
     let socket = socket_of(&listener)?.accept(context, &listener)?;
     let name = socket.address(true).unwrap_or(None);
     let file = open(context, socket, flags);
     if address != 0 {
         store_address(context, address, length, name.as_ref())?;
     }
-    context.add_descriptor(file, flags)
+    context.caller().add_descriptor(file, flags)
 }
 
 fn accept(context: &Context<'_>, arguments: &Arguments) -> CallResult {
