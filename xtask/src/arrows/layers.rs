@@ -34,9 +34,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "context", "random", "process", "hand", "reclaim", "huge_scan", "merge_scan", "kernel", "probes", "oom", "ptrace", "deliver", "memory", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events", "boot",
+            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "context", "random", "process", "hand", "reclaim", "huge_scan", "merge_scan", "kernel", "view", "probes", "oom", "ptrace", "deliver", "memory", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events", "boot",
         ],
-        upward: 268,
+        upward: 291,
         circles: 27,
     },
     Crate {

@@ -13,7 +13,7 @@ pub use users::{Tally, User, Users};
 use crate::sync::{Lock, Rank};
 use memwright_table::Shared;
 
-/// Who a process acts for, and what that permits.
+/// The credentials and limits of a process.
 pub struct Identity {
     /// User and group ids, and capabilities.
     pub credentials: Lock<Credentials>,
