@@ -138,7 +138,7 @@ impl<'a> Context<'a> {
     }
 
     /// Waits until `ready` returns `Some`. `ready` is called first, and again after each wakeup of one of the queues.
-    /// `deadline` is a time of [`Host::now`](crate::host::Host::now).
+    /// `deadline` is a time of `Host::now`.
     ///
     /// # Locks
     /// The caller holds no lock.

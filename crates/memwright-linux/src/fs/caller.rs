@@ -143,7 +143,7 @@ impl dyn Caller + '_ {
             .current
     }
 
-    /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than [`Self::file_size_limit`].
+    /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than `file_size_limit`.
     pub fn file_too_large(&self) {
         self.raise(SignalInfo::kernel(Signal::SIGXFSZ));
     }
@@ -253,7 +253,7 @@ impl dyn Caller + '_ {
     /// Linux 6.11, a null pointer) refers to the descriptor itself.
     ///
     /// # Errors
-    /// Those of [`Self::walk_at`], and `ENOENT`.
+    /// Those of `walk_at`, and `ENOENT`.
     pub fn resolve_at(
         &self,
         directory: i32,

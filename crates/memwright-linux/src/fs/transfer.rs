@@ -103,8 +103,8 @@ enum Place<'a, K> {
 pub struct Sink<'a>(Place<'a, &'a mut [u8]>);
 
 impl<'a> Sink<'a> {
-    /// Creates a destination in user memory. The caller has checked the pieces with [`Context::read_vectors`] or
-    /// [`Context::transfer_length`].
+    /// Creates a destination in user memory. The caller has checked the pieces with `UserMemory::read_vectors` or
+    /// `UserMemory::transfer_length`.
     #[must_use]
     pub fn user(caller: &'a (dyn Caller + 'a), pieces: &'a [IoVector]) -> Self {
         Self(Place::User(UserPieces::new(caller, pieces)))

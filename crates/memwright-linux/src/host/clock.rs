@@ -7,7 +7,7 @@ pub trait Clock: Sync {
     fn now(&self) -> u64;
 
     /// Sets this CPU's deadline, a time of [`now`](Self::now), or clears it. When the deadline has passed, user mode
-    /// ends with [`Trap::Timer`], or [`idle`](Self::idle) returns.
+    /// ends with `Trap::Timer`, or `idle` returns.
     fn set_deadline(&self, deadline: Option<u64>);
 
     /// Stops the guest clock for work that must not count as guest time. Calls nest.

@@ -16,7 +16,7 @@ pub trait Contexts: Sync {
     /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 
-    /// Creates a kernel stack with a guard page. The first switch to it calls [`KernelEvents::context_start`] with
+    /// Creates a kernel stack with a guard page. The first switch to it calls `KernelEvents::context_start` with
     /// `argument`.
     ///
     /// # Errors

@@ -33,11 +33,11 @@ pub struct CpuTimes {
 
 /// The CPUs and their interrupts.
 pub trait Cpus: Sync {
-    /// Starts all other CPUs; each calls [`KernelEvents::cpu_start`]. Called once, on the boot CPU, after
-    /// [`set_events`](Self::set_events). Returns when all CPUs run.
+    /// Starts all other CPUs; each calls `KernelEvents::cpu_start`. Called once, on the boot CPU, after
+    /// `set_events`. Returns when all CPUs run.
     fn start_cpus(&self);
 
-    /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns [`Trap::Reschedule`] or its
+    /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its
     /// [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but none is lost: after the return that a kick
     /// causes, the target sees what this CPU stored before the kick. If the target is in the kernel when it is kicked,
     /// its next `run_user` or `idle` returns at once.

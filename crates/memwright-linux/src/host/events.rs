@@ -18,10 +18,10 @@ pub trait KernelEvents: Sync {
     /// Returns whether the thread that runs on this CPU should yield now.
     fn pause_due(&self) -> bool;
 
-    /// Entry point of a context created by [`Host::create_context`].
+    /// Entry point of a context created by `Host::create_context`.
     fn context_start(&self, argument: usize) -> !;
 
-    /// Entry point of a CPU started by [`Host::start_cpus`]. It runs on the CPU's boot context, with interrupts
+    /// Entry point of a CPU started by `Host::start_cpus`. It runs on the CPU's boot context, with interrupts
     /// disabled and the kernel's own page table loaded.
     fn cpu_start(&self) -> !;
 

@@ -29,7 +29,7 @@ use memwright_table::Machine;
 pub trait Host:
     Machine + Clock + Cpus + Contexts + Registers + Channels + UserAccess + Instruments
 {
-    /// Returns the disk, if there is one. If [`now`](Self::now) counts instructions, a transfer takes no guest time.
+    /// Returns the disk, if there is one. If `now` counts instructions, a transfer takes no guest time.
     fn disk(&self) -> Option<&'static dyn BlockDevice>;
 
     /// Sets the receiver of the callbacks. Called once, before any other method.

@@ -5,7 +5,7 @@ use crate::arch::x86_64::regs::{FpuArea, UserState};
 /// The registers of user mode that stay in the processor while the kernel runs.
 pub trait Registers: Sync {
     /// Loads the FS and GS bases of user mode, which must be canonical. They belong to the running thread:
-    /// [`switch_context`](Self::switch_context) saves and restores them.
+    /// `switch_context` saves and restores them.
     fn load_bases(&self, user: &UserState);
 
     /// Stores the FS and GS bases of user mode.
@@ -25,7 +25,7 @@ pub trait Registers: Sync {
     /// Returns the features enabled in XCR0.
     fn fpu_features(&self) -> u64;
 
-    /// Sets the [`key_rights`](Machine::key_rights) of the running thread, if [`fpu_features`](Self::fpu_features)
+    /// Sets the `key_rights` of the running thread, if [`fpu_features`](Self::fpu_features)
     /// includes protection keys.
     fn set_key_rights(&self, rights: u32);
 }

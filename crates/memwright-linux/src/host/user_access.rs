@@ -16,20 +16,20 @@ pub trait UserAccess: Sync {
     /// Copies from user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
-    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    /// The first fault that `KernelEvents::user_fault` did not resolve.
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault>;
 
     /// Copies to user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
-    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    /// The first fault that `KernelEvents::user_fault` did not resolve.
     fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault>;
 
     /// Copies bytes of a frame to user memory, like [`copy_to_user`](Self::copy_to_user). The caller holds a reference
     /// to the frame; `offset + length` does not exceed the page size.
     ///
     /// # Errors
-    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    /// The first fault that `KernelEvents::user_fault` did not resolve.
     fn copy_frame_to_user(
         &self,
         to: u64,
@@ -42,7 +42,7 @@ pub trait UserAccess: Sync {
     /// the frame; `offset + length` does not exceed the page size.
     ///
     /// # Errors
-    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    /// The first fault that `KernelEvents::user_fault` did not resolve.
     fn copy_frame_from_user(
         &self,
         frame: Frame,
@@ -54,7 +54,7 @@ pub trait UserAccess: Sync {
     /// Zeroes user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
-    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    /// The first fault that `KernelEvents::user_fault` did not resolve.
     fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault>;
 
     /// Loads a user word atomically. The caller has checked that `address` is aligned and in user space.

@@ -43,7 +43,7 @@
 //!
 //! With one CPU there are no kicks, steals or ticks.
 //!
-//! [`Host::kick`]: crate::host::Host::kick
+//! [`Host::kick`]: crate::host::Cpus::kick
 
 mod load;
 mod pause;

@@ -90,7 +90,7 @@ impl UserState {
 
 /// Extended state of one thread in the standard (non-compacted) XSAVE format.
 ///
-/// The host uses the first [`fpu_size`](crate::host::Host::fpu_size) bytes.
+/// The host uses the first `fpu_size` bytes.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct FpuArea {
