@@ -97,10 +97,10 @@ impl Measuring {
         let all = PageRange::new(Page::new(0), Page::USER_END);
         let frames = kernel.memory.frames();
         space.survey(all, |sight| {
-            if let Sight::Entry(area, extent) = sight {
-                if let Entry::Present(page) = extent.entry {
-                    self.add(page, area.is_shared(), frames.kind(page.frame));
-                }
+            if let Sight::Entry(area, extent) = sight
+                && let Entry::Present(page) = extent.entry
+            {
+                self.add(page, area.is_shared(), frames.kind(page.frame));
             }
             true
         });

@@ -456,11 +456,11 @@ fn own_files(context: &Context<'_>) {
     let process = context.process();
     let files = context.files();
     // The process and this call each hold one reference.
-    if Arc::strong_count(&files) > 2 {
-        if let Ok(own) = files.duplicate(context.kernel.vfs) {
-            let old = process.replace_files(Arc::new(own));
-            drop(old);
-        }
+    if Arc::strong_count(&files) > 2
+        && let Ok(own) = files.duplicate(context.kernel.vfs)
+    {
+        let old = process.replace_files(Arc::new(own));
+        drop(old);
     }
     drop(files);
     context.files().close_for_exec(process.id);

@@ -181,10 +181,11 @@ impl FileSystem {
 
     /// Removes a user. Sets the flag `idle` if this was the last user and the file system is detached.
     pub fn end_use(&self) {
-        if self.users.fetch_sub(1, Ordering::SeqCst) == 1 && self.detached.load(Ordering::SeqCst) {
-            if let Some(idle) = &self.idle {
-                idle.store(true, Ordering::SeqCst);
-            }
+        if self.users.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.detached.load(Ordering::SeqCst)
+            && let Some(idle) = &self.idle
+        {
+            idle.store(true, Ordering::SeqCst);
         }
     }
 

@@ -257,10 +257,10 @@ impl Filler<'_> {
         data: &[u8],
     ) -> Result<Arc<Dentry>, Errno> {
         let node = self.mounts.new_system_file(permissions, now)?;
-        if let Body::Regular(regular) = &node.body {
-            if regular.write_at(self.vfs, 0, data)? < data.len() {
-                return Err(Errno::ENOSPC);
-            }
+        if let Body::Regular(regular) = &node.body
+            && regular.write_at(self.vfs, 0, data)? < data.len()
+        {
+            return Err(Errno::ENOSPC);
         }
         self.place(path, node)
     }
@@ -329,10 +329,11 @@ impl Filler<'_> {
 
     /// Adds the hard link `name` to the file `first`. In a cpio archive, the last link of a file has its contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
-        if let Body::Regular(regular) = &first.inode.body {
-            if !data.is_empty() && regular.write_at(self.vfs, 0, data)? < data.len() {
-                return Err(Errno::ENOSPC);
-            }
+        if let Body::Regular(regular) = &first.inode.body
+            && !data.is_empty()
+            && regular.write_at(self.vfs, 0, data)? < data.len()
+        {
+            return Err(Errno::ENOSPC);
         }
         let parent = match name.iter().rposition(|&byte| byte == b'/') {
             Some(end) => self.parent(&name[..end])?,

@@ -141,10 +141,10 @@ impl Walker<'_> {
         if self.subject.overrides {
             return Ok(());
         }
-        if let (Body::Generated(node), Some(caller)) = (&inode.body, self.caller) {
-            if node.admits(caller) {
-                return Ok(());
-            }
+        if let (Body::Generated(node), Some(caller)) = (&inode.body, self.caller)
+            && node.admits(caller)
+        {
+            return Ok(());
         }
         inode.check(self.subject, Permission::EXECUTE)
     }

@@ -60,7 +60,7 @@ pub(super) fn find(
     scope: Scope,
     write: bool,
 ) -> Result<Found, Errno> {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
     check_range(address, 4)?;

@@ -128,7 +128,7 @@ impl RobustEnd<'_> {
 
     fn end(&self, entry: Entry, distance: u64, pending: bool) -> Result<(), Broken> {
         let address = entry.address.wrapping_add(distance);
-        if address % 4 != 0 || check_range(address, 4).is_err() {
+        if !address.is_multiple_of(4) || check_range(address, 4).is_err() {
             return Err(Broken);
         }
         let host = self.kernel.host;

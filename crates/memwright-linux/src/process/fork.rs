@@ -113,12 +113,12 @@ fn store_ids(
             .clear_child_tid
             .store(request.child_tid, Ordering::Relaxed);
     }
-    if flags.contains(CloneFlags::CHILD_SETTID) {
-        if let Some(space) = child.space() {
-            // As on Linux, a bad address is not an error.
-            let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
-            let _ = context.kernel.reclaim.retry(|| space.write(at, &id));
-        }
+    if flags.contains(CloneFlags::CHILD_SETTID)
+        && let Some(space) = child.space()
+    {
+        // As on Linux, a bad address is not an error.
+        let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
+        let _ = context.kernel.reclaim.retry(|| space.write(at, &id));
     }
     if flags.contains(CloneFlags::PIDFD) {
         context.caller().check_open_files()?;

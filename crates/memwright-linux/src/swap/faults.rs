@@ -33,7 +33,7 @@ const fn fails(number: u64, each: u32) -> bool {
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (word ^ word >> 31) % each as u64 == 0
+    (word ^ word >> 31).is_multiple_of(each as u64)
 }
 
 #[cfg(test)]

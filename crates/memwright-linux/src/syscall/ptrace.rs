@@ -259,7 +259,7 @@ impl Tracee<'_> {
     ) -> CallResult {
         let mut wanted: IoVector = self.context.user.read_value(vector)?;
         let set = RegisterSet::named(kind).ok_or(Errno::EINVAL)?;
-        if wanted.length % WORD as u64 != 0 {
+        if !wanted.length.is_multiple_of(WORD as u64) {
             return Err(Errno::EINVAL);
         }
         let moved = act(self, set, wanted.base, wanted.length as usize)?;
@@ -323,7 +323,7 @@ impl Tracee<'_> {
 
 /// Returns the byte offset of a word of `struct user`.
 fn word_of_user(address: u64) -> Result<usize, Errno> {
-    if address % WORD as u64 != 0 || address >= USER_SIZE {
+    if !address.is_multiple_of(WORD as u64) || address >= USER_SIZE {
         Err(Errno::EIO)
     } else {
         Ok(address as usize)

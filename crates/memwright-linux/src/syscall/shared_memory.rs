@@ -220,7 +220,7 @@ fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement
 /// Implements `shmdt`: unmaps all areas that an attach of the segment at this address created and that still map it.
 pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let start = arguments[0];
-    if start % PAGE != 0 {
+    if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     let first = VirtAddr::new(start).page();

@@ -46,15 +46,15 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
             None => signals.actions.get(signal),
             Some(new) => signals.actions.replace(signal, new),
         };
-        if let Some(new) = new {
-            if Action::from(new).ignores(signal) {
-                // Pending instances are discarded, whether the signal is blocked or not.
-                signals.pending.discard_one(signal);
-                for (_, state) in &mut signals.threads {
-                    state.pending.discard_one(signal);
-                }
-                signals.recalculate(context.thread);
+        if let Some(new) = new
+            && Action::from(new).ignores(signal)
+        {
+            // Pending instances are discarded, whether the signal is blocked or not.
+            signals.pending.discard_one(signal);
+            for (_, state) in &mut signals.threads {
+                state.pending.discard_one(signal);
             }
+            signals.recalculate(context.thread);
         }
         before
     };
@@ -263,7 +263,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
         keys::reset(host);
         return Ok(());
     }
-    if address % 64 != 0 {
+    if !address.is_multiple_of(64) {
         return Err(Errno::EFAULT);
     }
     context

@@ -229,10 +229,10 @@ impl Watches {
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(item) = self.items.get_mut().items.pop() {
-            if let Some(item) = item.upgrade() {
-                if let Some(epoll) = item.epoll() {
-                    epoll.forget(&item);
-                }
+            if let Some(item) = item.upgrade()
+                && let Some(epoll) = item.epoll()
+            {
+                epoll.forget(&item);
             }
             points.round();
         }

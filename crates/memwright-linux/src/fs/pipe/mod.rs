@@ -115,12 +115,12 @@ impl Pipe {
         let mut brought = brought;
         {
             let mut state = self.state.lock();
-            if state.room.is_none() {
-                if let Some(mut room) = brought.take() {
-                    state.pages = room.take_slots();
-                    state.ring = Ring::new(state.pages.len());
-                    state.room = Some(room);
-                }
+            if state.room.is_none()
+                && let Some(mut room) = brought.take()
+            {
+                state.pages = room.take_slots();
+                state.ring = Ring::new(state.pages.len());
+                state.room = Some(room);
             }
             state.readers += u32::from(reads);
             state.writers += u32::from(writes);
@@ -191,10 +191,10 @@ impl Pipe {
     fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
-        if let Some(slot) = state.ring.consume(count, writing) {
-            if let Some(page) = state.pages[slot].take() {
-                drop(self.memory.frames().adopt(page.frame));
-            }
+        if let Some(slot) = state.ring.consume(count, writing)
+            && let Some(page) = state.pages[slot].take()
+        {
+            drop(self.memory.frames().adopt(page.frame));
         }
         state.note_front();
     }
@@ -267,10 +267,11 @@ impl Pipe {
         let mut state = self.state.lock();
         state.writing = false;
         state.ring.produce(count);
-        if count == 0 && state.ring.readable() == 0 {
-            if let Some(page) = state.pages[slot].take() {
-                drop(self.memory.frames().adopt(page.frame));
-            }
+        if count == 0
+            && state.ring.readable() == 0
+            && let Some(page) = state.pages[slot].take()
+        {
+            drop(self.memory.frames().adopt(page.frame));
         }
     }
 

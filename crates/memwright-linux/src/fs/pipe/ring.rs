@@ -125,7 +125,7 @@ impl Ring {
         // now.
         let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
         let used_to = self.written + u64::from(writing);
-        (self.read % PAGE_SIZE as u64 == 0 && used_to <= next_use).then_some(span.slot)
+        (self.read.is_multiple_of(PAGE_SIZE as u64) && used_to <= next_use).then_some(span.slot)
     }
 
     /// Returns the numbers of the pages with data.

@@ -131,7 +131,7 @@ impl File for FrameFile {
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {
+        if !(*position).is_multiple_of(WORD as u64) || !sink.left().is_multiple_of(WORD) {
             return Err(Errno::EINVAL);
         }
         let memory = &self.memory;

@@ -229,7 +229,7 @@ impl File for PagemapFile {
         let Some(space) = self.space.upgrade() else {
             return Ok(0);
         };
-        if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {
+        if !(*position).is_multiple_of(WORD as u64) || !sink.left().is_multiple_of(WORD) {
             return Err(Errno::EINVAL);
         }
         let mut done = 0;

@@ -133,10 +133,10 @@ impl ProcNode {
     pub(super) fn add_queues(&self, kernel: &'static Kernel, queues: &mut Queues<'_>) {
         if let Some(changes) = self.events() {
             queues.add(&changes(kernel).queue);
-        } else if let Self::CgroupText(_, file) = self {
-            if file.mark.is_some() {
-                queues.add(&kernel.cgroups.changes.queue);
-            }
+        } else if let Self::CgroupText(_, file) = self
+            && file.mark.is_some()
+        {
+            queues.add(&kernel.cgroups.changes.queue);
         }
     }
 

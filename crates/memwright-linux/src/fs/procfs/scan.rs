@@ -137,7 +137,7 @@ impl Request {
     /// Returns the range of pages to scan.
     fn range(&self) -> Result<PageRange, Errno> {
         let page = PAGE_SIZE as u64;
-        if self.start % page != 0 {
+        if !self.start.is_multiple_of(page) {
             return Err(Errno::EINVAL);
         }
         if self.start > self.end || self.end > USER_END {

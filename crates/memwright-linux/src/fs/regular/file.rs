@@ -66,10 +66,10 @@ impl RegularFile {
 
 impl Drop for RegularFile {
     fn drop(&mut self) {
-        if self.writes {
-            if let Ok(regular) = self.regular() {
-                regular.end_writing();
-            }
+        if self.writes
+            && let Ok(regular) = self.regular()
+        {
+            regular.end_writing();
         }
     }
 }

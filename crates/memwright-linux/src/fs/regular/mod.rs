@@ -340,7 +340,7 @@ impl Regular {
                 let set = vfs.reclaim.retry(|| pages.set_size(size));
                 set.map_err(read_errno)?;
             }
-            Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
+            Contents::Huge(_) if !size.is_multiple_of(HUGE_BYTES) => return Err(Errno::EINVAL),
             Contents::Huge(pages) => pages.set_size(size),
         }
         Ok(())

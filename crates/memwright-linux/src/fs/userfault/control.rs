@@ -159,7 +159,7 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     let fits = start
         .checked_add(length)
         .is_some_and(|end| end <= USER_END && start >= crate::memory::LOWEST);
-    if fits && length > 0 && start % page == 0 && length % page == 0 {
+    if fits && length > 0 && start.is_multiple_of(page) && length.is_multiple_of(page) {
         Ok(())
     } else {
         Err(Errno::EINVAL)
@@ -508,7 +508,7 @@ impl Command<'_> {
         };
         let mut done = 0;
         let mut result = Ok(());
-        if (target.start | target.length) % unit.bytes() != 0 {
+        if !(target.start | target.length).is_multiple_of(unit.bytes()) {
             return self.conclude(target, 0, Err(Errno::EINVAL));
         }
         let mut points = PausePoints::every(PAGES);

@@ -61,17 +61,16 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
             Handler::Function(_) => sets.caught |= 1 << index,
         }
     }
-    if let Some(thread) = &subject.thread {
-        if signals
+    if let Some(thread) = &subject.thread
+        && signals
             .threads
             .iter()
             .any(|(member, _)| Arc::ptr_eq(member, thread))
-        {
-            let state = signals.thread(thread);
-            sets.pending = state.pending.set().0;
-            sets.blocked = state.blocked.0;
-            sets.queued += state.pending.len();
-        }
+    {
+        let state = signals.thread(thread);
+        sets.pending = state.pending.set().0;
+        sets.blocked = state.blocked.0;
+        sets.queued += state.pending.len();
     }
     sets
 }
