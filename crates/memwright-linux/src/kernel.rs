@@ -323,9 +323,4 @@ impl Kernel {
         line.push('\n');
         self.host.output(Channel::Log, line.as_bytes());
     }
-
-    /// Returns the real time in nanoseconds since 1970.
-    pub fn real_time(&self) -> u64 {
-        self.manifest.epoch * crate::abi::SECOND + self.host.now()
-    }
 }

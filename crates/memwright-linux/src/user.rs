@@ -14,6 +14,10 @@ use memwright_table::TryPush;
 
 const PAGE_SIZE: usize = 4096;
 
+/// Size in bytes of the buffer through which small values are copied. Most structures of system calls fit, and it costs
+/// less to zero than a buffer for the largest.
+const SMALL: usize = 32;
+
 /// End of user addresses (`TASK_SIZE_MAX` of Linux 7.2 with four table levels).
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
@@ -113,7 +117,15 @@ impl<'a> UserMemory<'a> {
     /// `EFAULT` if it cannot be read.
     pub fn read_value<T: Plain>(self, from: u64) -> Result<T, Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
-        let mut buffer = [0; PLAIN_MAX];
+        if T::SIZE <= SMALL {
+            self.read_through::<T, SMALL>(from)
+        } else {
+            self.read_through::<T, PLAIN_MAX>(from)
+        }
+    }
+
+    fn read_through<T: Plain, const ROOM: usize>(self, from: u64) -> Result<T, Errno> {
+        let mut buffer = [0; ROOM];
         let bytes = &mut buffer[..T::SIZE];
         self.read_bytes(from, bytes)?;
         Ok(T::from_bytes(bytes))
@@ -125,7 +137,15 @@ impl<'a> UserMemory<'a> {
     /// `EFAULT` if it cannot be written.
     pub fn write_value<T: Plain>(self, to: u64, value: &T) -> Result<(), Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
-        let mut buffer = [0; PLAIN_MAX];
+        if T::SIZE <= SMALL {
+            self.write_through::<T, SMALL>(to, value)
+        } else {
+            self.write_through::<T, PLAIN_MAX>(to, value)
+        }
+    }
+
+    fn write_through<T: Plain, const ROOM: usize>(self, to: u64, value: &T) -> Result<(), Errno> {
+        let mut buffer = [0; ROOM];
         let bytes = &mut buffer[..T::SIZE];
         value.to_bytes(bytes);
         self.write_bytes(to, bytes)

@@ -2,7 +2,6 @@
 
 use crate::{
     Space,
-    errno::Errno,
     fs::caller::Caller,
     kernel::Kernel,
     process::{Process, Thread},
@@ -17,19 +16,17 @@ pub struct View<'a> {
     pub kernel: &'static Kernel,
     /// The thread.
     pub caller: &'a dyn Caller,
-    /// The memory of the thread's program.
-    pub user: UserMemory<'static>,
 }
 
 impl<'a> View<'a> {
     /// Creates the view of this caller.
     pub fn new(kernel: &'static Kernel, caller: &'a dyn Caller) -> Self {
-        let user = caller.memory();
-        Self {
-            kernel,
-            caller,
-            user,
-        }
+        Self { kernel, caller }
+    }
+
+    /// Returns the memory of the thread's program.
+    pub fn user(&self) -> UserMemory<'static> {
+        UserMemory::new(self.kernel.host)
     }
 
     /// Returns the calling thread.
@@ -55,13 +52,5 @@ impl<'a> View<'a> {
     /// If the caller's process has exited.
     pub fn space(&self) -> Arc<Space> {
         self.process().space().expect("a living process")
-    }
-
-    /// Checks that the kernel heap is above its reserve.
-    ///
-    /// # Errors
-    /// `ENOMEM` if the heap is in its reserve.
-    pub fn check_heap(&self) -> Result<(), Errno> {
-        self.caller.check_heap()
     }
 }

@@ -109,13 +109,7 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
         // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
         request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
     }
-    let stack_limit = context
-        .process()
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Stack)
-        .current;
+    let stack_limit = context.process().identity.soft_limit(Resource::Stack);
     let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
     let room = strings_room(stack_limit, counts)?;
     let file = find_program(context, &mut request)?;

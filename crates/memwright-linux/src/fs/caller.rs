@@ -136,11 +136,7 @@ impl dyn Caller + '_ {
     /// Returns the size in bytes to which the calling process is allowed to make files grow (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
-        self.identity()
-            .limits
-            .lock()
-            .get(Resource::FileSize)
-            .current
+        self.identity().soft_limit(Resource::FileSize)
     }
 
     /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than `file_size_limit`.
@@ -168,7 +164,7 @@ impl dyn Caller + '_ {
     /// allowed to open.
     #[must_use]
     pub fn descriptor_limit(&self) -> usize {
-        self.identity().limits.lock().get(Resource::Files).current as usize
+        self.identity().soft_limit(Resource::Files) as usize
     }
 
     /// Installs an open file at the caller's lowest free descriptor. `O_CLOEXEC` in `flags` marks it close-on-exec.

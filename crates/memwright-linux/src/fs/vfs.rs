@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Memory,
+    abi::SECOND,
     direct_reclaim::DirectReclaim,
     host::{Channels, Clock, Instruments},
     random::Random,
@@ -44,6 +45,11 @@ pub struct Vfs {
 impl Vfs {
     /// Returns the current time of the real-time clock, in the form in which inodes record times.
     pub fn now(&self) -> Moment {
-        Moment::from_nanoseconds(self.epoch * crate::abi::SECOND + self.clock.now())
+        Moment::from_nanoseconds(self.real_time())
+    }
+
+    /// Returns the real time in nanoseconds since 1970.
+    pub fn real_time(&self) -> u64 {
+        self.epoch * SECOND + self.clock.now()
     }
 }

@@ -39,6 +39,21 @@ impl Identity {
         self.user.lock().clone()
     }
 
+    /// Returns the soft limit of `resource`.
+    #[must_use]
+    pub fn soft_limit(&self, resource: Resource) -> u64 {
+        self.limits.lock().get(resource).current
+    }
+
+    /// Returns whether this identity permits its process to inspect a process of identity `other`
+    /// (`ptrace_may_access` of Linux 7.2, `kernel/ptrace.c`).
+    #[must_use]
+    pub fn may_look_into(&self, other: &Self) -> bool {
+        // One of the locks at a time: both have the same rank, and both can be the same lock.
+        let other = other.credentials.lock().clone();
+        self.credentials.lock().may_look_into(&other)
+    }
+
     /// Replaces the real user. Returns the previous one.
     pub(crate) fn replace_user(&self, user: Shared<User>) -> Shared<User> {
         core::mem::replace(&mut *self.user.lock(), user)

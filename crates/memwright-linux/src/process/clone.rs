@@ -117,12 +117,7 @@ fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
             return Ok(());
         }
     }
-    let limit = process
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Processes)
-        .current;
+    let limit = process.identity.soft_limit(Resource::Processes);
     if process.identity.user().threads.get() >= limit {
         Err(Errno::EAGAIN)
     } else {

@@ -59,8 +59,8 @@ impl Process {
     /// [`OutOfMemory`]; the limit is then not enforced.
     pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         self.set_cpu_deadline(|| {
-            let limit = self.identity.limits.lock().get(Resource::Cpu);
-            (limit.current != INFINITY).then_some(TICK)
+            let limit = self.identity.soft_limit(Resource::Cpu);
+            (limit != INFINITY).then_some(TICK)
         })
     }
 
@@ -69,7 +69,7 @@ impl Process {
     /// # Errors
     /// [`OutOfMemory`].
     pub(crate) fn inherit_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
-        if self.identity.limits.lock().get(Resource::Cpu).current == INFINITY {
+        if self.identity.soft_limit(Resource::Cpu) == INFINITY {
             return Ok(());
         }
         self.watch_cpu_limit()

@@ -71,14 +71,7 @@ fn send(
     info: SignalInfo,
 ) -> Result<(), Errno> {
     let signal = info.signal;
-    let limit = || {
-        process
-            .identity
-            .limits
-            .lock()
-            .get(Resource::PendingSignals)
-            .current
-    };
+    let limit = || process.identity.soft_limit(Resource::PendingSignals);
     let limit = signal.is_real_time().then(limit);
     let (continued, arrived) = {
         let mut signals = process.signals.lock();

@@ -37,13 +37,10 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
     if Arc::ptr_eq(&thread.process, context.process()) {
         return Err(Errno::EPERM);
     }
-    let other = thread.process.identity.credentials.lock().clone();
     if !context
         .process()
         .identity
-        .credentials
-        .lock()
-        .may_look_into(&other)
+        .may_look_into(&thread.process.identity)
     {
         return Err(Errno::EPERM);
     }

@@ -201,13 +201,7 @@ fn execute(
     argument_array: u64,
     environment_array: u64,
 ) -> CallResult {
-    let stack = context
-        .process()
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Stack)
-        .current;
+    let stack = context.process().identity.soft_limit(Resource::Stack);
     let most = strings_limit(stack) / 8;
     let argument_count = count_strings(context, argument_array, most)?;
     let environment_count = count_strings(context, environment_array, most)?;

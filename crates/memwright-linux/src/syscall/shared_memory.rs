@@ -347,13 +347,7 @@ fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno>
 /// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
 fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     let unlimited = check_locker(context, segment)?;
-    let limit = context
-        .process()
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Locked)
-        .current;
+    let limit = context.process().identity.soft_limit(Resource::Locked);
     if !unlimited && limit == 0 {
         return Err(Errno::EPERM);
     }

@@ -40,7 +40,7 @@ fn read(context: &Context<'_>, clock: &Clock) -> u64 {
     let kernel = context.kernel;
     match clock {
         Clock::Monotonic => kernel.host.now(),
-        Clock::Real => kernel.real_time(),
+        Clock::Real => kernel.vfs.real_time(),
         Clock::Process => {
             let usage = context.process().total_usage();
             usage.user + usage.system
@@ -72,7 +72,7 @@ pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 
 /// Implements `gettimeofday`.
 pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = Timeval::from_nanoseconds(context.kernel.real_time());
+    let now = Timeval::from_nanoseconds(context.kernel.vfs.real_time());
     context.user.write_optional(arguments[0], &now)?;
     // `struct timezone` for UTC.
     context.user.write_optional(arguments[1], &0u64)?;
@@ -81,7 +81,7 @@ pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 
 /// Implements `time`.
 pub fn time(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = context.kernel.real_time() / SECOND;
+    let now = context.kernel.vfs.real_time() / SECOND;
     context.user.write_optional(arguments[0], &now)?;
     Ok(now)
 }

@@ -53,7 +53,7 @@ impl ProcNode {
         directory: &Arc<Dentry>,
         name: &[u8],
     ) -> Result<Arc<Dentry>, Errno> {
-        view.check_heap()?;
+        view.caller.check_heap()?;
         let child = self.child(view, name)?;
         if let Some(kind) = child.node.covered_by() {
             return view.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);

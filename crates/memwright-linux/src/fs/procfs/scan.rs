@@ -155,7 +155,7 @@ impl Request {
 /// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
 /// the request requires it, `ENOMEM`.
 pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
-    let request: Request = view.user.read_value(argument)?;
+    let request: Request = view.user().read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
     if request.runs == 0 && request.room > 0 {
@@ -182,7 +182,7 @@ pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result
     let (mut next, mut written) = (range.start, 0);
     let mut result = Ok(());
     let Some(space) = space else {
-        view.user
+        view.user()
             .write_value(argument + WALK_END, &range.end.address().as_u64())?;
         return Ok(0);
     };
@@ -225,7 +225,7 @@ pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result
             break;
         }
     }
-    view.user
+    view.user()
         .write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
 }
@@ -237,7 +237,7 @@ fn write_runs(view: &View<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
     for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
         run.to_bytes(bytes);
     }
-    view.user.write_bytes(to, bytes)
+    view.user().write_bytes(to, bytes)
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ impl Flights {
             (credentials.user.real, exempt)
         };
         if !files.is_empty() {
-            let most = caller.identity().limits.lock().get(Resource::Files).current;
+            let most = caller.identity().soft_limit(Resource::Files);
             let flights = flights(vfs);
             flights.collect_if_due();
             if !exempt && flights.of_user(user) as u64 > most {

@@ -1,8 +1,8 @@
 //! The `ioctl` commands of a userfaultfd (`userfaultfd_ioctl`).
 
-use super::{Features, Userfault};
+use super::{Features, Userfault, UserfaultFile};
 use crate::direct_reclaim::Retry;
-use crate::fs::userfault::Caller;
+use crate::fs::caller::Caller;
 use crate::{
     errno::Errno,
     identity::Capabilities,
@@ -172,7 +172,7 @@ const PAGES: u32 = 64;
 /// A command on the memory registered with a userfaultfd.
 struct Command<'a> {
     userfault: &'a Userfault,
-    view: &'a View<'a>,
+    view: View<'a>,
     watch: Watch,
     /// The user address of the command's arguments.
     argument: u64,
@@ -188,26 +188,28 @@ struct Target {
     told_at: u64,
 }
 
-impl Userfault {
+impl UserfaultFile {
     /// Executes the `ioctl` command `command` with its arguments at the user address `argument`.
     ///
     /// # Errors
     /// `EINVAL` for an unknown command, and those of each command.
-    pub(super) fn control(
+    pub(super) fn execute(
         &self,
-        view: &View<'_>,
+        caller: &dyn Caller,
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
+        let (userfault, view) = (&*self.userfault, View::new(self.kernel, caller));
         if command == ioctl::UFFDIO_API {
-            return self.agree(view, argument);
+            return userfault.agree(&view, argument);
         }
-        let (_, watch) = self.state.lock().agreed.clone().ok_or(Errno::EINVAL)?;
-        if self.changing.load(Ordering::SeqCst) > 0 {
-            self.refuse_while_changing(view, command, argument)?;
+        let agreed = userfault.state.lock().agreed.clone();
+        let (_, watch) = agreed.ok_or(Errno::EINVAL)?;
+        if userfault.changing.load(Ordering::SeqCst) > 0 {
+            refuse_while_changing(&view, command, argument)?;
         }
         let given = Command {
-            userfault: self,
+            userfault,
             view,
             watch,
             argument,
@@ -225,33 +227,30 @@ impl Userfault {
             _ => Err(Errno::EINVAL),
         }
     }
+}
 
-    /// Fails the commands that fill, move or protect memory with `EAGAIN`. Called while an event about registered
-    /// memory is pending or unread.
-    #[cold]
-    fn refuse_while_changing(
-        &self,
-        view: &View<'_>,
-        command: u32,
-        argument: u64,
-    ) -> Result<(), Errno> {
-        let told_at = match command {
-            ioctl::UFFDIO_COPY | MOVE => Some(32),
-            ioctl::UFFDIO_ZEROPAGE | ioctl::UFFDIO_CONTINUE | POISON => Some(24),
-            ioctl::UFFDIO_WRITEPROTECT => None,
-            _ => return Ok(()),
-        };
-        if let Some(offset) = told_at {
-            view.user
-                .write_value(argument + offset, &Errno::EAGAIN.as_result())?;
-        }
-        Err(Errno::EAGAIN)
+/// Fails the commands that fill, move or protect memory with `EAGAIN`. Called while an event about registered memory is
+/// pending or unread.
+#[cold]
+fn refuse_while_changing(view: &View<'_>, command: u32, argument: u64) -> Result<(), Errno> {
+    let told_at = match command {
+        ioctl::UFFDIO_COPY | MOVE => Some(32),
+        ioctl::UFFDIO_ZEROPAGE | ioctl::UFFDIO_CONTINUE | POISON => Some(24),
+        ioctl::UFFDIO_WRITEPROTECT => None,
+        _ => return Ok(()),
+    };
+    if let Some(offset) = told_at {
+        view.user()
+            .write_value(argument + offset, &Errno::EAGAIN.as_result())?;
     }
+    Err(Errno::EAGAIN)
+}
 
+impl Userfault {
     /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
     /// the result cannot be copied to the caller, no features are enabled.
     fn agree(&self, view: &View<'_>, argument: u64) -> Result<u64, Errno> {
-        let wanted: Api = view.user.read_value(argument)?;
+        let wanted: Api = view.user().read_value(argument)?;
         let offer = Api {
             api: wanted.api,
             features: Features::all().bits(),
@@ -259,13 +258,13 @@ impl Userfault {
         };
         let agreed = match acceptable(&wanted, Self::is_privileged(view.caller)) {
             Ok(features) => {
-                view.user.write_value(argument, &offer)?;
+                view.user().write_value(argument, &offer)?;
                 self.settle(features)
             }
             Err(error) => Err(error),
         };
         if agreed.is_err() {
-            view.user.write_value(argument, &Api::default())?;
+            view.user().write_value(argument, &Api::default())?;
         }
         agreed.map(|()| 0)
     }
@@ -307,7 +306,7 @@ impl Command<'_> {
 
     /// Reads and checks an argument that is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
-        let range: Range = self.view.user.read_value(self.argument)?;
+        let range: Range = self.view.user().read_value(self.argument)?;
         check_pages(range.start, range.length)?;
         Ok(range)
     }
@@ -317,7 +316,7 @@ impl Command<'_> {
     }
 
     fn register(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user().read_value(self.argument)?;
         let modes = u8::try_from(wanted.mode)
             .ok()
             .and_then(WatchModes::from_bits);
@@ -343,7 +342,9 @@ impl Command<'_> {
         if modes.contains(WatchModes::MINOR) {
             commands |= offered::CONTINUE;
         }
-        self.view.user.write_value(self.argument + 24, &commands)?;
+        self.view
+            .user()
+            .write_value(self.argument + 24, &commands)?;
         Ok(0)
     }
 
@@ -364,7 +365,7 @@ impl Command<'_> {
     }
 
     fn write_protect(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user().read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
@@ -386,7 +387,7 @@ impl Command<'_> {
     }
 
     fn copy(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.view.user.read_value(self.argument)?;
+        let wanted: Copy = self.view.user().read_value(self.argument)?;
         check_pages(wanted.to, wanted.length)?;
         check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
         if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
@@ -394,7 +395,7 @@ impl Command<'_> {
             return Err(Errno::EINVAL);
         }
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        self.view.check_heap()?;
+        self.view.caller.check_heap()?;
         let space = self.space()?;
         let mut bytes = Vec::new();
         bytes.try_fill(PAGE_SIZE, 0)?;
@@ -402,7 +403,9 @@ impl Command<'_> {
             if unit != PageSize::Size4K {
                 return self.copy_huge(&space, &wanted, ahead, &mut bytes);
             }
-            self.view.user.read_bytes(wanted.from + ahead, &mut bytes)?;
+            self.view
+                .user()
+                .read_bytes(wanted.from + ahead, &mut bytes)?;
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
@@ -429,7 +432,7 @@ impl Command<'_> {
         loop {
             let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
                 let from = wanted.from + ahead + part * PAGE_SIZE as u64;
-                self.view.user.read_bytes(from, bytes)?;
+                self.view.user().read_bytes(from, bytes)?;
                 frames.write(frame, 0, bytes);
                 Ok(())
             });
@@ -443,7 +446,7 @@ impl Command<'_> {
     }
 
     fn relocate(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.view.user.read_value(self.argument)?;
+        let wanted: Copy = self.view.user().read_value(self.argument)?;
         // Pages can be moved only within the caller's own address space.
         let own = Arc::downgrade(&self.view.space());
         if !own.ptr_eq(&self.userfault.space) {
@@ -472,7 +475,7 @@ impl Command<'_> {
 
     /// Executes `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
     fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user.read_value(self.argument)?;
+        let wanted: Register = self.view.user().read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
         if wanted.mode & !known != 0 {
@@ -535,7 +538,7 @@ impl Command<'_> {
         let result = if done == 0 { result } else { Ok(()) };
         let told = result.map_or_else(Errno::as_result, |()| done);
         self.view
-            .user
+            .user()
             .write_value(self.argument + target.told_at, &told)?;
         result?;
         if target.wakes {

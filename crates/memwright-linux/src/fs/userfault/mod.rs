@@ -18,7 +18,6 @@ use crate::{
     kernel::Kernel,
     sweep::Sweep,
     sync::{Lock, Rank},
-    view::View,
     wait::{Queues, WaitQueue},
 };
 use alloc::{
@@ -418,8 +417,7 @@ impl File for UserfaultFile {
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        self.userfault
-            .control(&View::new(self.kernel, caller), command, argument)
+        self.execute(caller, command, argument)
     }
 
     fn describe(&self, _caller: &dyn Caller, out: &mut dyn fmt::Write) -> fmt::Result {

@@ -157,8 +157,7 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
         .credentials
         .lock()
         .has(Capabilities::LOCK_MEMORY);
-    let limit =
-        (!free).then(|| process.identity.limits.lock().get(Resource::Locked).current / 4096);
+    let limit = (!free).then(|| process.identity.soft_limit(Resource::Locked) / 4096);
     ring.register(context, || Buffers::pin(context, &space, &pieces, limit))?;
     Ok(0)
 }

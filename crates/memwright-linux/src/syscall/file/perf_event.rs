@@ -120,13 +120,10 @@ fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
     }
     let id = u32::try_from(id).map_err(|_| Errno::EOPNOTSUPP)?;
     let thread = context.kernel.tasks.thread(id).ok_or(Errno::ESRCH)?;
-    let other = thread.process.identity.credentials.lock().clone();
     if context
         .process()
         .identity
-        .credentials
-        .lock()
-        .may_look_into(&other)
+        .may_look_into(&thread.process.identity)
     {
         Ok(thread)
     } else {

@@ -82,17 +82,8 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let pieces = context.user.read_vectors(vectors, count)?;
     let process = named_process(context, descriptor(number))?;
     let own = Arc::ptr_eq(&process, context.process());
-    if !own {
-        let other = process.identity.credentials.lock().clone();
-        if !context
-            .process()
-            .identity
-            .credentials
-            .lock()
-            .may_look_into(&other)
-        {
-            return Err(Errno::EACCES);
-        }
+    if !own && !context.process().identity.may_look_into(&process.identity) {
+        return Err(Errno::EACCES);
     }
     let space = process.space().ok_or(Errno::ESRCH)?;
     if !own {
@@ -179,17 +170,10 @@ impl RemoteCopy {
             Some(thread) => thread.process.clone(),
             None => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
         };
-        if !Arc::ptr_eq(&process, context.process()) {
-            let other = process.identity.credentials.lock().clone();
-            if !context
-                .process()
-                .identity
-                .credentials
-                .lock()
-                .may_look_into(&other)
-            {
-                return Err(Errno::EPERM);
-            }
+        if !Arc::ptr_eq(&process, context.process())
+            && !context.process().identity.may_look_into(&process.identity)
+        {
+            return Err(Errno::EPERM);
         }
         let space = process.space().ok_or(Errno::ESRCH)?;
         let caller = context.process().space();

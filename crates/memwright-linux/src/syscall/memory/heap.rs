@@ -21,13 +21,7 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if wanted < heap.start || wanted > USER_END {
         return Ok(heap.end);
     }
-    let data_limit = context
-        .process()
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Data)
-        .current;
+    let data_limit = context.process().identity.soft_limit(Resource::Data);
     if wanted - heap.start > data_limit {
         return Ok(heap.end);
     }

@@ -25,17 +25,10 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
         return Ok(context.with_space(Arc::clone));
     }
     let process = process_of(context, int(id) as u32).ok_or(Errno::ESRCH)?;
-    if !Arc::ptr_eq(&process, context.process()) {
-        let other = process.identity.credentials.lock().clone();
-        if !context
-            .process()
-            .identity
-            .credentials
-            .lock()
-            .may_look_into(&other)
-        {
-            return Err(Errno::EPERM);
-        }
+    if !Arc::ptr_eq(&process, context.process())
+        && !context.process().identity.may_look_into(&process.identity)
+    {
+        return Err(Errno::EPERM);
     }
     process.space().ok_or(Errno::EINVAL)
 }

@@ -97,14 +97,14 @@ pub fn control(
     let mut bytes = [0; Query::SIZE];
     query.to_bytes(&mut bytes);
     let known = query.size.min(Query::SIZE as u64) as usize;
-    view.user.write_bytes(argument, &bytes[..known])?;
+    view.user().write_bytes(argument, &bytes[..known])?;
     Ok(0)
 }
 
 /// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
 /// kernel knows must be 0.
 fn read(view: &View<'_>, address: u64) -> Result<Query, Errno> {
-    let size: u64 = view.user.read_value(address)?;
+    let size: u64 = view.user().read_value(address)?;
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
@@ -113,10 +113,10 @@ fn read(view: &View<'_>, address: u64) -> Result<Query, Errno> {
     }
     let mut bytes = [0; Query::SIZE];
     let known = size.min(Query::SIZE as u64);
-    view.user
+    view.user()
         .read_bytes(address, &mut bytes[..known as usize])?;
     for more in known..size {
-        let byte: u8 = view.user.read_value(address + more)?;
+        let byte: u8 = view.user().read_value(address + more)?;
         if byte != 0 {
             return Err(Errno::E2BIG);
         }
@@ -183,7 +183,8 @@ fn write_name(view: &View<'_>, found: &Noted, query: &Query) -> Result<u32, Errn
     if name.len() > query.name_size as usize {
         return Err(Errno::ENAMETOOLONG);
     }
-    view.user.write_bytes(query.name_address, name.as_bytes())?;
+    view.user()
+        .write_bytes(query.name_address, name.as_bytes())?;
     Ok(name.len() as u32)
 }
 

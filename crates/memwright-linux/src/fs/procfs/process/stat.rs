@@ -52,12 +52,7 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
         Some(space) => (space.totals().mapped * 4096, space.resident_pages()),
         None => (0, 0),
     };
-    let limit = process
-        .identity
-        .limits
-        .lock()
-        .get(Resource::Resident)
-        .current;
+    let limit = process.identity.soft_limit(Resource::Resident);
     let threads = process.thread_count();
     let (state, _) = subject.state(view);
     let sets = super::status::signal_sets(subject);

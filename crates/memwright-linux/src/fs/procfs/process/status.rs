@@ -129,12 +129,7 @@ pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resul
     }
     writeln!(text, "Threads:\t{}", process.thread_count())?;
     let sets = signal_sets(subject);
-    let limit = process
-        .identity
-        .limits
-        .lock()
-        .get(Resource::PendingSignals)
-        .current;
+    let limit = process.identity.soft_limit(Resource::PendingSignals);
     writeln!(text, "SigQ:\t{}/{limit}", sets.queued)?;
     let capabilities = credentials.capabilities;
     let rows = [
