@@ -80,8 +80,6 @@ pub enum CopyStop {
     /// The page here is exclusive and pinned. It stays exclusive: the caller copies the page for the other side at once
     /// (rule: exclusive-before-pin), and then moves past it with [`Cursor::pass_with`].
     Pinned(Present),
-    /// The entry here is not a page. The caller handles it, and then moves past it with [`Cursor::pass_with`].
-    NotPresent(Entry),
 }
 
 /// The result of a copy.
@@ -248,20 +246,22 @@ impl Alike {
 }
 
 /// Copies an entry that is neither empty nor a page. A marker is copied, and so is a swap entry, which is no longer
-/// exclusive then. Any other entry is left to the caller.
+/// exclusive then.
+///
+/// # Panics
+/// If the entry is of another kind.
 #[cold]
 fn copy_other<M: Machine>(
     frames: &Frames<M>,
     (slot, target): (&AtomicU64, &AtomicU64),
     rule: CopyRule,
     pass: &mut Pass,
-) -> Option<CopyStop> {
+) {
     match x86_64::decode(slot.load(Ordering::Relaxed), 1) {
         Entry::Marker(Marker { marks }) => {
             let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
             target.store(kept, Ordering::Release);
             pass.markers += u64::from(kept != 0);
-            None
         }
         Entry::Swapped(page) => {
             let without = |lost: Bits| {
@@ -272,12 +272,16 @@ fn copy_other<M: Machine>(
             target.store(without(rule.withhold), Ordering::Release);
             slot.store(without(rule.clear), Ordering::Release);
             pass.swapped += 1;
-            None
         }
-        entry @ (Entry::Empty | Entry::Migrating(_) | Entry::Present(_)) => {
-            Some(CopyStop::NotPresent(entry))
-        }
+        entry @ (Entry::Empty | Entry::Migrating(_) | Entry::Present(_)) => cannot_copy(entry),
     }
+}
+
+/// Ends a copy that found an entry which cannot be in an address space while it is copied: migration keeps the areas
+/// locked for as long as an entry is migrating, and huge pages are split before they are swapped out.
+#[cold]
+fn cannot_copy(entry: Entry) -> ! {
+    panic!("an entry that cannot be copied: {entry:?}")
 }
 
 impl<M: Machine> Cursor<'_, M> {
@@ -289,7 +293,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// [`OutOfFrames`] if there is no frame for a table of `to`. Entries that were copied before stay.
     ///
     /// # Panics
-    /// If the cursors are not at the same page.
+    /// If the cursors are not at the same page, or an entry is migrating.
     pub fn copy_to(
         &mut self,
         to: &mut Cursor<'_, M>,
@@ -327,7 +331,7 @@ impl<M: Machine> Cursor<'_, M> {
                         to.park();
                         self.advance();
                     }
-                    stop @ (CopyStop::Pinned(_) | CopyStop::NotPresent(_)) => {
+                    stop @ CopyStop::Pinned(_) => {
                         return Ok(Copied { stop, ..copied });
                     }
                 }
@@ -398,8 +402,8 @@ impl<M: Machine> Cursor<'_, M> {
                 }
             } else {
                 let both = (&slots[done], &targets[done]);
-                pass.stop = copy_other(frames, both, rule, &mut pass);
-                done += usize::from(pass.stop.is_none());
+                copy_other(frames, both, rule, &mut pass);
+                done += 1;
             }
             if pass.stop.is_some() {
                 pass.end = self.position.add(done as u64);
@@ -446,9 +450,7 @@ impl<M: Machine> Cursor<'_, M> {
                     ..page
                 })
             }
-            entry @ (Entry::Swapped(_) | Entry::Migrating(_)) => {
-                return Ok(CopyStop::NotPresent(entry));
-            }
+            entry @ (Entry::Swapped(_) | Entry::Migrating(_)) => cannot_copy(entry),
         };
         let word = x86_64::encode(new);
         to.slot_word().store(word, Ordering::Release);

@@ -203,9 +203,6 @@ fn copy_entries<M: Machine>(
                 copy_pinned(child, cpu, (area, watched), &mut to, page)?;
                 entries += 1;
             }
-            // The entry maps no page. Nothing is copied for a swap entry here, and the next fault resolves a migrating
-            // page.
-            CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
         }
         rest = PageRange::new(from.entry().range.end, rest.end);
     }

@@ -1,7 +1,9 @@
 //! Write-protecting and unprotecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
-use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
+use memwright_table::{
+    Bits, Edit, Gather, Machine, Marks, OutOfFrames, PageRange, PageSize, Present, VirtAddr,
+};
 
 use crate::mm::areas::cuts_hugetlb;
 use crate::mm::core::Core;
@@ -121,10 +123,33 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), WatchError> {
+        self.unmark_protected(range, gather)?;
+        self.unprotect_pages(area, range, gather);
+        Ok(())
+    }
+
+    /// Removes the markers of write protection in `range`. Remove them before the protection of pages: a page that a
+    /// fault maps meanwhile inherits the protection from a marker.
+    pub(super) fn unmark_protected(
+        &self,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), OutOfFrames> {
+        if !range.is_empty() {
+            self.table.cursor(range).split_edges(gather)?;
+            self.table.cursor(range).unmark(Marks::UFFD_WP);
+        }
+        Ok(())
+    }
+
+    /// Unprotects the pages of `range`, a part of `area`.
+    pub(super) fn unprotect_pages(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) {
         let grant = Grant::new(area.view(), self.memory.policy().write_upgrade());
-        self.table.cursor(range).split_edges(gather)?;
-        // Remove the markers first: the second pass finds pages that inherited the protection from a marker meanwhile.
-        self.table.cursor(range).unmark(Marks::UFFD_WP);
         let mut cursor = self.table.cursor(range).pausing();
         let rule = |bits| unprotect(grant, bits);
         let mut made_writable = 0;
@@ -141,7 +166,6 @@ impl<M: Machine> Core<M> {
             self.memory
                 .count_on(self.cpu(), Row::WriteFaultsAvoided, made_writable);
         }
-        Ok(())
     }
 }
 

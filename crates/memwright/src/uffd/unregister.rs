@@ -1,7 +1,7 @@
 //! Unregistering memory (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
 
 use memwright_table::sync::PausePoints;
-use memwright_table::{Machine, PageRange, VirtAddr};
+use memwright_table::{Machine, OutOfFrames, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::core::Core;
@@ -34,21 +34,68 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(WatchError::Invalid);
             }
         }
+        core.end_protection(&areas, range, watch)?;
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// Unregisters all memory from `watch`, whose descriptor is closed. No area is split, because only complete areas
-    /// change.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. This succeeds without a free frame: no area is
+    /// split, because only complete areas change. A marker that extends beyond the registered memory, and cannot be
+    /// split for want of a frame, remains, and has no effect until the memory is registered again.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
-        // Only complete areas change: no area needs to be split.
+        let _ = core.end_protection(&areas, core.bounds(), watch);
         let ended = core.end_watch(&mut areas, core.bounds(), watch);
         debug_assert!(ended.is_ok());
     }
 }
 
 impl<M: Machine> Core<M> {
+    /// Removes the write protection of the memory in `range` that is registered with `watch`.
+    ///
+    /// # Errors
+    /// No frame for a table, if a marker extends beyond the registered memory. Such a marker remains; all pages are
+    /// unprotected.
+    fn end_protection(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        watch: &Watch,
+    ) -> Result<(), OutOfFrames> {
+        let protected = || {
+            areas.map.overlapping(range).filter(|area| {
+                let mine = area.backing().has_watcher(Some(watch));
+                mine && area.flags().contains(AreaFlags::UFFD_WP)
+            })
+        };
+        let cpu = self.cpu();
+        let mut gather = self.gather();
+        let mut result = Ok(());
+        let mut points = PausePoints::every(AREAS);
+        // The markers of adjacent areas are removed together: an area that a protection change cut can share a marker
+        // with its neighbour.
+        let mut run = PageRange::new(range.start, range.start);
+        for area in protected() {
+            points.round();
+            let part = area.range().intersect(range);
+            if part.start != run.end {
+                result = result.and(self.unmark_protected(run, &mut gather));
+                run.start = part.start;
+            }
+            run.end = part.end;
+        }
+        result = result.and(self.unmark_protected(run, &mut gather));
+        for area in protected() {
+            points.round();
+            let part = area.range().intersect(range);
+            self.unprotect_pages(area, part, &mut gather);
+        }
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        result
+    }
+
+    /// Unregisters the areas in `range` that are registered with `watch`.
     fn end_watch(
         &self,
         areas: &mut Areas<M>,
@@ -56,20 +103,6 @@ impl<M: Machine> Core<M> {
         watch: &Watch,
     ) -> Result<(), WatchError> {
         let cpu = self.cpu();
-        let mut gather = self.gather();
-        let mut result = Ok(());
-        let mut points = PausePoints::every(AREAS);
-        for area in areas.map.overlapping(range) {
-            points.round();
-            let mine = area.backing().has_watcher(Some(watch));
-            if mine && area.flags().contains(AreaFlags::UFFD_WP) {
-                let part = area.range().intersect(range);
-                result = result.and(self.unprotect_part(area, part, &mut gather));
-            }
-        }
-        let counts = gather.close();
-        self.note_gather(cpu, counts);
-        result?;
         let ended = self.rewatch(areas, range, |area| {
             let mine = area.backing().has_watcher(Some(watch));
             mine.then_some((AreaFlags::empty(), None))

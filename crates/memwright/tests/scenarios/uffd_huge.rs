@@ -6,7 +6,7 @@ use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, WatchedFault, Watcher,
 };
 use memwright::{Advice, AdviseError, FaultError, FaultKind, HugeMode, RemapRequest, Row};
-use memwright_table::{Bits, Page, PageRange, PageSize, Present};
+use memwright_table::{Bits, FrameKind, Page, PageRange, PageSize, Present};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
@@ -183,6 +183,25 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST + HUGE, HUGE, false);
     let huge = process.store(FIRST + HUGE, 1);
     assert_eq!(huge, Ok(vec![FaultKind::Huge]));
+}
+
+#[test]
+fn closing_a_descriptor_ends_registrations_without_a_free_frame() {
+    let world = world();
+    let (mut process, watch) = watched(&world, 1, SYNC, WP);
+    protect(&process, FIRST, HUGE, true);
+    // The areas share the marker of 2 MiB, and there is no frame for a table that would divide it.
+    process.protect(FIRST, HUGE / 2, R);
+    assert_eq!(process.areas(), "256r 256rw");
+    let frames = &*world.frames;
+    let taken: Vec<_> =
+        std::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
+    process.space.forget_watch(&watch);
+    drop(taken);
+    process.protect(FIRST, HUGE / 2, RW);
+    assert_eq!(process.areas(), "512rw");
+    let huge = process.store(FIRST, 1);
+    assert_eq!(huge, Ok(vec![FaultKind::Huge]), "no marker is left");
 }
 
 #[test]
