@@ -1,15 +1,11 @@
 //! The kernel object: the complete state of one machine.
 
-use crate::fs::vfs::Vfs;
 use crate::{
     Memory,
     call_counts::CallCounts,
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
-    fs::Mounts,
-    fs::file_limits::FileLimits,
-    fs::lock_waits::LockWaits,
-    fs::userfault::Userfaults,
+    fs::{Mounts, file_limits::FileLimits, lock_waits::LockWaits, vfs::Vfs},
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
@@ -29,6 +25,7 @@ use crate::{
     signal::{Signal, SignalInfo},
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
+    userfault::Userfaults,
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};

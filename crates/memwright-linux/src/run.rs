@@ -1,19 +1,23 @@
 //! The main loop of a thread: user mode, a trap, handling the trap, and back.
 
 use crate::{
-    arch::x86_64::exception::{floating_point_code, signal_for},
-    arch::x86_64::regs::FpuArea,
-    arch::x86_64::signal_frame::LastFault,
+    Space,
+    arch::x86_64::{
+        exception::{floating_point_code, signal_for},
+        regs::FpuArea,
+        signal_frame::LastFault,
+    },
+    cgroup,
     context::Context,
     deliver::{After, deliver},
-    fs::userfault::{Waited, wait_for_watcher},
+    exec,
     host::{Host, Trap},
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, exit_thread, force_fault},
     scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
     user::USER_END,
-    {Space, cgroup, exec},
+    userfault::{Waited, wait_for_watcher},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -180,7 +180,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_constant_is_declared() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fs/procfs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/procfs");
     let (mut lines, mut names, mut wrong) = (0, 0, Vec::new());
     for path in sources(&folder) {
         let source = fs::read_to_string(&path).expect("a source is text");

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use memwright_linux::{
-    fs::procfs::stub::{self, Kind},
+    procfs::stub::{self, Kind},
     syscall::table::{CALLS, Status, write_listing},
 };
 use std::{env, fmt::Write, fs, path::Path};
@@ -74,7 +74,7 @@ fn write_stubs(text: &mut String) {
         "\n## Stubs in /proc and /sys\n\nThese values do not reflect kernel state. Every other ",
     );
     text.push_str("value under `/proc` and `/sys` does. The\ntable is generated from ");
-    text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/fs/procfs`).\n");
+    text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/procfs`).\n");
     text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
     for stub in stub::all() {
         let value = match stub.kind {

@@ -8,6 +8,9 @@ use crate::errno::Errno;
 use alloc::{boxed::Box, sync::Arc};
 use core::any::Any;
 
+/// Inode numbers of the nodes of `/proc/sys`, whose permissions are those of settings.
+pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
+
 /// A function that receives the entries of a directory. It returns false if an entry did not fit.
 pub type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 

@@ -13,14 +13,15 @@ use super::{
         Permission, Subject, before_write, inherited, permitted, permitted_setting, sets_ids,
     },
     pipe::Pipe,
-    procfs::SETTING_NUMBERS,
     regular::Regular,
     tmpfs::MountFlags,
 };
-use crate::fs::generated::GeneratedNode;
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
+    fs::{
+        caller::Caller,
+        generated::{GeneratedNode, SETTING_NUMBERS},
+    },
     swap::Disk,
     sync::{Lock, Rank},
     user::PATH_MAX,

@@ -1,16 +1,9 @@
 //! Creation of processes.
 
 use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::child_state};
-use crate::direct_reclaim::Retry;
 use crate::{
-    Space,
-    context::Context,
-    errno::Errno,
-    fs::{pidfd, userfault},
-    memory::fork_errno,
-    process::ThreadSignals,
-    signal::AlternateStack,
-    wait::Interest,
+    Space, context::Context, direct_reclaim::Retry, errno::Errno, memory::fork_errno, pidfd,
+    process::ThreadSignals, signal::AlternateStack, userfault, wait::Interest,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -7,8 +7,8 @@ use crate::{
     context::Context,
     errno::Errno,
     exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
-    fs::pidfd::ProcessFile,
     identity::{Capabilities, Resource},
+    pidfd::ProcessFile,
     process::{
         CloneFlags, CloneRequest, ExitStatus, Process, ResourceUsage, WaitOptions, WaitTarget,
         Waited, clone as process_clone, end_group, set_group, set_session, wait_for_child,

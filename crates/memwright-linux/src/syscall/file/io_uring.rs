@@ -5,15 +5,19 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::OpenFile,
-    fs::io_uring::layout::{
-        COMPLETE_ENTRIES, COMPLETE_FLAGS, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETIONS,
-        DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_FLAGS, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL,
-        Sizes,
-    },
-    fs::io_uring::{Buffers, Ring},
     identity::{Capabilities, Resource},
-    syscall::table::{Kind, SystemCall},
-    syscall::{Arguments, CallResult},
+    io_uring::{
+        Buffers, Ring,
+        layout::{
+            COMPLETE_ENTRIES, COMPLETE_FLAGS, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL,
+            COMPLETIONS, DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_FLAGS, SUBMIT_HEAD, SUBMIT_MASK,
+            SUBMIT_TAIL, Sizes,
+        },
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};

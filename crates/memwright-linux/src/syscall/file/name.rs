@@ -1,7 +1,6 @@
 //! System calls that create, remove and move names.
 
 use super::{descriptor, real};
-use crate::view::View;
 use crate::{
     context::Context,
     errno::Errno,
@@ -11,14 +10,15 @@ use crate::{
         inode::{Body, Inode},
         permission::Permission,
         pipe::Pipe,
-        procfs::{ProcEntry, ProcNode},
         tree::{Removal, RenameMode, RenameSide},
         walk::{LastLink, Walked},
     },
+    procfs::{ProcEntry, ProcNode},
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
+    view::View,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;

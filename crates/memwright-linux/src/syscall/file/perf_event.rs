@@ -6,8 +6,9 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{inode::Body, open::OpenRequest, open_file::OpenFile, perf_event::EventFile},
+    fs::{inode::Body, open::OpenRequest, open_file::OpenFile},
     kernel::Kernel,
+    perf_event::EventFile,
     probes::{Probe, Refused},
     process::Thread,
     syscall::{

@@ -4,13 +4,15 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::pidfd::{self, ProcessFile},
-    fs::procfs::{ProcEntry, ProcNode},
+    pidfd::{self, ProcessFile},
     process::{Life, Process, queue, send_to_group},
+    procfs::{ProcEntry, ProcNode},
     signal::{Signal, SignalInfo, code},
-    syscall::signal::{may_signal, sent_by},
-    syscall::table::{Kind, SystemCall},
-    syscall::{Arguments, CallResult},
+    syscall::{
+        Arguments, CallResult,
+        signal::{may_signal, sent_by},
+        table::{Kind, SystemCall},
+    },
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

@@ -1,20 +1,22 @@
 //! System calls on the memory of other processes: advice, release, copies.
 
 use super::{descriptor, pidfd::named_process, real};
-use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     abi::IoVector,
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     fs::transfer::{Sink, Source},
-    fs::userfault::awaiting,
     identity::Capabilities,
     memory::unmap_errno,
-    syscall::memory::{advice, advise},
-    syscall::table::{Kind, SystemCall},
-    syscall::{Arguments, CallResult},
+    syscall::{
+        Arguments, CallResult,
+        memory::{advice, advise},
+        table::{Kind, SystemCall},
+    },
     user::USER_END,
+    userfault::awaiting,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;

@@ -4,8 +4,8 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::signalfd::SignalFile,
     signal::SignalSet,
+    signalfd::SignalFile,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},

@@ -1,16 +1,13 @@
 //! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
 
 use super::{descriptor, real};
-use crate::M;
-use crate::Space;
-use crate::fs::pipe::Lender;
-use crate::fs::userfault::await_watcher;
 use crate::{
+    M, Space,
     context::Context,
     errno::Errno,
     fs::{
         OpenFile, Readiness,
-        pipe::PipeEnd,
+        pipe::{Lender, PipeEnd},
         seek::explicit,
         socket::{SocketFile, SocketKind},
         transfer::{Sink, Source},
@@ -20,6 +17,7 @@ use crate::{
         table::{Kind, SystemCall},
     },
     user::TRANSFER_MAX,
+    userfault::await_watcher,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

@@ -1,19 +1,18 @@
 //! The `userfaultfd` system call.
 
 use super::real;
-use crate::Space;
-use crate::fs::caller::Caller;
-use crate::fs::device::UserfaultMaker;
-use crate::kernel::Kernel;
-use crate::view::View;
 use crate::{
+    Space,
     context::Context,
     errno::Errno,
-    fs::userfault::{OpenedAs, Userfault, UserfaultFile},
+    fs::{caller::Caller, device::UserfaultMaker},
+    kernel::Kernel,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
+    userfault::{OpenedAs, Userfault, UserfaultFile},
+    view::View,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -1,13 +1,13 @@
 //! The `madvise` system call.
 
-use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::userfault::{Announced, awaiting},
     memory::advise_errno,
     syscall::{Arguments, CallResult},
+    userfault::{Announced, awaiting},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

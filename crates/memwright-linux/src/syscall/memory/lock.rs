@@ -1,13 +1,13 @@
 //! The `mlock` family of system calls.
 
 use super::{PAGE, make_resident};
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::userfault::awaiting,
     memory::lock_errno,
     syscall::{Arguments, CallResult},
+    userfault::awaiting,
 };
 use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};

@@ -30,11 +30,11 @@ pub use seal::mseal;
 pub use sync::msync;
 pub use unmap::munmap;
 
-use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
-    fs::userfault::{Announced, await_watcher},
+    direct_reclaim::Retry,
+    userfault::{Announced, await_watcher},
 };
 use memwright::{
     PopulateError, ToPopulate,

@@ -4,7 +4,7 @@ use super::{Subject, maps::Noted, smaps::pages_from};
 use crate::{
     M, Memory, Space,
     batch::Batch,
-    fs::procfs::{Text, processors::write_list},
+    procfs::{Text, processors::write_list},
     syscall::numa::mode_name,
     view::View,
 };

@@ -6,15 +6,15 @@ pub mod layout;
 mod memory;
 mod operate;
 
-use super::{
-    open_file::{File, Mapping, OpenFile, OpenKind, Polling, Positions, Readiness},
-    turn::Turn,
-};
-use crate::direct_reclaim::Retry;
-use crate::fs::caller::Caller;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
+    fs::{
+        caller::Caller,
+        open_file::{File, Mapping, OpenFile, OpenKind, Polling, Positions, Readiness},
+        turn::Turn,
+    },
     kernel::Kernel,
     sync::{Lock, Rank},
     wait::{Queues, WaitQueue},

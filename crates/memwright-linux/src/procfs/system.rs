@@ -209,7 +209,7 @@ pub fn uuid(view: &View<'_>, text: &mut Text) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::procfs::text::written;
+    use crate::procfs::text::written;
 
     #[test]
     fn memory_rows_line_up() {

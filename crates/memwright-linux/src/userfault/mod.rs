@@ -6,15 +6,15 @@ mod event;
 mod message;
 mod wait;
 
-use super::{
-    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
-    transfer::Sink,
-};
-use crate::fs::caller::Caller;
 use crate::{
     Space,
     abi::Plain,
     errno::Errno,
+    fs::{
+        caller::Caller,
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        transfer::Sink,
+    },
     kernel::Kernel,
     sweep::Sweep,
     sync::{Lock, Rank},

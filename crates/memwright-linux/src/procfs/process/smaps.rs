@@ -8,7 +8,7 @@ use super::{
 use crate::{
     M, Space,
     batch::Batch,
-    fs::procfs::{Text, stub::stubs, text::kibibyte_row},
+    procfs::{Text, stub::stubs, text::kibibyte_row},
     syscall::keys::has_keys,
     view::View,
 };
@@ -246,7 +246,7 @@ impl Codes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::procfs::text::written;
+    use crate::procfs::text::written;
 
     #[test]
     fn rows_have_linux_columns() {

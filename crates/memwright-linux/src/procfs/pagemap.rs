@@ -1,15 +1,17 @@
 //! `/proc/PID/pagemap`: one word for each page of an address space.
 
-use crate::fs::caller::Caller;
-use crate::kernel::Kernel;
 use crate::{
+    M, Memory, Space,
     errno::Errno,
-    fs::open_file::{File, OpenFile},
-    fs::procfs::scan::{PAGEMAP_SCAN, scan},
-    fs::transfer::Sink,
+    fs::{
+        caller::Caller,
+        open_file::{File, OpenFile},
+        transfer::Sink,
+    },
     identity::Capabilities,
+    kernel::Kernel,
+    procfs::scan::{PAGEMAP_SCAN, scan},
     view::View,
-    {M, Memory, Space},
 };
 use alloc::sync::{Arc, Weak};
 use memwright::{Area, AreaFlags, Sight};

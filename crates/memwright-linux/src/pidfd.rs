@@ -1,8 +1,10 @@
 //! `pidfd_open`: descriptors that refer to processes, for waiting and for sending signals.
 
-use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
-use crate::fs::caller::Caller;
 use crate::{
+    fs::{
+        caller::Caller,
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+    },
     kernel::Kernel,
     process::{Life, Process},
     wait::Queues,

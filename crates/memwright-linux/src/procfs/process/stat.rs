@@ -2,7 +2,10 @@
 
 use super::{Subject, strings::trimmed};
 use crate::{
-    fs::procfs::Text, fs::procfs::stub::stubs, identity::Resource, process::ticks, view::View,
+    identity::Resource,
+    process::ticks,
+    procfs::{Text, stub::stubs},
+    view::View,
 };
 use core::{
     fmt::{self, Write},

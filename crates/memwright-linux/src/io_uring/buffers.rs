@@ -1,9 +1,9 @@
 //! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::direct_reclaim::Retry;
 use crate::{
-    Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
+    Memory, Space, abi::IoVector, context::Context, direct_reclaim::Retry, errno::Errno,
+    userfault::awaiting,
 };
 use alloc::{
     sync::{Arc, Weak},

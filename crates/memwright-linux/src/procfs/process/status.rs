@@ -2,11 +2,13 @@
 
 use super::{Subject, strings::trimmed};
 use crate::{
-    fs::procfs::Text,
-    fs::procfs::nodes::write_allowed,
-    fs::procfs::processors::{write_list, write_mask},
-    fs::procfs::stub::stubs,
     identity::{Ids, Resource},
+    procfs::{
+        Text,
+        nodes::write_allowed,
+        processors::{write_list, write_mask},
+        stub::stubs,
+    },
     signal::{Handler, Signal},
     syscall::numa::MOST_NODES,
     view::View,

@@ -8,6 +8,7 @@ use super::{
     nodes, processors, system, vm,
 };
 
+use crate::fs::generated::SETTING_NUMBERS;
 use ProcNode::{
     Cgroups, Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemEvents,
     SystemText, ThreadSelfLink,
@@ -44,9 +45,6 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("vmstat", 0o444, SystemText(vm::statistics)),
     ],
 };
-
-/// Inode numbers of `/proc/sys`.
-pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
 
 static CONTROLS: FixedDirectory = FixedDirectory {
     first: SETTING_NUMBERS.start,

@@ -33,12 +33,18 @@ mod text;
 mod vm;
 
 pub use entry::{ProcEntry, roots};
-pub use fixed::SETTING_NUMBERS;
 pub use node::{PlaceLink, ProcNode};
 pub use text::Text;
 
-use super::{dentry::Dentry, inode::Inode, permission::Subject};
-use crate::{errno::Errno, view::View};
+use crate::{
+    errno::Errno,
+    fs::{
+        dentry::Dentry,
+        inode::{Body, Inode},
+        permission::Subject,
+    },
+    view::View,
+};
 use alloc::{boxed::Box, sync::Arc};
 use node::Child;
 
@@ -63,7 +69,7 @@ impl ProcNode {
         let inode = Inode::numbered(
             file_system,
             child.number,
-            super::inode::Body::Generated(Box::new(ProcEntry::new(child.node, view.kernel))),
+            Body::Generated(Box::new(ProcEntry::new(child.node, view.kernel))),
             child.permissions,
             Subject::ROOT,
             now,

@@ -3,11 +3,8 @@
 use super::Subject;
 use crate::{
     batch::Batch,
-    fs::{
-        dentry::Dentry,
-        file_system::FileSystem,
-        procfs::{Text, stub::stubs},
-    },
+    fs::{dentry::Dentry, file_system::FileSystem},
+    procfs::{Text, stub::stubs},
     view::View,
 };
 use alloc::sync::Arc;

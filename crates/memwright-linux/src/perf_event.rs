@@ -1,11 +1,15 @@
 //! The open file behind a descriptor of `perf_event_open`: the hit count of a probe.
 
-use super::{
-    open_file::{File, OpenFile, OpenKind, Positions},
-    transfer::Sink,
+use crate::{
+    errno::Errno,
+    fs::{
+        caller::Caller,
+        open_file::{File, OpenFile, OpenKind, Positions},
+        transfer::Sink,
+    },
+    kernel::Kernel,
+    probes::Probe,
 };
-use crate::fs::caller::Caller;
-use crate::{errno::Errno, kernel::Kernel, probes::Probe};
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
 

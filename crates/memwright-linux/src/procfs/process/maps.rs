@@ -1,7 +1,7 @@
 //! `/proc/PID/maps`.
 
 use super::Subject;
-use crate::{M, batch::Batch, fs::procfs::Text, view::View};
+use crate::{M, batch::Batch, procfs::Text, view::View};
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{Area, AreaFlags, Rights, object::Object};

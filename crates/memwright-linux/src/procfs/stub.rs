@@ -61,15 +61,15 @@ impl fmt::Display for Stub {
 macro_rules! stubs {
     ($($name:ident: $file:literal $field:literal $kind:ident $(($value:expr))?, $reason:literal;)*) => {
         $(
-            static $name: $crate::fs::procfs::stub::Stub = $crate::fs::procfs::stub::Stub {
+            static $name: $crate::procfs::stub::Stub = $crate::procfs::stub::Stub {
                 file: $file,
                 field: $field,
-                kind: $crate::fs::procfs::stub::Kind::$kind $(($value))?,
+                kind: $crate::procfs::stub::Kind::$kind $(($value))?,
                 reason: $reason,
             };
         )*
         /// The stubs of this module.
-        pub(in $crate::fs::procfs) static STUBS: &[&$crate::fs::procfs::stub::Stub] = &[$(&$name),*];
+        pub(in $crate::procfs) static STUBS: &[&$crate::procfs::stub::Stub] = &[$(&$name),*];
     };
 }
 pub(super) use stubs;

@@ -3,17 +3,16 @@
 //! As on Linux, a thread that reads or polls sees the signals of its own process and thread, not those of the thread
 //! that created the descriptor.
 
-use super::{
-    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
-    transfer::Sink,
-};
-use crate::fs::caller::Caller;
-use crate::process::Tasks;
-use crate::process::Thread;
 use crate::{
     abi::Plain,
     abi_struct,
     errno::Errno,
+    fs::{
+        caller::Caller,
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        transfer::Sink,
+    },
+    process::{Tasks, Thread},
     signal::{Detail, SignalInfo, SignalSet},
     sync::{Lock, Rank},
     wait::Queues,
