@@ -12,18 +12,16 @@ use crate::{
     },
     context::Context,
     errno::Errno,
+    lifecycle::end_group,
     probes::Probes,
-    process::{Change, ExitStatus, Thread, end_group},
+    process::{Change, ExitStatus, Signals, Stop, Thread, force_fault, report_change},
     ptrace::stand_still,
-    syscall::keys,
-    wait::Interest,
-};
-use crate::{
-    process::{Signals, Stop, force_fault, report_change},
     signal::{
         Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
         SignalSet, default_action, restart_decision,
     },
+    syscall::keys,
+    wait::Interest,
 };
 use alloc::sync::Arc;
 

@@ -45,6 +45,7 @@ pub mod identity;
 pub mod io_uring;
 mod ipc;
 pub mod kernel;
+pub mod lifecycle;
 pub mod manifest;
 pub mod memory;
 mod merge_scan;

@@ -40,7 +40,7 @@ impl Process {
     }
 
     /// Clears the alarm.
-    pub(super) fn clear_alarm(self: &Arc<Self>) {
+    pub(crate) fn clear_alarm(self: &Arc<Self>) {
         self.change_alarm(&mut self.alarm.lock(), 0, 0);
     }
 

@@ -76,7 +76,7 @@ impl Process {
     }
 
     /// Stops enforcing the limit of a process that has exited.
-    pub(super) fn forget_cpu_limit(self: &Arc<Self>) {
+    pub(crate) fn forget_cpu_limit(self: &Arc<Self>) {
         if self.cpu_limit.is_set() {
             // Removing the deadline needs no memory.
             let _ = self.set_cpu_deadline(|| None);

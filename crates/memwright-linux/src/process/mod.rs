@@ -1,11 +1,7 @@
 //! Processes and threads.
 
 mod alarm;
-mod clone;
 mod cpu_limit;
-mod exit;
-mod fork;
-mod group;
 mod image;
 mod report;
 mod send;
@@ -13,16 +9,10 @@ mod signals;
 mod status;
 mod tasks;
 mod thread;
-mod thread_start;
 mod usage;
-mod wait;
 
-use crate::identity::Identity;
 pub use alarm::Alarm;
-pub use clone::{CloneFlags, CloneRequest, clone};
-pub use exit::{end_group, exit_thread};
 
-pub use group::{set_group, set_session};
 pub use image::{Heap, Image, ImageAddresses};
 pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
 pub use send::{
@@ -30,16 +20,15 @@ pub use send::{
 };
 pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
-pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, Tasks};
+pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, TaskTable, Tasks};
 pub use thread::{RestartBlock, Start, Thread};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
-pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
 use crate::{
     Space,
     cgroup::Membership,
     fs::{FileTable, FsContext},
-    identity::{Limits, User},
+    identity::{Identity, Limits, User},
     scheduler::{Usage, UsageSnapshot},
     signal::Signal,
     sync::{Lock, Rank},

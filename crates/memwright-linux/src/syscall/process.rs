@@ -8,11 +8,12 @@ use crate::{
     errno::Errno,
     exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
     identity::{Capabilities, Resource},
-    pidfd::ProcessFile,
-    process::{
-        CloneFlags, CloneRequest, ExitStatus, Process, ResourceUsage, WaitOptions, WaitTarget,
-        Waited, clone as process_clone, end_group, set_group, set_session, wait_for_child,
+    lifecycle::{
+        CloneFlags, CloneRequest, WaitOptions, WaitTarget, Waited, clone as process_clone,
+        end_group, set_group, set_session, wait_for_child,
     },
+    pidfd::ProcessFile,
+    process::{ExitStatus, Process, ResourceUsage},
     signal::{Detail, Signal, SignalInfo},
     user::USER_END,
 };

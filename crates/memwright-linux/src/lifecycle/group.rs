@@ -1,7 +1,10 @@
 //! Process groups and sessions.
 
-use super::Process;
-use crate::{errno::Errno, kernel::Kernel};
+use crate::{
+    errno::Errno,
+    kernel::Kernel,
+    process::{Member, Process},
+};
 use core::sync::atomic::Ordering;
 
 /// Implements `setpgid`: moves process `target` (0 for the caller) into `group` (0 for the target's own id).
@@ -42,7 +45,7 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
     if process.session() == process.id {
         return Err(Errno::EPERM);
     }
-    let same_session = |member: &super::tasks::Member| member.process.session() == caller.session();
+    let same_session = |member: &Member| member.process.session() == caller.session();
     if group != target && !tasks.members_of(group).any(same_session) {
         return Err(Errno::EPERM);
     }

@@ -1,9 +1,13 @@
 //! `clone` in all its forms: the requests and their validation.
 
-use super::{fork::clone_process, thread_start::clone_thread};
-use crate::identity::{Capabilities, Resource};
 use crate::{
-    arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal, user::USER_END,
+    arch::x86_64::regs::UserState,
+    context::Context,
+    errno::Errno,
+    identity::{Capabilities, Resource},
+    lifecycle::{fork::clone_process, thread_start::clone_thread},
+    signal::Signal,
+    user::USER_END,
 };
 use linux_raw_sys::general as raw;
 

@@ -1,9 +1,12 @@
 //! Termination of threads and processes.
 
-use super::{Change, ExitStatus, Life, PROGRAM, Process, Thread, wait::reap_unwanted};
 use crate::{
     kernel::Kernel,
-    process::{begin_end, notify_parent, report_change, send_to_process, waits_for_ended},
+    lifecycle::wait::reap_unwanted,
+    process::{
+        Change, ExitStatus, Life, PROGRAM, Process, Thread, begin_end, notify_parent,
+        report_change, send_to_process, waits_for_ended,
+    },
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
 };

@@ -1,12 +1,12 @@
 //! Creation of threads.
 
-use super::{CloneFlags, CloneRequest, Process, Start, Thread, clone::child_state};
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     kernel::Kernel,
-    process::{Stop, ThreadSignals},
+    lifecycle::{CloneFlags, CloneRequest, clone::child_state},
+    process::{Process, Start, Stop, Thread, ThreadSignals},
     scheduler::{AdmitError, Work},
 };
 use alloc::sync::Arc;

@@ -1,10 +1,13 @@
 //! Waiting for children.
 
-use super::{
-    Change, Life, Process, Thread, UsageSnapshot,
-    tasks::{Member, TaskTable},
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    process::{Change, Life, Member, Process, TaskTable, Thread},
+    ptrace::standing_unreported,
+    scheduler::UsageSnapshot,
 };
-use crate::{context::Context, errno::Errno, kernel::Kernel, ptrace::standing_unreported};
 use alloc::sync::Arc;
 
 /// The children to wait for.

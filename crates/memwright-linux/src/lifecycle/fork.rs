@@ -1,9 +1,17 @@
 //! Creation of processes.
 
-use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::child_state};
 use crate::{
-    Space, context::Context, direct_reclaim::Retry, errno::Errno, memory::fork_errno, pidfd,
-    process::ThreadSignals, signal::AlternateStack, userfault, wait::Interest,
+    Space,
+    context::Context,
+    direct_reclaim::Retry,
+    errno::Errno,
+    lifecycle::{CloneFlags, CloneRequest, clone::child_state},
+    memory::fork_errno,
+    pidfd,
+    process::{Parts, Process, Start, Thread, ThreadSignals},
+    signal::AlternateStack,
+    userfault,
+    wait::Interest,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
