@@ -1,5 +1,6 @@
 //! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
 
+use crate::process::peak_resident_kib;
 use crate::direct_reclaim::Retry;
 use crate::{
     Space,
@@ -112,11 +113,6 @@ pub fn space_limits(
         may_map_low: capabilities.contains(Capabilities::RAW_ACCESS),
         areas: kernel.most_areas.load(Ordering::Relaxed),
     }
-}
-
-/// Returns the largest resident size that an address space has had, in KiB.
-pub fn peak_resident_kib(space: &Space) -> u64 {
-    space.resident_peak() * 4
 }
 
 /// Adds the peak of the process's address space to its usage. Called before the process leaves the address space.

@@ -1,19 +1,11 @@
 //! Futex keys: identify a word of memory.
 
+use crate::process::Scope;
 use super::BUCKETS;
 use crate::{M, Space, errno::Errno, user::check_range};
 use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};
-
-/// The threads that can wait for a word and wake its waiters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
-    Private,
-    /// All threads that map the memory.
-    Shared,
-}
 
 /// Identifies a word: keys are equal for the same word and differ for different words (`union futex_key` of Linux 7.2,
 /// `include/linux/futex.h`). As on Linux, the keys of a private and a shared call always differ.

@@ -19,12 +19,10 @@ mod requeue;
 mod wait;
 mod wake;
 
-pub(crate) use key::Scope;
 pub(crate) use operate::wake_and_operate;
 pub(crate) use release::release;
 pub(crate) use requeue::{RequeueRequest, requeue};
-pub use wait::WaitRequest;
-pub(crate) use wait::{FutexPlace, wait};
+pub(crate) use wait::wait;
 pub(crate) use wake::{ANY, wake};
 
 use crate::{

@@ -1,6 +1,7 @@
 //! `FUTEX_WAKE_OP`.
 
-use super::{ANY, Left, Scope, Taken, key, take_waiters, wake::at_least_one};
+use super::{ANY, Left, Taken, key, take_waiters, wake::at_least_one};
+use crate::process::Scope;
 use crate::{context::Context, errno::Errno, host::Host};
 use linux_raw_sys::general as raw;
 

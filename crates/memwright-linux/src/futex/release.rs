@@ -1,6 +1,7 @@
 //! Cleanup for a thread that leaves its address space.
 
-use super::{ANY, Scope, wake};
+use super::{ANY, wake};
+use crate::process::Scope;
 use crate::{Space, kernel::Kernel, process::Thread, user::check_range};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -1,10 +1,11 @@
 //! `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`.
 
 use super::{
-    Held, Left, Queue, Scope, Waiter,
+    Held, Left, Queue, Waiter,
     key::{self, Found},
     wake::ANY,
 };
+use crate::process::Scope;
 use crate::{context::Context, errno::Errno};
 use memwright_table::OutOfMemory;
 

@@ -1,6 +1,7 @@
 //! `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
 
-use super::{Scope, Waiter, key};
+use crate::process::WaitRequest;
+use super::{Waiter, key};
 use crate::{
     context::Context,
     errno::Errno,
@@ -9,47 +10,6 @@ use crate::{
     wait::{Interest, WaitError},
 };
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
-
-/// The number of the bucket in which a thread waits, or none.
-///
-/// It changes under the lock of that bucket. A thread that wakes the waiter clears it before the wakeup.
-#[derive(Debug, Default)]
-pub struct FutexPlace(AtomicU32);
-
-impl FutexPlace {
-    pub(super) fn enter(&self, bucket: u32) {
-        self.0.store(bucket + 1, Ordering::SeqCst);
-    }
-
-    pub(super) fn leave(&self) {
-        self.0.store(0, Ordering::SeqCst);
-    }
-
-    /// Returns whether the thread waits for a word.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.bucket().is_some()
-    }
-
-    fn bucket(&self) -> Option<u32> {
-        self.0.load(Ordering::SeqCst).checked_sub(1)
-    }
-}
-
-/// The arguments of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitRequest {
-    /// The address of the word.
-    pub(crate) address: u64,
-    /// The value that the word must have for the thread to wait.
-    pub(crate) value: u32,
-    /// A wakeup applies to the thread if the bits of the wakeup intersect with these.
-    pub(crate) bits: u32,
-    /// The threads that can wake the thread.
-    pub(crate) scope: Scope,
-    /// Deadline by the host's clock.
-    pub(crate) deadline: Option<u64>,
-}
 
 /// Waits for a wakeup of the word at `address` (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
 ///

@@ -1,6 +1,7 @@
 //! `FUTEX_WAKE` and `FUTEX_WAKE_BITSET`.
 
-use super::{Left, Scope, key, take_waiters};
+use super::{Left, key, take_waiters};
+use crate::process::Scope;
 use crate::{Space, errno::Errno, kernel::Kernel};
 use alloc::sync::Arc;
 

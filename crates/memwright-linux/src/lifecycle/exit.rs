@@ -1,5 +1,6 @@
 //! Termination of threads and processes.
 
+use crate::process::peak_resident_kib;
 use crate::{
     kernel::Kernel,
     lifecycle::wait::reap_unwanted,
@@ -68,7 +69,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     kernel.scheduler.unload_space();
     let (space, image) = process.take_space();
     if let Some(space) = space {
-        let peak = crate::memory::peak_resident_kib(&space);
+        let peak = peak_resident_kib(&space);
         process
             .usage
             .resident_peak

@@ -4,78 +4,55 @@ mod balance;
 
 pub(crate) use balance::Balancing;
 
-use crate::{Memory, context::Context, errno::Errno, kernel::Kernel};
+use crate::{Memory, errno::Errno, process::{Tasks, Thread}};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlaceMode, PlacePolicy, PolicyId};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 
-/// The memory policy of a thread, which applies where the area has no policy.
-#[derive(Debug, Default)]
-pub struct ThreadPlacement {
-    id: AtomicU16,
-    /// Number of pages that were interleaved so far.
-    turn: AtomicU64,
-}
-
-impl ThreadPlacement {
-    /// Returns the policy, if there is one.
-    pub(crate) fn policy(&self, memory: &Memory) -> Option<PlacePolicy> {
-        memory.placement(PolicyId::from_bits(self.id.load(Ordering::Relaxed)))
-    }
-
-    /// Returns the number of pages that were interleaved so far.
-    pub(crate) fn turn(&self) -> u64 {
-        self.turn.load(Ordering::Relaxed)
-    }
-
-    /// Copies the policy of the parent thread `maker`.
-    pub(crate) fn inherit(&self, maker: &Self) {
-        self.id
-            .store(maker.id.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
 /// Chooses the nodes for the pages of the running threads.
-struct Placements(&'static Kernel);
+struct Placements {
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
+}
 
 impl Chooser for Placements {
     fn choose(&self, cpu: CpuId) -> Option<NodeChoice> {
-        let kernel = self.0;
-        let thread = kernel.scheduler.current()?;
+        let thread = self.tasks.scheduler.current()?;
         let placement = &thread.placement;
-        let policy = placement.policy(&kernel.memory)?;
+        let policy = placement.policy(&self.memory)?;
         let turn = match policy.mode {
             PlaceMode::Interleave | PlaceMode::WeightedInterleave => {
-                placement.turn.fetch_add(1, Ordering::Relaxed)
+                placement.take_turn()
             }
             PlaceMode::Preferred
             | PlaceMode::Bind
             | PlaceMode::Local
             | PlaceMode::PreferredMany => 0,
         };
-        let topology = kernel.memory.frames().topology();
+        let topology = self.memory.frames().topology();
         Some(policy.choice(topology.node_of(cpu), turn, topology.all(), |_| 1))
     }
 }
 
-/// Sets the policy of the calling thread.
+/// Sets the policy of the calling thread `thread`.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub(crate) fn set_policy(context: &Context<'_>, policy: Option<PlacePolicy>) -> Result<(), Errno> {
-    let memory = &context.kernel.memory;
+pub(crate) fn set_policy(
+    memory: &Arc<Memory>,
+    tasks: &'static Tasks,
+    thread: &Thread,
+    policy: Option<PlacePolicy>,
+) -> Result<(), Errno> {
     let id = match policy {
         Some(policy) => memory.number_placement(policy).map_err(|_| Errno::ENOMEM)?,
         None => PolicyId::NONE,
     };
-    let placement = &context.thread.placement;
-    placement.id.store(id.bits(), Ordering::Relaxed);
-    placement.turn.store(0, Ordering::Relaxed);
+    thread.placement.set(id);
     if policy.is_some() {
         memory
             .frames()
-            .set_chooser(Arc::new(Placements(context.kernel)));
+            .set_chooser(Arc::new(Placements { memory: memory.clone(), tasks }));
     }
     Ok(())
 }

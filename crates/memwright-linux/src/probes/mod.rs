@@ -11,7 +11,6 @@ mod install;
 mod instruction;
 mod step;
 
-pub(crate) use step::Stepping;
 
 use crate::{
     fs::open_file::OpenFile,

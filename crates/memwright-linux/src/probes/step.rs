@@ -1,21 +1,11 @@
 //! Single-steps a copy of the instruction at a breakpoint.
 
+use crate::process::Stepping;
 use super::{Probes, install::place_of};
 use crate::{arch::x86_64::regs::TRAP_FLAG, context::Context, process::Thread};
 use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
 use memwright_table::VirtAddr;
-
-/// The state of a thread that executes a copy of an instruction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stepping {
-    /// Address of the breakpoint.
-    at: u64,
-    /// Address of the copy.
-    copy: u64,
-    /// The program had set the trap flag, so the step must also raise the program's trap.
-    traps: bool,
-}
 
 /// Size of the page for a thread's copies, in bytes.
 const PAGE: u64 = 4096;

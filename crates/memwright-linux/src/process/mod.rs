@@ -2,26 +2,35 @@
 
 mod alarm;
 mod cpu_limit;
+mod futex_wait;
 mod image;
+mod placement;
 mod report;
 mod send;
 mod signals;
 mod status;
+mod stepping;
 mod tasks;
 mod thread;
+mod tracing;
 mod usage;
 
 pub use alarm::Alarm;
 
+pub(crate) use futex_wait::{FutexPlace, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
+pub(crate) use placement::ThreadPlacement;
 pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
 pub use send::{
     force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
 };
 pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
+pub(crate) use stepping::Stepping;
 pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, TaskTable, Tasks};
 pub use thread::{RestartBlock, Start, Thread};
+pub(crate) use tracing::{Resume, Standing, Tracing};
+pub(crate) use usage::peak_resident_kib;
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
 
 use crate::{
@@ -324,7 +333,7 @@ impl Process {
         if let Some(space) = self.space() {
             total.resident_peak = total
                 .resident_peak
-                .max(crate::memory::peak_resident_kib(&space));
+                .max(usage::peak_resident_kib(&space));
         }
         total
     }

@@ -1,12 +1,7 @@
 //! The signal state of a process and of its threads, under one lock.
 
-use crate::signal::AlternateStack;
-use crate::signal::{Actions, Pending, Signal, SignalInfo, SignalSet};
-use crate::{
-    process::{ExitStatus, Thread},
-    ptrace::Tracing,
-    scheduler::Work,
-};
+use super::{ExitStatus, Thread, tracing::Tracing};
+use crate::{scheduler::Work, signal::{Actions, AlternateStack, Pending, Signal, SignalInfo, SignalSet}};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 /// The signal state of one thread.

@@ -1,14 +1,10 @@
 //! Threads.
 
-use super::Process;
+use super::{FutexPlace, Process, Stepping, ThreadPlacement, WaitRequest};
 use crate::{
     Space,
     arch::x86_64::{regs::UserState, signal_frame::LastFault},
-    futex::{FutexPlace, WaitRequest},
     host::ContextId,
-    numa::ThreadPlacement,
-    probes::Stepping,
-    ptrace::stands_still,
     scheduler::{RunState, Schedulable, Task, Work},
     sync::{Lock, Rank},
     wait::{Interest, Waiter},
@@ -169,7 +165,7 @@ impl Thread {
     pub fn state_letter(&self) -> char {
         // Do not derive this from the wait: a tracer that was notified of the stop can read the state before the thread
         // has begun to wait.
-        if stands_still(self) {
+        if self.stands_still() {
             return 't';
         }
         if self.is_stopped() {

@@ -1,5 +1,6 @@
 //! Resources used by a thread or process, as programs see them.
 
+use crate::Space;
 use crate::{abi_struct, scheduler::UsageSnapshot};
 
 abi_struct! {
@@ -58,4 +59,9 @@ mod tests {
     fn rusage_has_the_size_of_the_interface() {
         assert_eq!(ResourceUsage::SIZE, 144);
     }
+}
+
+/// Returns the largest resident size that an address space has had, in KiB.
+pub(crate) fn peak_resident_kib(space: &Space) -> u64 {
+    space.resident_peak() * 4
 }

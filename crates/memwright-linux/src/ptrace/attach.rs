@@ -1,12 +1,12 @@
 //! Attaching and detaching tracers.
 
-use super::{Resume, Tracing};
+use crate::process::{Resume, Tracing};
 use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
     process::{
-        ExitStatus, Process, REAPER, Signals, Stop, Thread, kill_process, notify_tracer,
+        ExitStatus, Process, REAPER, Stop, Thread, kill_process, notify_tracer,
         send_to_thread,
     },
     scheduler::Work,
@@ -158,7 +158,7 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
     for thread in &tracees {
         let killed = {
             let mut signals = thread.process.signals.lock();
-            tracing(&mut signals, thread).is_some_and(|tracing| tracing.killed_at_end)
+            signals.tracing(thread).is_some_and(|tracing| tracing.killed_at_end)
         };
         let_go(thread, None);
         if killed {
@@ -195,10 +195,4 @@ pub(crate) fn abandon(
     if !told_as_parent {
         notify_tracer(tracer, thread, crate::process::Change::Ended(status));
     }
-}
-
-/// Returns the tracing state of a thread, unless its tracer has detached.
-pub(super) fn tracing<'a>(signals: &'a mut Signals, thread: &Thread) -> Option<&'a mut Tracing> {
-    let traced = signals.find(thread)?.traced.as_deref_mut();
-    traced.filter(|tracing| tracing.tracer.is_some())
 }

@@ -10,10 +10,8 @@
 mod attach;
 mod registers;
 mod stand;
-mod state;
 
 pub(crate) use attach::{abandon, attach, be_traced, detach, release_tracees};
 pub use registers::UserRegisters;
 pub(crate) use registers::{Extended, general, set_general};
-pub(crate) use stand::{resume, stand_still, standing_unreported, stands_still, with_standing};
-pub(crate) use state::{Resume, Standing, Tracing};
+pub(crate) use stand::{resume, stand_still, standing_unreported, with_standing};

@@ -1,6 +1,6 @@
 //! Ptrace stops: a traced thread publishes its registers, waits, and continues as its tracer requests.
 
-use super::{Resume, Standing, Tracing, attach::tracing};
+use crate::process::{Resume, Standing, Tracing};
 use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
     context::Context,
@@ -26,7 +26,7 @@ pub(crate) fn stand_still(
     let mut state = *context.state();
     let (tracer, complete) = {
         let mut signals = thread.process.signals.lock();
-        let Some(tracing) = tracing(&mut signals, thread) else {
+        let Some(tracing) = signals.tracing(thread) else {
             // The tracer has detached in the meantime.
             return info;
         };
@@ -115,7 +115,7 @@ pub(crate) fn with_standing<T>(
     act: impl FnOnce(&mut Tracing) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut signals = thread.process.signals.lock();
-    let tracing = tracing(&mut signals, thread).ok_or(Errno::ESRCH)?;
+    let tracing = signals.tracing(thread).ok_or(Errno::ESRCH)?;
     let waits = tracing
         .standing
         .as_ref()
@@ -140,19 +140,11 @@ pub(crate) fn resume(tracer: &Process, thread: &Arc<Thread>, how: Resume) -> Res
     Ok(())
 }
 
-/// Returns whether a thread is in a ptrace stop and its tracer has not resumed it yet.
-pub(crate) fn stands_still(thread: &Thread) -> bool {
-    let mut signals = thread.process.signals.lock();
-    tracing(&mut signals, thread)
-        .and_then(|tracing| tracing.standing.as_ref())
-        .is_some_and(|standing| standing.resume.is_none())
-}
-
 /// Returns the signal of a thread's ptrace stop, unless a wait of its tracer has already reported the stop. Marks the
 /// stop as reported unless `keep`.
 pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Signal> {
     let mut signals = thread.process.signals.lock();
-    let standing = tracing(&mut signals, thread)?.standing.as_mut()?;
+    let standing = signals.tracing(thread)?.standing.as_mut()?;
     if standing.reported || standing.resume.is_some() {
         return None;
     }

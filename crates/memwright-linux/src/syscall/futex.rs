@@ -1,11 +1,13 @@
 //! Futexes and robust lists.
 
+use crate::process::Scope;
+use crate::process::WaitRequest;
 use super::{Arguments, CallResult, int};
 use crate::{
     abi::{SECOND, Timespec},
     context::Context,
     errno::Errno,
-    futex::{ANY, RequeueRequest, Scope, WaitRequest, requeue, wait, wake, wake_and_operate},
+    futex::{ANY, RequeueRequest, requeue, wait, wake, wake_and_operate},
     identity::Capabilities,
 };
 use core::sync::atomic::Ordering;

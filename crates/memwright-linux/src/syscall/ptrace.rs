@@ -8,9 +8,9 @@ use crate::{
     arch::x86_64::regs::FpuArea,
     context::Context,
     errno::Errno,
-    process::{Thread, kill_process},
+    process::{Resume, Standing, Thread, Tracing, kill_process},
     ptrace::{
-        Extended, Resume, Standing, Tracing, UserRegisters, attach, be_traced, detach, general,
+        Extended, UserRegisters, attach, be_traced, detach, general,
         resume, set_general, with_standing,
     },
     signal::{Signal, SignalInfo, SignalSet},

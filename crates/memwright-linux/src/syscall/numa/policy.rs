@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errno::Errno,
     identity::Capabilities,
-    numa::advance,
+    numa::{advance, set_policy},
     syscall::{Arguments, CallResult},
 };
 use linux_raw_sys::mempolicy as raw;
@@ -231,7 +231,7 @@ pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
     mode_and_flags(mode as u32)?;
     let nodes = mask::read(context, nodes, count)?;
     let policy = policy(mode as u32, &nodes, all(context))?;
-    crate::numa::set_policy(context, policy)?;
+    set_policy(&context.kernel.memory, context.kernel.tasks, &context.thread, policy)?;
     Ok(0)
 }
 

@@ -1,5 +1,6 @@
 //! The state of a traced thread.
 
+use super::{Signals, Thread};
 use crate::{
     arch::x86_64::regs::{FpuArea, UserState},
     signal::{Signal, SignalInfo},
@@ -45,4 +46,22 @@ pub(crate) struct Resume {
     pub(crate) signal: Option<Signal>,
     /// Execute a single instruction only.
     pub(crate) step: bool,
+}
+
+impl Signals {
+    /// Returns the tracing state of a thread of the process, unless its tracer has detached.
+    pub(crate) fn tracing(&mut self, thread: &Thread) -> Option<&mut Tracing> {
+        let traced = self.find(thread)?.traced.as_deref_mut();
+        traced.filter(|tracing| tracing.tracer.is_some())
+    }
+}
+
+impl Thread {
+    /// Returns whether the thread is in a ptrace stop and its tracer has not resumed it yet.
+    pub(crate) fn stands_still(&self) -> bool {
+        let mut signals = self.process.signals.lock();
+        let tracing = signals.tracing(self);
+        let standing = tracing.and_then(|tracing| tracing.standing.as_ref());
+        standing.is_some_and(|standing| standing.resume.is_none())
+    }
 }
