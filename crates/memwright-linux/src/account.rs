@@ -58,11 +58,7 @@ pub fn lines(kernel: &Kernel) -> String {
         "processes",
         kernel.processes_made.load(Ordering::Relaxed),
     );
-    line(
-        &mut out,
-        "oom_kills",
-        kernel.memory_kills.load(Ordering::Relaxed),
-    );
+    line(&mut out, "oom_kills", kernel.oom.kills());
     line(
         &mut out,
         "instructions_stretch",

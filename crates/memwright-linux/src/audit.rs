@@ -1,7 +1,8 @@
 //! Checks that a run released everything it used.
 
-use crate::syscall::described::DeepestStack;
-use crate::{Memory, kernel::Kernel, process::REAPER, swap::Swaps};
+use crate::{
+    Memory, kernel::Kernel, process::REAPER, swap::Swaps, syscall::described::DeepestStack,
+};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 

@@ -1,7 +1,7 @@
 //! The entry points through which the machine calls the kernel.
 
 use crate::{
-    account, cgroup,
+    account,
     host::{Channel, KernelEvents},
     kernel::Kernel,
     run::{self, Accessor, Execution, Resolved},
@@ -44,7 +44,7 @@ impl KernelEvents for Events {
         let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
             // Check the group's limit here: the user copy that faulted can be long.
-            cgroup::look(self.kernel, &thread);
+            self.kernel.cgroups.look(&thread);
         }
         matches!(resolved, Resolved::Retry)
     }

@@ -3,16 +3,10 @@
 use crate::{
     Space,
     process::{Process, Tasks},
+    reclaim_cursor::Position,
     sync::{Lock, Rank},
 };
 use memwright_table::Page;
-
-/// A position in the memory of all processes: the process and the page at which to continue.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Position {
-    id: u32,
-    page: u64,
-}
 
 impl Position {
     /// Continues to the end of the round. Calls `visit` for the address space of each process for which `wanted` holds,

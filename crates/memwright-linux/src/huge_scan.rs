@@ -4,10 +4,14 @@
 //! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
 //! have huge pages.
 
-use crate::Memory;
-use crate::process::Tasks;
-use crate::scheduler::TimerKey;
-use crate::{abi::MILLISECOND, hand::Hand, scheduler::Expiry, time::Daemon};
+use crate::{
+    Memory,
+    abi::MILLISECOND,
+    hand::Hand,
+    process::Tasks,
+    scheduler::{Expiry, TimerKey},
+    time::Daemon,
+};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::Scanned;

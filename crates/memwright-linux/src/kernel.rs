@@ -14,6 +14,7 @@ use crate::{
     manifest::Manifest,
     merge_scan::MergeScan,
     numa::Balancing,
+    oom::OomKiller,
     probes::Probes,
     process::{
         ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
@@ -85,8 +86,8 @@ pub struct Kernel {
     pub calls: CallCounts,
     /// Number of processes created since boot.
     pub processes_made: AtomicU64,
-    /// Number of processes killed for lack of memory.
-    pub memory_kills: AtomicU64,
+    /// The OOM killer.
+    pub(crate) oom: Arc<OomKiller>,
     /// Most areas in an address space (`vm.max_map_count`).
     pub most_areas: AtomicUsize,
     /// Instructions executed while booting and filling the file-system tree.
@@ -118,6 +119,7 @@ impl Kernel {
         let scheduler: &'static Scheduler<Thread> = Box::leak(Box::new(Scheduler::new(host)));
         let tasks: &'static Tasks = Box::leak(Box::new(Tasks::new(scheduler)));
         let reclaim = Reclaim::new(memory.clone(), tasks);
+        let oom = OomKiller::new(memory.clone(), tasks, host);
         let vfs = Box::leak(Box::new(Vfs {
             reclaim: reclaim.clone(),
             clock: host,
@@ -150,12 +152,12 @@ impl Kernel {
             huge_scan: HugeScan::new(memory.clone(), tasks),
             merge_scan: MergeScan::new(memory.clone(), scheduler),
             balancing: Balancing::new(memory.clone(), tasks),
-            cgroups: Cgroups::default(),
+            cgroups: Cgroups::new(reclaim.clone(), oom.clone()),
             reclaim,
             swaps,
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
-            memory_kills: AtomicU64::new(0),
+            oom,
             most_areas: AtomicUsize::new(crate::memory::MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
             memory,
@@ -201,7 +203,7 @@ impl Kernel {
     /// that exiting threads can free memory.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
-        crate::oom::relieve(self, thread);
+        self.oom.relieve(thread);
         self.scheduler.yield_now(thread);
         // The thread that frees the memory may run on another CPU.
         self.host.relax();

@@ -61,6 +61,7 @@ pub mod procfs;
 mod ptrace;
 pub mod random;
 mod reclaim;
+mod reclaim_cursor;
 pub mod run;
 pub mod scheduler;
 mod semaphores;

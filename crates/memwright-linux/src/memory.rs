@@ -1,13 +1,12 @@
 //! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
 
-use crate::process::peak_resident_kib;
-use crate::direct_reclaim::Retry;
 use crate::{
     Space,
+    direct_reclaim::Retry,
     errno::Errno,
     identity::{Capabilities, Limits, Resource},
     kernel::Kernel,
-    process::Process,
+    process::{Process, peak_resident_kib},
     user::USER_END,
 };
 use alloc::sync::Arc;

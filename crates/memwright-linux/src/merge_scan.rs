@@ -7,12 +7,14 @@
 //! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
 //! have had the share of time that Linux gives them.
 
-use crate::Memory;
-use crate::process::Thread;
-use crate::scheduler::Scheduler;
-use crate::scheduler::TimerKey;
-use crate::scheduler::Timers;
-use crate::{abi::MILLISECOND, errno::Errno, scheduler::Expiry, time::Daemon};
+use crate::{
+    Memory,
+    abi::MILLISECOND,
+    errno::Errno,
+    process::Thread,
+    scheduler::{Expiry, Scheduler, TimerKey, Timers},
+    time::Daemon,
+};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,13 +1,12 @@
 //! The out-of-memory killer.
 
 use crate::{
-    cgroup::{Cgroup, living},
-    host::Channel,
-    kernel::Kernel,
-    process::{Process, REAPER, Thread, kill_process},
+    Memory,
+    host::{Channel, Channels},
+    process::{Cgroup, Process, REAPER, Tasks, Thread, kill_process},
 };
 use alloc::{format, string::String, sync::Arc};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::Row;
 use memwright_table::PAGE_SIZE;
 
@@ -22,33 +21,98 @@ pub(crate) enum Relief {
     Nobody,
 }
 
-/// Kills the largest process, unless a process is being killed already. The caller retries the failed operation after
-/// other threads have run.
-pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
-    let members = living(kernel, |process| process.id != REAPER);
-    let total = kernel.memory.frames().total();
-    match choose(members, &thread.process, total) {
-        Choice::Awaited => {}
-        Choice::Victim(victim) => kill(kernel, &victim, "out of memory", true),
-        // No process may be killed. Kill the one that requested the memory, which would otherwise wait forever.
-        Choice::Nobody => kill(kernel, &thread.process, "out of memory", true),
-    }
+/// The OOM killer.
+pub struct OomKiller {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) tasks: &'static Tasks,
+    channels: &'static dyn Channels,
+    kills: AtomicU64,
 }
 
-/// Kills the largest process of a group that is over its limit, unless a process of the group is being killed already.
-/// `thread` is the thread that waits for the memory; it need not be in the group.
-pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
-    let members = group.members(kernel);
-    let reason = "a group is out of memory";
-    match choose(members, &thread.process, group.most()) {
-        Choice::Awaited => return Relief::Awaited,
-        Choice::Victim(victim) => kill(kernel, &victim, reason, false),
-        Choice::Nobody if group.has(&thread.process) => {
-            kill(kernel, &thread.process, reason, false);
-        }
-        Choice::Nobody => return Relief::Nobody,
+impl OomKiller {
+    /// Creates an OOM killer that has killed no process. It reports to the log and the standard error of `channels`.
+    pub(crate) fn new(
+        memory: Arc<Memory>,
+        tasks: &'static Tasks,
+        channels: &'static dyn Channels,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            memory,
+            tasks,
+            channels,
+            kills: AtomicU64::new(0),
+        })
     }
-    Relief::Killed
+
+    /// Returns the number of processes killed for lack of memory.
+    pub(crate) fn kills(&self) -> u64 {
+        self.kills.load(Ordering::Relaxed)
+    }
+
+    /// Kills the largest process, unless a process is being killed already. The caller retries the failed operation after
+    /// other threads have run.
+    pub(crate) fn relieve(&self, thread: &Arc<Thread>) {
+        let members = self.tasks.living(|process| process.id != REAPER);
+        let total = self.memory.frames().total();
+        match choose(members, &thread.process, total) {
+            Choice::Awaited => {}
+            Choice::Victim(victim) => self.kill(&victim, "out of memory", true),
+            // No process may be killed. Kill the one that requested the memory, which would otherwise wait forever.
+            Choice::Nobody => self.kill(&thread.process, "out of memory", true),
+        }
+    }
+
+    /// Kills the largest process of a group that is over its limit, unless a process of the group is being killed already.
+    /// `thread` is the thread that waits for the memory; it need not be in the group.
+    pub(crate) fn relieve_group(&self, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
+        let members = self.tasks.living(|process| process.is_in(group));
+        let reason = "a group is out of memory";
+        match choose(members, &thread.process, group.most()) {
+            Choice::Awaited => return Relief::Awaited,
+            Choice::Victim(victim) => self.kill(&victim, reason, false),
+            Choice::Nobody if thread.process.is_in(group) => {
+                self.kill(&thread.process, reason, false);
+            }
+            Choice::Nobody => return Relief::Nobody,
+        }
+        Relief::Killed
+    }
+
+    /// Kills a process and logs the reason. If `tell`, also prints the reason for the user.
+    fn kill(&self, victim: &Arc<Process>, reason: &str, tell: bool) {
+        let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
+        let name = victim.name();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
+        let line = format!(
+            "memwright: {reason}: killed process {} ({}), resident {kib} KiB\n",
+            victim.id,
+            String::from_utf8_lossy(name),
+        );
+        self.channels.output(Channel::Log, line.as_bytes());
+        if tell {
+            self.channels.output(Channel::Stderr, line.as_bytes());
+            self.describe();
+        }
+        self.kills.fetch_add(1, Ordering::Relaxed);
+        kill_process(victim);
+    }
+
+    /// Logs the state of memory and swap.
+    fn describe(&self) {
+        let frames = self.memory.frames();
+        let (slots, used) = self.memory.swap().totals();
+        let refused = self.memory.account().count(Row::SwapRefused);
+        #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
+        let line = format!(
+            "memwright: {} frames, {} free, {} for the kernel alone; {used} of {slots} swap slots in use, {refused} pages \
+         refused\n",
+            frames.total(),
+            frames.free(),
+            frames.reserve(),
+        );
+        self.channels.output(Channel::Log, line.as_bytes());
+    }
 }
 
 /// Approximate kernel memory of an area in bytes, including its entry in the map of areas.
@@ -92,42 +156,6 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
         largest.add(process, score(&size, adjustment, total));
     }
     largest.found.map_or(Choice::Nobody, Choice::Victim)
-}
-
-/// Kills a process and logs the reason. If `tell`, also prints the reason for the user.
-fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
-    let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
-    let name = victim.name();
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
-    let line = format!(
-        "memwright: {reason}: killed process {} ({}), resident {kib} KiB\n",
-        victim.id,
-        String::from_utf8_lossy(name),
-    );
-    kernel.host.output(Channel::Log, line.as_bytes());
-    if tell {
-        kernel.host.output(Channel::Stderr, line.as_bytes());
-        describe(kernel);
-    }
-    kernel.memory_kills.fetch_add(1, Ordering::Relaxed);
-    kill_process(victim);
-}
-
-/// Logs the state of memory and swap.
-fn describe(kernel: &Kernel) {
-    let frames = kernel.memory.frames();
-    let (slots, used) = kernel.memory.swap().totals();
-    let refused = kernel.memory.account().count(Row::SwapRefused);
-    #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
-    let line = format!(
-        "memwright: {} frames, {} free, {} for the kernel alone; {used} of {slots} swap slots in use, {refused} pages \
-         refused\n",
-        frames.total(),
-        frames.free(),
-        frames.reserve(),
-    );
-    kernel.host.output(Channel::Log, line.as_bytes());
 }
 
 /// The memory that killing a process would free.

@@ -5,19 +5,17 @@
 //! first passes the pages of all processes, then the pages of objects that are not mapped. A page that the cursor
 //! passes twice without an access in between is reclaimed. No deadline is set while there is no swap.
 
-use crate::direct_reclaim::DirectReclaim;
-use crate::process::Tasks;
-use crate::scheduler::TimerKey;
 use crate::{
-    Memory, Space, hand,
-    process::Process,
-    scheduler::Expiry,
-    sync::{Lock, Rank},
+    Memory, Space,
+    direct_reclaim::DirectReclaim,
+    process::{Process, Tasks},
+    reclaim_cursor::{ReclaimCursor, ReclaimPosition},
+    scheduler::{Expiry, TimerKey},
     time::Daemon,
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright::{Effort, Memcg, ObjectPlace};
+use memwright::{Effort, Memcg};
 use memwright_table::{Machine as _, sync::pause_point};
 
 /// Nanoseconds between two checks of the number of free frames.
@@ -33,15 +31,7 @@ const MOST_RETRIES: u64 = 64;
 /// Most rounds of reclaim to fill the reserve.
 const MOST_ROUNDS: usize = 64;
 
-/// A position of the reclaim cursor: in the pages that processes map, then in those that are not mapped.
-#[derive(Clone, Copy, Default)]
-struct Position {
-    mapped: hand::Position,
-    /// The position in the unmapped pages, while the cursor is there.
-    unmapped: Option<ObjectPlace>,
-}
-
-impl Position {
+impl ReclaimPosition {
     /// Continues to the end of the round, or until the scan control stops it. Scans the pages of processes for which
     /// `wanted` holds, and the unmapped pages of objects; if `memcg` is given, only unmapped pages charged to it.
     /// Returns whether the round is complete.
@@ -65,20 +55,7 @@ impl Position {
     }
 }
 
-/// A reclaim cursor over all pages that can be reclaimed.
-pub(crate) struct Clock {
-    /// The position at which the last caller stopped.
-    place: Lock<Position>,
-}
-
-impl Clock {
-    /// Creates a cursor at the start of a round.
-    pub(crate) fn new() -> Self {
-        Self {
-            place: Lock::new(Rank::Leaf, Position::default()),
-        }
-    }
-
+impl ReclaimCursor {
     /// Continues until `effort` is complete or the cursor has passed everything twice. Several CPUs can do so at the
     /// same time. Each continues separately from the cursor's position, so that each has scanned everything itself
     /// before it reports that nothing can be reclaimed. Other threads can run in the meantime.
@@ -109,7 +86,7 @@ pub struct Reclaim {
     next: Daemon,
     memory: Arc<Memory>,
     tasks: &'static Tasks,
-    clock: Clock,
+    cursor: ReclaimCursor,
     /// Number of threads that reclaim for a page fault.
     reclaiming: AtomicU64,
 }
@@ -131,7 +108,7 @@ impl Reclaim {
             next: Daemon::new(own.clone(), tasks.scheduler),
             memory,
             tasks,
-            clock: Clock::new(),
+            cursor: ReclaimCursor::new(),
             reclaiming: AtomicU64::new(0),
         })
     }
@@ -163,15 +140,15 @@ impl Reclaim {
             return false;
         }
         let memory = &self.memory;
-        self.relieve_some(&self.clock, DIRECT * often, |_| true, None)
+        self.relieve_some(&self.cursor, DIRECT * often, |_| true, None)
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Reclaims `pages` pages with the cursor `clock`: pages of processes for which `wanted` holds, and unmapped pages
+    /// Reclaims `pages` pages with `cursor`: pages of processes for which `wanted` holds, and unmapped pages
     /// of objects, only those charged to `memcg` if that is given. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
-        clock: &Clock,
+        cursor: &ReclaimCursor,
         pages: u64,
         wanted: impl Fn(&Process) -> bool,
         memcg: Option<Memcg>,
@@ -183,7 +160,7 @@ impl Reclaim {
             look: u64::MAX,
             wanted: pages,
         };
-        clock.go_round((&self.memory, self.tasks), &wanted, memcg, &mut effort);
+        cursor.go_round((&self.memory, self.tasks), &wanted, memcg, &mut effort);
         effort.wanted < pages
     }
 
@@ -234,7 +211,7 @@ impl Expiry for Reclaim {
                 wanted: high - free,
             };
             let all = |_: &Process| true;
-            self.clock
+            self.cursor
                 .go_round((&self.memory, self.tasks), &all, None, &mut effort);
         }
         self.wake();

@@ -7,7 +7,6 @@ use crate::{
         regs::FpuArea,
         signal_frame::LastFault,
     },
-    cgroup,
     context::Context,
     deliver::{After, deliver},
     exec,
@@ -89,7 +88,7 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
                 scheduler.migrate(context.thread);
             }
             if work.contains(Work::CGROUP) {
-                cgroup::look(context.kernel, context.thread);
+                context.kernel.cgroups.look(context.thread);
             }
             if let After::Exit(status) = deliver(context) {
                 return status;
@@ -276,7 +275,7 @@ fn starved_fault(
             break;
         }
     }
-    crate::oom::relieve(kernel, thread);
+    kernel.oom.relieve(thread);
     drop(reclaiming);
     if thread.fatal_pending() {
         return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);

@@ -1,94 +1,95 @@
 //! Enforces a group's limit: reclaims pages and, if that does not suffice, kills a process (Linux 7.2
 //! `mm/memcontrol.c`, `try_charge_memcg`).
 
-use super::Cgroup;
+use super::Cgroups;
 use crate::{
-    kernel::Kernel,
-    oom::{self, Relief},
-    process::{Process, Thread},
+    oom::Relief,
+    process::{Cgroup, Process, Thread},
     scheduler::Work,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_table::Machine as _;
 
 /// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
 /// Most rounds of reclaim after which the charge of the group did not shrink (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
-/// Checks the limit of the thread's group. Called before the thread returns to user mode, and when a user copy has
-/// faulted.
-#[cold]
-#[inline(never)]
-pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
-    match thread.process.cgroup() {
-        None => {
-            thread.set_work(Work::CGROUP, false);
-            // The process may have joined a group after the check above, and the flag that was set then has just been
-            // cleared.
-            if thread.process.cgroup().is_some() {
-                thread.set_work(Work::CGROUP, true);
+impl Cgroups {
+    /// Checks the limit of the thread's group. Called before the thread returns to user mode, and when a user copy has
+    /// faulted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look(&self, thread: &Arc<Thread>) {
+        match thread.process.cgroup() {
+            None => {
+                thread.set_work(Work::CGROUP, false);
+                // The process may have joined a group after the check above, and the flag that was set then has just been
+                // cleared.
+                if thread.process.cgroup().is_some() {
+                    thread.set_work(Work::CGROUP, true);
+                }
             }
-        }
-        Some(group) => {
-            if group.ever_had(kernel) > group.look_at.load(Ordering::SeqCst) {
-                hold(kernel, thread, &group);
+            Some(group) => {
+                if self.ever_had(&group) > group.look_at.load(Ordering::SeqCst) {
+                    self.hold(thread, &group);
+                }
             }
         }
     }
-}
 
-/// Enforces the limit of a group: reclaims pages until the group is no longer over its limit, and kills a process if
-/// that does not suffice. `thread` waits meanwhile; it need not be in the group.
-pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
-    let mut least = u64::MAX;
-    let mut rounds = 0;
-    let mut counted = false;
-    loop {
-        let pages = group.measure(kernel);
-        if thread.fatal_pending() {
-            return;
-        }
-        let excess = pages.saturating_sub(group.most());
-        if excess == 0 {
-            return;
-        }
-        if !core::mem::replace(&mut counted, true) {
-            group.events.max.fetch_add(1, Ordering::Relaxed);
-            kernel.cgroups.changes.note();
-        }
-        if pages < least {
-            (least, rounds) = (pages, 0);
-        }
-        rounds += 1;
-        if rounds <= MOST_ROUNDS && group.send_out(kernel, excess.max(AT_LEAST)) {
-            continue;
-        }
-        kernel.cgroups.changes.note();
-        match oom::relieve_group(kernel, thread, group) {
-            Relief::Killed => {
-                group.events.out_of_memory.fetch_add(1, Ordering::Relaxed);
-                group.events.killed.fetch_add(1, Ordering::Relaxed);
-                kernel.cgroups.changes.note();
+    /// Enforces the limit of a group: reclaims pages until the group is no longer over its limit, and kills a process if
+    /// that does not suffice. `thread` waits meanwhile; it need not be in the group.
+    pub(crate) fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
+        let mut least = u64::MAX;
+        let mut rounds = 0;
+        let mut counted = false;
+        loop {
+            let pages = self.measure(group);
+            if thread.fatal_pending() {
+                return;
             }
-            Relief::Awaited => {}
-            Relief::Nobody => return,
+            let excess = pages.saturating_sub(group.most());
+            if excess == 0 {
+                return;
+            }
+            if !core::mem::replace(&mut counted, true) {
+                group.events.max.fetch_add(1, Ordering::Relaxed);
+                self.changes.note();
+            }
+            if pages < least {
+                (least, rounds) = (pages, 0);
+            }
+            rounds += 1;
+            if rounds <= MOST_ROUNDS && self.send_out(group, excess.max(AT_LEAST)) {
+                continue;
+            }
+            self.changes.note();
+            match self.oom.relieve_group(thread, group) {
+                Relief::Killed => {
+                    group.events.out_of_memory.fetch_add(1, Ordering::Relaxed);
+                    group.events.killed.fetch_add(1, Ordering::Relaxed);
+                    self.changes.note();
+                }
+                Relief::Awaited => {}
+                Relief::Nobody => return,
+            }
+            if thread.fatal_pending() {
+                return;
+            }
+            self.tasks.scheduler.yield_now(thread);
+            // The thread that frees the memory may run on another CPU.
+            self.memory.frames().machine().relax();
         }
-        if thread.fatal_pending() {
-            return;
-        }
-        kernel.scheduler.yield_now(thread);
-        // The thread that frees the memory may run on another CPU.
-        kernel.host.relax();
     }
-}
 
-impl Cgroup {
     /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if no
     /// page can be reclaimed.
-    fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
-        let has = |process: &Process| self.has(process);
-        let memcg = Some(self.memcg);
-        kernel.reclaim.relieve_some(&self.clock, wanted, has, memcg)
+    fn send_out(&self, group: &Cgroup, wanted: u64) -> bool {
+        let is_in = |process: &Process| process.is_in(group);
+        let memcg = Some(group.memcg);
+        self.reclaim
+            .relieve_some(&group.cursor, wanted, is_in, memcg)
     }
 }

@@ -1,8 +1,8 @@
 //! Measures the charge of a group: the frames that its processes map and the frames of objects charged to it, each
 //! counted once.
 
-use super::Cgroup;
-use crate::{Space, kernel::Kernel};
+use super::Cgroups;
+use crate::{Memory, Space, process::Cgroup};
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright::Sight;
@@ -93,9 +93,9 @@ impl Measuring {
         }
     }
 
-    fn add_space(&mut self, kernel: &Kernel, space: &Space) {
+    fn add_space(&mut self, memory: &Memory, space: &Space) {
         let all = PageRange::new(Page::new(0), Page::USER_END);
-        let frames = kernel.memory.frames();
+        let frames = memory.frames();
         space.survey(all, |sight| {
             if let Sight::Entry(area, extent) = sight
                 && let Entry::Present(page) = extent.entry
@@ -107,23 +107,23 @@ impl Measuring {
     }
 }
 
-impl Cgroup {
+impl Cgroups {
     /// Returns the charge of the group.
-    pub(crate) fn charge(&self, kernel: &Kernel) -> Charge {
+    pub(crate) fn charge(&self, group: &Cgroup) -> Charge {
         let mut measuring = Measuring::default();
         let mut spaces: Vec<Arc<Space>> = Vec::new();
-        for process in self.members(kernel) {
+        for process in self.members(group) {
             let Some(space) = process.space() else {
                 continue;
             };
             // Several processes may share one address space (`CLONE_VM`).
             if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
-                measuring.add_space(kernel, &space);
+                measuring.add_space(&self.memory, &space);
                 // Without memory for this entry, the address space may be counted twice.
                 let _ = spaces.try_push(space);
             }
         }
-        kernel.memory.visit_objects(self.memcg, &mut |frame| {
+        self.memory.visit_objects(group.memcg, &mut |frame| {
             let first = u64::from(frame.number());
             measuring.charge.shared += measuring.seen.note(first, 1);
         });
@@ -132,26 +132,27 @@ impl Cgroup {
 
     /// Returns the number of pages ever mapped system-wide plus the number that the group's processes read or wrote by
     /// system calls. Between two points in time, the group's charge grows by at most as much as this value.
-    pub(super) fn ever_had(&self, kernel: &Kernel) -> u64 {
-        kernel.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
+    pub(super) fn ever_had(&self, group: &Cgroup) -> u64 {
+        self.memory.ever_mapped() + group.called.load(Ordering::Relaxed)
     }
 
     /// Measures the group. Sets the value of `ever_had` at which to measure it again, before the charge can exceed the
     /// limit or exceed the peak by much. Returns the charge in pages.
-    pub(crate) fn measure(&self, kernel: &Kernel) -> u64 {
+    pub(crate) fn measure(&self, group: &Cgroup) -> u64 {
         loop {
-            let changes = self.changes.load(Ordering::SeqCst);
+            let changes = group.changes.load(Ordering::SeqCst);
             // Read this first, so that pages mapped during the measurement count as mapped after it.
-            let mapped = self.ever_had(kernel);
-            let pages = self.charge(kernel).pages();
-            if pages <= self.most() {
-                self.peak.fetch_max(pages, Ordering::Relaxed);
+            let mapped = self.ever_had(group);
+            let pages = self.charge(group).pages();
+            if pages <= group.most() {
+                group.peak.fetch_max(pages, Ordering::Relaxed);
             }
-            let room = room(pages, self.peak(), self.most());
-            self.look_at
+            let room = room(pages, group.peak(), group.most());
+            group
+                .look_at
                 .store(mapped.saturating_add(room), Ordering::SeqCst);
             // Measure again if a process joined or the limit changed in the meantime.
-            if self.changes.load(Ordering::SeqCst) == changes {
+            if group.changes.load(Ordering::SeqCst) == changes {
                 return pages;
             }
         }

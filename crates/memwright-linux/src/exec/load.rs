@@ -1,8 +1,10 @@
 //! Maps a program into an address space.
 
 use super::elf::Plan;
-use crate::direct_reclaim::Retry;
-use crate::{M, Space, errno::Errno, fs::Executable, kernel::Kernel, memory::map_errno};
+use crate::{
+    M, Space, direct_reclaim::Retry, errno::Errno, fs::Executable, kernel::Kernel,
+    memory::map_errno,
+};
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::{TryPush, VirtAddr};

@@ -14,24 +14,23 @@ pub use script::{FirstLine, Script};
 pub use stack::{Contents, Facts, StackPlan};
 pub use strings::Strings;
 
-use crate::direct_reclaim::Retry;
 use crate::{
     Space,
-    arch::x86_64::regs::{FpuArea, UserState},
-    arch::x86_64::signal_frame::FRAME_SIZE,
-    arch::x86_64::xstate,
+    arch::x86_64::{
+        regs::{FpuArea, UserState},
+        signal_frame::FRAME_SIZE,
+        xstate,
+    },
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::Executable,
-    fs::dentry::Dentry,
-    fs::walk::LastLink,
+    fs::{Executable, dentry::Dentry, walk::LastLink},
     identity::Resource,
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, end_others},
     signal::{AlternateStack, Signal, SignalInfo, code},
-    syscall::file::place,
-    syscall::keys,
+    syscall::{file::place, keys},
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};

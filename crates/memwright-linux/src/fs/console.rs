@@ -7,7 +7,6 @@ use super::{
     transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
-use crate::scheduler::Work;
 use crate::{
     abi_struct,
     channel::INPUT_AREA,
@@ -15,6 +14,7 @@ use crate::{
     fs::caller::Caller,
     host::Channel,
     manifest::Stream,
+    scheduler::Work,
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc, vec};

@@ -17,17 +17,16 @@ use super::{
     tree::Namespace,
     walk::{LastLink, Walker},
 };
-use crate::fs::initrd::GeneratedRoots;
-use crate::swap::Swaps;
 use crate::{
     Memory,
     batch::Batch,
     changes::Changes,
     cpio::CpioArchive,
     errno::Errno,
-    fs::vfs::Vfs,
+    fs::{initrd::GeneratedRoots, vfs::Vfs},
     manifest::Manifest,
     short::Short,
+    swap::Swaps,
     sync::{Lock, Rank},
 };
 use alloc::{

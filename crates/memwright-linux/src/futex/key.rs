@@ -1,8 +1,7 @@
 //! Futex keys: identify a word of memory.
 
-use crate::process::Scope;
 use super::BUCKETS;
-use crate::{M, Space, errno::Errno, user::check_range};
+use crate::{M, Space, errno::Errno, process::Scope, user::check_range};
 use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};

@@ -1,8 +1,7 @@
 //! `FUTEX_WAKE_OP`.
 
 use super::{ANY, Left, Taken, key, take_waiters, wake::at_least_one};
-use crate::process::Scope;
-use crate::{context::Context, errno::Errno, host::Host};
+use crate::{context::Context, errno::Errno, host::Host, process::Scope};
 use linux_raw_sys::general as raw;
 
 /// The operation on the second word.

@@ -1,8 +1,12 @@
 //! Cleanup for a thread that leaves its address space.
 
 use super::{ANY, wake};
-use crate::process::Scope;
-use crate::{Space, kernel::Kernel, process::Thread, user::check_range};
+use crate::{
+    Space,
+    kernel::Kernel,
+    process::{Scope, Thread},
+    user::check_range,
+};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;

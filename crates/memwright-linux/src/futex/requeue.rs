@@ -5,8 +5,7 @@ use super::{
     key::{self, Found},
     wake::ANY,
 };
-use crate::process::Scope;
-use crate::{context::Context, errno::Errno};
+use crate::{context::Context, errno::Errno, process::Scope};
 use memwright_table::OutOfMemory;
 
 /// The arguments of a requeue operation.

@@ -1,12 +1,11 @@
 //! `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
 
-use crate::process::WaitRequest;
 use super::{Waiter, key};
 use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    process::{RestartBlock, Thread},
+    process::{RestartBlock, Thread, WaitRequest},
     wait::{Interest, WaitError},
 };
 use alloc::sync::Arc;

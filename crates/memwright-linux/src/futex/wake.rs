@@ -1,8 +1,7 @@
 //! `FUTEX_WAKE` and `FUTEX_WAKE_BITSET`.
 
 use super::{Left, key, take_waiters};
-use crate::process::Scope;
-use crate::{Space, errno::Errno, kernel::Kernel};
+use crate::{Space, errno::Errno, kernel::Kernel, process::Scope};
 use alloc::sync::Arc;
 
 /// Bits that intersect with those of every waiter (`FUTEX_BITSET_MATCH_ANY`).

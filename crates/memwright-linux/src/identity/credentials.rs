@@ -1,7 +1,9 @@
 //! User and group ids.
 
-use crate::errno::Errno;
-use crate::identity::{Capabilities, CapabilitySets};
+use crate::{
+    errno::Errno,
+    identity::{Capabilities, CapabilitySets},
+};
 use alloc::{sync::Arc, vec::Vec};
 
 /// The four ids of one kind.

@@ -1,12 +1,11 @@
 //! Termination of threads and processes.
 
-use crate::process::peak_resident_kib;
 use crate::{
     kernel::Kernel,
     lifecycle::wait::reap_unwanted,
     process::{
         Change, ExitStatus, Life, PROGRAM, Process, Thread, begin_end, notify_parent,
-        report_change, send_to_process, waits_for_ended,
+        peak_resident_kib, report_change, send_to_process, waits_for_ended,
     },
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,

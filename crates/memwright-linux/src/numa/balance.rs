@@ -5,10 +5,13 @@
 //! memory of the processes that are due. A process whose hints revealed nothing new is due less often. No deadline is
 //! set on a machine with one node, or while balancing is off.
 
-use crate::process::Tasks;
-use crate::scheduler::TimerKey;
 use crate::{
-    Memory, abi::MILLISECOND, hand::Hand, process::Process, scheduler::Expiry, time::Daemon,
+    Memory,
+    abi::MILLISECOND,
+    hand::Hand,
+    process::{Process, Tasks},
+    scheduler::{Expiry, TimerKey},
+    time::Daemon,
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -4,7 +4,11 @@ mod balance;
 
 pub(crate) use balance::Balancing;
 
-use crate::{Memory, errno::Errno, process::{Tasks, Thread}};
+use crate::{
+    Memory,
+    errno::Errno,
+    process::{Tasks, Thread},
+};
 use alloc::sync::Arc;
 use memwright::{PlaceMode, PlacePolicy, PolicyId};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
@@ -21,9 +25,7 @@ impl Chooser for Placements {
         let placement = &thread.placement;
         let policy = placement.policy(&self.memory)?;
         let turn = match policy.mode {
-            PlaceMode::Interleave | PlaceMode::WeightedInterleave => {
-                placement.take_turn()
-            }
+            PlaceMode::Interleave | PlaceMode::WeightedInterleave => placement.take_turn(),
             PlaceMode::Preferred
             | PlaceMode::Bind
             | PlaceMode::Local
@@ -50,9 +52,10 @@ pub(crate) fn set_policy(
     };
     thread.placement.set(id);
     if policy.is_some() {
-        memory
-            .frames()
-            .set_chooser(Arc::new(Placements { memory: memory.clone(), tasks }));
+        memory.frames().set_chooser(Arc::new(Placements {
+            memory: memory.clone(),
+            tasks,
+        }));
     }
     Ok(())
 }

@@ -11,7 +11,6 @@ mod install;
 mod instruction;
 mod step;
 
-
 use crate::{
     fs::open_file::OpenFile,
     process::Thread,

@@ -1,8 +1,11 @@
 //! Single-steps a copy of the instruction at a breakpoint.
 
-use crate::process::Stepping;
 use super::{Probes, install::place_of};
-use crate::{arch::x86_64::regs::TRAP_FLAG, context::Context, process::Thread};
+use crate::{
+    arch::x86_64::regs::TRAP_FLAG,
+    context::Context,
+    process::{Stepping, Thread},
+};
 use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
 use memwright_table::VirtAddr;

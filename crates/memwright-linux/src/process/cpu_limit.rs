@@ -6,9 +6,9 @@
 //! when the deadline expires, the next deadline is set in the same way.
 
 use super::Process;
-use crate::identity::{INFINITY, Limit, Resource};
 use crate::{
     abi::{MILLISECOND, SECOND},
+    identity::{INFINITY, Limit, Resource},
     process::send_to_process,
     scheduler::Expiry,
     signal::{Signal, SignalInfo},

@@ -1,6 +1,7 @@
 //! Processes and threads.
 
 mod alarm;
+mod cgroup;
 mod cpu_limit;
 mod futex_wait;
 mod image;
@@ -16,6 +17,8 @@ mod tracing;
 mod usage;
 
 pub use alarm::Alarm;
+pub use cgroup::{Cgroup, Membership};
+pub(crate) use cgroup::{UNLIMITED, faults};
 
 pub(crate) use futex_wait::{FutexPlace, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
@@ -35,7 +38,6 @@ pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
 
 use crate::{
     Space,
-    cgroup::Membership,
     fs::{FileTable, FsContext},
     identity::{Identity, Limits, User},
     scheduler::{Usage, UsageSnapshot},
@@ -331,9 +333,7 @@ impl Process {
             total = total.plus(&self.tasks.scheduler.usage_of(thread));
         });
         if let Some(space) = self.space() {
-            total.resident_peak = total
-                .resident_peak
-                .max(usage::peak_resident_kib(&space));
+            total.resident_peak = total.resident_peak.max(usage::peak_resident_kib(&space));
         }
         total
     }

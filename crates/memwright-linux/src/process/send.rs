@@ -3,11 +3,8 @@
 use crate::{
     errno::Errno,
     identity::Resource,
-    process::{Change, ExitStatus, Life, Process, REAPER, Tasks, Thread, ticks},
+    process::{Change, ExitStatus, Life, Process, REAPER, Signals, Stop, Tasks, Thread, ticks},
     scheduler::Work,
-};
-use crate::{
-    process::{Signals, Stop},
     signal::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, code},
 };
 use alloc::sync::Arc;

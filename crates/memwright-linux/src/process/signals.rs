@@ -1,7 +1,10 @@
 //! The signal state of a process and of its threads, under one lock.
 
 use super::{ExitStatus, Thread, tracing::Tracing};
-use crate::{scheduler::Work, signal::{Actions, AlternateStack, Pending, Signal, SignalInfo, SignalSet}};
+use crate::{
+    scheduler::Work,
+    signal::{Actions, AlternateStack, Pending, Signal, SignalInfo, SignalSet},
+};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 /// The signal state of one thread.

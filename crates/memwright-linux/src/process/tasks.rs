@@ -2,6 +2,7 @@
 
 use super::{ExitStatus, Life, Process, Thread};
 use crate::{
+    batch::Batch,
     scheduler::Scheduler,
     sync::{Lock, LockGuard, Rank},
 };
@@ -116,6 +117,33 @@ impl Tasks {
             first = process.id + 1;
             Some(process)
         })
+    }
+
+    /// Iterates over the living processes for which `wanted` holds, in order of id.
+    pub(crate) fn living<F: Fn(&Process) -> bool>(
+        &self,
+        wanted: F,
+    ) -> impl Iterator<Item = Arc<Process>> + use<'_, F> {
+        self.filter(move |member| matches!(member.life, Life::Alive(_)) && wanted(&member.process))
+    }
+
+    /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
+    pub(crate) fn note_living(
+        &self,
+        first: u64,
+        batch: &mut Batch<u32>,
+        wanted: impl Fn(&Process) -> bool,
+    ) {
+        let Ok(first) = u32::try_from(first) else {
+            return;
+        };
+        let table = self.lock();
+        let mut living = table
+            .members
+            .range(first..)
+            .map(|(_, member)| member)
+            .filter(|member| matches!(member.life, Life::Alive(_)) && wanted(&member.process));
+        let _ = living.all(|member| batch.push(member.process.id));
     }
 
     /// Iterates over all processes in order of id, including zombies. The table is locked only for each step.

@@ -1,7 +1,6 @@
 //! Resources used by a thread or process, as programs see them.
 
-use crate::Space;
-use crate::{abi_struct, scheduler::UsageSnapshot};
+use crate::{Space, abi_struct, scheduler::UsageSnapshot};
 
 abi_struct! {
     /// `struct rusage` of `linux/resource.h`.
@@ -50,6 +49,11 @@ pub const fn ticks(nanoseconds: u64) -> u64 {
     nanoseconds / (crate::abi::SECOND / TICKS_PER_SECOND)
 }
 
+/// Returns the largest resident size that an address space has had, in KiB.
+pub(crate) fn peak_resident_kib(space: &Space) -> u64 {
+    space.resident_peak() * 4
+}
+
 #[cfg(test)]
 mod tests {
     use super::ResourceUsage;
@@ -59,9 +63,4 @@ mod tests {
     fn rusage_has_the_size_of_the_interface() {
         assert_eq!(ResourceUsage::SIZE, 144);
     }
-}
-
-/// Returns the largest resident size that an address space has had, in KiB.
-pub(crate) fn peak_resident_kib(space: &Space) -> u64 {
-    space.resident_peak() * 4
 }

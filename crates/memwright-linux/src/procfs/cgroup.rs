@@ -9,11 +9,10 @@ use super::{
 };
 use crate::{
     batch::Batch,
-    cgroup::{self, Cgroup, UNLIMITED},
     errno::Errno,
     fs::{dirents::DirectoryEntry, file_system::FileSystemKind},
     kernel::Kernel,
-    process::Process,
+    process::{Cgroup, Process, UNLIMITED},
     view::View,
 };
 use alloc::sync::Arc;
@@ -107,7 +106,7 @@ static FILES: [GroupFile; 12] = [
     },
     shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
     shown("memory.current", |view, group, text| {
-        writeln!(text, "{}", bytes_of(group.measure(view.kernel)))
+        writeln!(text, "{}", bytes_of(view.kernel.cgroups.measure(group)))
     }),
     told("memory.events", events, happened),
     GroupFile {
@@ -118,7 +117,7 @@ static FILES: [GroupFile; 12] = [
         mark: None,
     },
     shown("memory.peak", |view, group, text| {
-        group.measure(view.kernel);
+        view.kernel.cgroups.measure(group);
         writeln!(text, "{}", bytes_of(group.peak()))
     }),
     shown("memory.stat", statistics),
@@ -132,7 +131,7 @@ static FILES: [GroupFile; 12] = [
         permissions: 0o644,
         read: |_, group, text| write_limit(text, group.most_slots()),
         store: Some(|view, group, bytes| {
-            group.set_most_slots(view.kernel, limit(bytes)?);
+            view.kernel.cgroups.set_most_slots(group, limit(bytes)?);
             Ok(())
         }),
         mark: None,
@@ -259,7 +258,7 @@ impl ProcNode {
     /// cgroups have no children in this kernel; and those of `Cgroups::make`.
     pub fn make_directory(&self, view: &View<'_>, name: &[u8]) -> Result<(), Errno> {
         match self {
-            Self::Cgroups => view.kernel.cgroups.make(view.kernel, name),
+            Self::Cgroups => view.kernel.cgroups.make(name),
             Self::Cgroup(_) => Err(Errno::EAGAIN),
             _ => Err(Errno::EPERM),
         }
@@ -271,7 +270,7 @@ impl ProcNode {
     /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
     pub fn remove_directory(&self, view: &View<'_>) -> Result<(), Errno> {
         match self {
-            Self::Cgroup(id) => view.kernel.cgroups.remove(view.kernel, *id),
+            Self::Cgroup(id) => view.kernel.cgroups.remove(*id),
             _ => Err(Errno::EPERM),
         }
     }
@@ -316,7 +315,7 @@ fn limit(bytes: &[u8]) -> Result<u64, Errno> {
 
 fn set_most(view: &View<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
     group.set_most(limit(bytes)?);
-    cgroup::hold(view.kernel, &view.thread(), group);
+    view.kernel.cgroups.hold(&view.thread(), group);
     Ok(())
 }
 
@@ -337,7 +336,7 @@ static SUBTREE: SystemControl = SystemControl {
     store: |view, bytes| {
         let on = switched(bytes)?;
         if let Some(on) = on {
-            view.kernel.cgroups.set_limit_memory(view.kernel, on);
+            view.kernel.cgroups.set_limit_memory(on);
         }
         Ok(())
     },
@@ -364,7 +363,7 @@ static ROOT_PROCESSES: SystemControl = SystemControl {
 };
 
 fn processes(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    write_ids(view, text, |process| group.has(process))
+    write_ids(view, text, |process| process.is_in(group))
 }
 
 /// Number of process ids that are collected in one batch.
@@ -373,7 +372,7 @@ const TOGETHER: usize = 256;
 /// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
 fn write_ids(view: &View<'_>, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
     let note = |from, batch: &mut Batch<u32>| {
-        cgroup::note_living(view.kernel, from, batch, &wanted);
+        view.kernel.tasks.note_living(from, batch, &wanted);
     };
     text.records(TOGETHER, note, |text, &id| {
         writeln!(text, "{id}")?;
@@ -390,12 +389,12 @@ fn enter(view: &View<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<()
         let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
         view.kernel.tasks.process(id).ok_or(Errno::ESRCH)?
     };
-    cgroup::enter(view.kernel, &process, group)
+    view.kernel.cgroups.enter(&process, group)
 }
 
 /// Returns 1 if the group has processes, and 0 otherwise.
 fn populated(kernel: &Kernel, group: &Cgroup) -> u64 {
-    u64::from(group.members(kernel).next().is_some())
+    u64::from(kernel.cgroups.members(group).next().is_some())
 }
 
 /// Returns the sum of the counters in `memory.events`, which changes when one of them does.
@@ -441,8 +440,8 @@ fn swap_events(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result 
 }
 
 fn statistics(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let charge = group.charge(view.kernel);
-    let [minor, major] = group.total_faults(view.kernel);
+    let charge = view.kernel.cgroups.charge(group);
+    let [minor, major] = view.kernel.cgroups.total_faults(group);
     let rows = [
         ("anon", bytes_of(charge.private)),
         ("file", FILE.copied(bytes_of(charge.shared))),

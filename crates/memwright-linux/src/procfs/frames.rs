@@ -1,10 +1,10 @@
 //! `/proc/kpageflags` and `/proc/kpagecount`: one word for each frame of the machine.
 
-use crate::fs::caller::Caller;
 use crate::{
     Memory,
     errno::Errno,
     fs::{
+        caller::Caller,
         open_file::{File, OpenFile, Polling},
         transfer::Sink,
     },

@@ -2,17 +2,17 @@
 //! write to read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
 //! `FOLL_FORCE`).
 
-use crate::direct_reclaim::Retry;
-use crate::fs::caller::Caller;
-use crate::kernel::Kernel;
 use crate::{
     Space,
+    direct_reclaim::Retry,
     errno::Errno,
     fs::{
+        caller::Caller,
         open_file::{File, OpenFile},
         seek::Whence,
         transfer::{Sink, Source},
     },
+    kernel::Kernel,
     user::USER_END,
 };
 use alloc::sync::{Arc, Weak};

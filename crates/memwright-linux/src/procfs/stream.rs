@@ -1,10 +1,10 @@
 //! Text files whose contents are generated piece by piece while they are read.
 
 use super::{ProcNode, polled::Seen, text::Text};
-use crate::fs::caller::Caller;
 use crate::{
     errno::Errno,
     fs::{
+        caller::Caller,
         open_file::{File, OpenFile, Polling, Readiness, Splices},
         seek::{Whence, sought},
         transfer::{Sink, Source},

@@ -275,7 +275,7 @@ pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
         ("nr_tlb_local_flush_one", count(Row::FlushLocalPages)),
         // Linux counts flushed pages and full flushes, but not the number of flushes.
         ("memwright_flush_local", count(Row::FlushLocal)),
-        ("oom_kill", view.kernel.memory_kills.load(Ordering::Relaxed)),
+        ("oom_kill", view.kernel.oom.kills()),
     ];
     rows.into_iter()
         .try_for_each(|(name, value)| writeln!(text, "{name} {value}"))

@@ -1,12 +1,11 @@
 //! Attaching and detaching tracers.
 
-use crate::process::{Resume, Tracing};
 use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
     process::{
-        ExitStatus, Process, REAPER, Stop, Thread, kill_process, notify_tracer,
+        ExitStatus, Process, REAPER, Resume, Stop, Thread, Tracing, kill_process, notify_tracer,
         send_to_thread,
     },
     scheduler::Work,
@@ -158,7 +157,9 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
     for thread in &tracees {
         let killed = {
             let mut signals = thread.process.signals.lock();
-            signals.tracing(thread).is_some_and(|tracing| tracing.killed_at_end)
+            signals
+                .tracing(thread)
+                .is_some_and(|tracing| tracing.killed_at_end)
         };
         let_go(thread, None);
         if killed {

@@ -1,11 +1,10 @@
 //! Ptrace stops: a traced thread publishes its registers, waits, and continues as its tracer requests.
 
-use crate::process::{Resume, Standing, Tracing};
 use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
     context::Context,
     errno::Errno,
-    process::{Change, Process, Thread, notify_tracer, report_change},
+    process::{Change, Process, Resume, Standing, Thread, Tracing, notify_tracer, report_change},
     signal::{Detail, Signal, SignalInfo, code},
     wait::Interest,
 };

@@ -1,8 +1,7 @@
 //! The storage behind a disk.
 
 use super::zram::Zram;
-use crate::manifest::SwapKind;
-use crate::{M, errno::Errno, host::BlockDevice};
+use crate::{M, errno::Errno, host::BlockDevice, manifest::SwapKind};
 use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
 use memwright_table::{FrameKind, FrameRef, Frames};
 

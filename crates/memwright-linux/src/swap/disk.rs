@@ -1,11 +1,11 @@
 //! A disk, which is used as swap or by programs.
 
 use super::{backing::Backing, faults::Faults, header};
-use crate::manifest::SwapKind;
 use crate::{
     M, Memory,
     errno::Errno,
     fs::attributes::DeviceNumber,
+    manifest::SwapKind,
     sync::{Lock, Rank},
 };
 use alloc::{string::String, sync::Arc};

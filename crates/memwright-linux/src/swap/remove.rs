@@ -1,8 +1,7 @@
 //! Turns a swap device off after swapping its pages in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
-use crate::direct_reclaim::Retry;
-use crate::{context::Context, errno::Errno, hand::Hand};
+use crate::{context::Context, direct_reclaim::Retry, errno::Errno, hand::Hand};
 use memwright::{FaultError, ObjectPlace, OvercommitMode};
 
 /// Pages swapped in between two checks for signals.

@@ -1,7 +1,5 @@
 //! Futexes and robust lists.
 
-use crate::process::Scope;
-use crate::process::WaitRequest;
 use super::{Arguments, CallResult, int};
 use crate::{
     abi::{SECOND, Timespec},
@@ -9,6 +7,7 @@ use crate::{
     errno::Errno,
     futex::{ANY, RequeueRequest, requeue, wait, wake, wake_and_operate},
     identity::Capabilities,
+    process::{Scope, WaitRequest},
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;

@@ -7,11 +7,9 @@ use memwright_table::VirtAddr;
 use super::memory::{PAGE, rights};
 use super::protect::range_end;
 use super::{Arguments, CallResult};
-use crate::context::Context;
-use crate::direct_reclaim::Retry;
-use crate::errno::Errno;
-use crate::host::Host;
-use crate::memory::protect_errno;
+use crate::{
+    context::Context, direct_reclaim::Retry, errno::Errno, host::Host, memory::protect_errno,
+};
 
 /// `PKEY_DISABLE_ACCESS` of `asm-generic/mman-common.h`.
 const DISABLE_ACCESS: u32 = 1;

@@ -2,8 +2,7 @@
 
 use super::memory::{PAGE, known_rights, rights};
 use super::{Arguments, CallResult, keys};
-use crate::direct_reclaim::Retry;
-use crate::{Space, context::Context, errno::Errno, memory::protect_errno};
+use crate::{Space, context::Context, direct_reclaim::Retry, errno::Errno, memory::protect_errno};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, ProtectError, Rights};

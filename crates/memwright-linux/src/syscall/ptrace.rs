@@ -10,8 +10,8 @@ use crate::{
     errno::Errno,
     process::{Resume, Standing, Thread, Tracing, kill_process},
     ptrace::{
-        Extended, UserRegisters, attach, be_traced, detach, general,
-        resume, set_general, with_standing,
+        Extended, UserRegisters, attach, be_traced, detach, general, resume, set_general,
+        with_standing,
     },
     signal::{Signal, SignalInfo, SignalSet},
 };

@@ -1,10 +1,10 @@
 //! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
 use super::{Arguments, CallResult, hugetlb, int, ipc, memory};
-use crate::direct_reclaim::Retry;
 use crate::{
     abi_struct,
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     fs::permission::Permission,
     identity::{Capabilities, Resource},

@@ -7,7 +7,6 @@ use crate::{
     arch::x86_64::signal_frame::{FrameHead, restore, selectors_return},
     arch::x86_64::uapi::FP_XSTATE_MAGIC2,
     arch::x86_64::xstate::{self, Extent, Unloadable},
-    cgroup,
     context::Context,
     errno::Errno,
     process::{Process, REAPER, force_fault, queue, send_to_process},
@@ -355,7 +354,7 @@ fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>
         id if id > 0 => tasks.process(id as u32).iter().for_each(act),
         -1 => {
             let is_other = |process: &Process| process.id != REAPER && process.id != own.id;
-            let others = cgroup::living(context.kernel, is_other);
+            let others = tasks.living(is_other);
             for_each(others, act);
         }
         i32::MIN => {}

@@ -1,16 +1,16 @@
 //! The `ioctl` commands of a userfaultfd (`userfaultfd_ioctl`).
 
 use super::{Features, Userfault, UserfaultFile};
-use crate::direct_reclaim::Retry;
-use crate::fs::caller::Caller;
 use crate::{
+    Space, abi_struct,
+    direct_reclaim::Retry,
     errno::Errno,
+    fs::caller::Caller,
     identity::Capabilities,
     memory::watch_errno,
     sync::PausePoints,
     user::{USER_END, check_range},
     view::View,
-    {Space, abi_struct},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;

@@ -1,14 +1,15 @@
 //! One watched file.
 
 use super::{Epoll, EpollFile, Key, nesting::Mark};
-use crate::wait::WaitQueue;
 use crate::{
     abi_struct,
-    fs::caller::Caller,
-    fs::open_file::{OpenFile, Polling, Readiness},
+    fs::{
+        caller::Caller,
+        open_file::{OpenFile, Polling, Readiness},
+    },
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, lock_with_room},
-    wait::Observer,
+    wait::{Observer, WaitQueue},
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -1,15 +1,15 @@
 //! Open ends of pipes: the read side, the write side, or both.
 
 use super::{Pipe, Room, Step};
-use crate::M;
-use crate::direct_reclaim::Retry;
 use crate::{
+    M,
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::caller::Caller,
-    fs::vfs::Vfs,
     fs::{
+        caller::Caller,
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::{Sink, Source},
+        vfs::Vfs,
     },
     wait::{Queues, WaitQueue},
 };

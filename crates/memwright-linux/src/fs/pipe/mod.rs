@@ -8,16 +8,14 @@ mod splice;
 pub use end::{Lender, PIPE_FLAGS, PipeEnd};
 pub use room::Room;
 
-use crate::direct_reclaim::Retry;
 use crate::{
+    M, Memory,
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::caller::Caller,
-    fs::open_file::Readiness,
-    fs::vfs::Vfs,
+    fs::{caller::Caller, open_file::Readiness, vfs::Vfs},
     identity::Capabilities,
     sync::{Lock, Rank},
     wait::WaitQueue,
-    {M, Memory},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;

@@ -1,11 +1,11 @@
 //! The operations of an open regular file: reads, writes, seeks and mappings.
 
 use super::{Contents, Regular, Seals, object_errno, read_errno};
-use crate::direct_reclaim::Retry;
 use crate::{
+    direct_reclaim::Retry,
     errno::Errno,
-    fs::caller::Caller,
     fs::{
+        caller::Caller,
         file_system::FileSystemKind,
         inode::{Body, Inode},
         open_file::{File, Mapping, OpenFile, Splices},

@@ -13,8 +13,12 @@ use super::{
     tmpfs::Tmpfs,
     turn::{Turn, TurnGuard},
 };
-use crate::direct_reclaim::Retry;
-use crate::{M, Memory, errno::Errno, fs::caller::Caller, fs::vfs::Vfs};
+use crate::{
+    M, Memory,
+    direct_reclaim::Retry,
+    errno::Errno,
+    fs::{caller::Caller, vfs::Vfs},
+};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;

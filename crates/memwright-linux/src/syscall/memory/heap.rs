@@ -1,9 +1,9 @@
 //! The `brk` system call.
 
 use super::{PAGE, make_resident, telling};
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     identity::Resource,
     syscall::{Arguments, CallResult},
     user::USER_END,

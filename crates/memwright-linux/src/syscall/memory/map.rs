@@ -7,10 +7,10 @@ use super::{
     plan::{MapPlan, map_plan, placement, secret_plan},
     telling,
 };
-use crate::direct_reclaim::Retry;
 use crate::{
     M, Space,
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     fs::{
         Mapping, OpenFile,

@@ -1,8 +1,8 @@
 //! The `prctl` settings of an address space.
 
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     syscall::{Arguments, CallResult},
 };

@@ -1,9 +1,9 @@
 //! The `mremap` system call.
 
 use super::{make_resident, telling};
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     memory::remap_errno,
     syscall::{Arguments, CallResult},

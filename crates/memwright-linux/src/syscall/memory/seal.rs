@@ -1,8 +1,8 @@
 //! The `mseal` system call.
 
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     memory::seal_errno,
     syscall::{Arguments, CallResult},

@@ -1,9 +1,9 @@
 //! The `munmap` system call.
 
 use super::telling;
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     memory::unmap_errno,
     syscall::{Arguments, CallResult},
 };

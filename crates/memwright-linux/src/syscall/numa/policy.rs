@@ -1,9 +1,9 @@
 //! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use super::mask::{self, Named};
-use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
+    direct_reclaim::Retry,
     errno::Errno,
     identity::Capabilities,
     numa::{advance, set_policy},
@@ -231,7 +231,12 @@ pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
     mode_and_flags(mode as u32)?;
     let nodes = mask::read(context, nodes, count)?;
     let policy = policy(mode as u32, &nodes, all(context))?;
-    set_policy(&context.kernel.memory, context.kernel.tasks, &context.thread, policy)?;
+    set_policy(
+        &context.kernel.memory,
+        context.kernel.tasks,
+        context.thread,
+        policy,
+    )?;
     Ok(0)
 }
 
