@@ -156,6 +156,7 @@ impl<'a> Context<'a> {
             return Ok(value);
         }
         self.kernel
+            .oom
             .wait(self.thread, queues, deadline, Interest::Signals, ready)
     }
 

@@ -198,7 +198,7 @@ fn wait_while_stopped(context: &Context<'_>) {
         (!context.thread.is_stopped()).then_some(())
     };
     // The wait ends early only if the process is killed, which the next step handles.
-    let _ended = context.kernel.wait(
+    let _ended = context.kernel.oom.wait(
         context.thread,
         &[&process.resumed],
         None,

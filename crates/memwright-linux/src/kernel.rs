@@ -27,11 +27,9 @@ use crate::{
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
     userfault::Userfaults,
-    wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
-use memwright_table::OutOfMemory;
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -145,7 +143,7 @@ impl Kernel {
             tasks,
             users: Users::default(),
             scheduler,
-            futexes: Futexes::new(),
+            futexes: Futexes::new(host, host, oom.clone()),
             userfaults: Userfaults::default(),
             segments: Segments::default(),
             semaphores: crate::semaphores::Sets::default(),
@@ -165,48 +163,6 @@ impl Kernel {
         }));
         kernel.memory.set_fault_sink(kernel);
         kernel
-    }
-
-    /// Waits like [`Context::wait_until`](crate::context::Context::wait_until).
-    pub(crate) fn wait<T>(
-        &self,
-        thread: &Arc<Thread>,
-        queues: &[&WaitQueue],
-        deadline: Option<u64>,
-        interest: Interest,
-        ready: impl FnMut() -> Option<T>,
-    ) -> Result<T, WaitError> {
-        let queues = queues.iter().copied();
-        self.wait_in(thread, &queues, deadline, interest, ready)
-    }
-
-    /// Waits like `Self::wait`, on each of `queues`. No queue may occur in them twice.
-    #[inline]
-    pub(crate) fn wait_in<'a, T>(
-        &self,
-        thread: &Arc<Thread>,
-        queues: &(impl Iterator<Item = &'a WaitQueue> + Clone),
-        deadline: Option<u64>,
-        interest: Interest,
-        mut ready: impl FnMut() -> Option<T>,
-    ) -> Result<T, WaitError> {
-        loop {
-            let scheduler = self.scheduler;
-            match scheduler.wait_in(thread, queues, deadline, interest, &mut ready) {
-                Ok(outcome) => return outcome,
-                Err(OutOfMemory) => self.wait_for_memory(thread),
-            }
-        }
-    }
-
-    /// Handles a wait that cannot be recorded for lack of memory: runs the OOM killer, then lets other threads run, so
-    /// that exiting threads can free memory.
-    #[cold]
-    fn wait_for_memory(&self, thread: &Arc<Thread>) {
-        self.oom.relieve(thread);
-        self.scheduler.yield_now(thread);
-        // The thread that frees the memory may run on another CPU.
-        self.host.relax();
     }
 
     /// Handles the control bytes that have arrived.

@@ -4,6 +4,7 @@ use crate::{
     Memory,
     host::{Channel, Channels},
     process::{Cgroup, Process, REAPER, Tasks, Thread, kill_process},
+    wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{format, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -44,13 +45,56 @@ impl OomKiller {
         })
     }
 
+    /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If a wait cannot be recorded for lack of memory,
+    /// kills a process, and tries again.
+    pub(crate) fn wait<T>(
+        &self,
+        thread: &Arc<Thread>,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        interest: Interest,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let queues = queues.iter().copied();
+        self.wait_in(thread, &queues, deadline, interest, ready)
+    }
+
+    /// Waits like `Self::wait`, on each of `queues`. No queue may occur in them twice.
+    #[inline]
+    pub(crate) fn wait_in<'a, T>(
+        &self,
+        thread: &Arc<Thread>,
+        queues: &(impl Iterator<Item = &'a WaitQueue> + Clone),
+        deadline: Option<u64>,
+        interest: Interest,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        loop {
+            let scheduler = self.tasks.scheduler;
+            match scheduler.wait_in(thread, queues, deadline, interest, &mut ready) {
+                Ok(outcome) => return outcome,
+                Err(OutOfMemory) => self.wait_for_memory(thread),
+            }
+        }
+    }
+
+    /// Handles a wait that cannot be recorded for lack of memory: runs the OOM killer, then lets other threads run, so
+    /// that exiting threads can free memory.
+    #[cold]
+    fn wait_for_memory(&self, thread: &Arc<Thread>) {
+        self.relieve(thread);
+        self.tasks.scheduler.yield_now(thread);
+        // The thread that frees the memory may run on another CPU.
+        self.memory.frames().machine().relax();
+    }
+
     /// Returns the number of processes killed for lack of memory.
     pub(crate) fn kills(&self) -> u64 {
         self.kills.load(Ordering::Relaxed)
     }
 
-    /// Kills the largest process, unless a process is being killed already. The caller retries the failed operation after
-    /// other threads have run.
+    /// Kills the largest process, unless a process is being killed already. The caller retries the failed operation
+    /// after other threads have run.
     pub(crate) fn relieve(&self, thread: &Arc<Thread>) {
         let members = self.tasks.living(|process| process.id != REAPER);
         let total = self.memory.frames().total();
@@ -62,8 +106,8 @@ impl OomKiller {
         }
     }
 
-    /// Kills the largest process of a group that is over its limit, unless a process of the group is being killed already.
-    /// `thread` is the thread that waits for the memory; it need not be in the group.
+    /// Kills the largest process of a group that is over its limit, unless a process of the group is being killed
+    /// already. `thread` is the thread that waits for the memory; it need not be in the group.
     pub(crate) fn relieve_group(&self, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
         let members = self.tasks.living(|process| process.is_in(group));
         let reason = "a group is out of memory";

@@ -25,8 +25,8 @@ impl Cgroups {
         match thread.process.cgroup() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // The process may have joined a group after the check above, and the flag that was set then has just been
-                // cleared.
+                // The process may have joined a group after the check above, and the flag that was set then has just
+                // been cleared.
                 if thread.process.cgroup().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }
@@ -39,8 +39,8 @@ impl Cgroups {
         }
     }
 
-    /// Enforces the limit of a group: reclaims pages until the group is no longer over its limit, and kills a process if
-    /// that does not suffice. `thread` waits meanwhile; it need not be in the group.
+    /// Enforces the limit of a group: reclaims pages until the group is no longer over its limit, and kills a process
+    /// if that does not suffice. `thread` waits meanwhile; it need not be in the group.
     pub(crate) fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         let mut least = u64::MAX;
         let mut rounds = 0;

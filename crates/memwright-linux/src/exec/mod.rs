@@ -384,7 +384,9 @@ fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
     let queues = [&process.thread_ended];
     let waited = match alone() {
         Some(()) => Ok(()),
-        None => kernel.wait(thread, &queues, None, Interest::Fatal, alone),
+        None => kernel
+            .oom
+            .wait(thread, &queues, None, Interest::Fatal, alone),
     };
     {
         let mut signals = process.signals.lock();
@@ -408,7 +410,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.identity.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);
-    crate::futex::release(kernel, context.thread);
+    kernel.futexes.release(context.thread);
     let old = {
         // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
         // old address space.

@@ -19,14 +19,13 @@ mod requeue;
 mod wait;
 mod wake;
 
-pub(crate) use operate::wake_and_operate;
-pub(crate) use release::release;
-pub(crate) use requeue::{RequeueRequest, requeue};
-pub(crate) use wait::wait;
-pub(crate) use wake::{ANY, wake};
+pub(crate) use requeue::RequeueRequest;
+pub(crate) use wake::ANY;
 
 use crate::{
     M,
+    host::{Clock, UserAccess},
+    oom::OomKiller,
     process::Thread,
     sync::{Lock, LockGuard, Rank, lock_with_room_for},
 };
@@ -59,23 +58,29 @@ struct Bucket {
 /// All futex waiters of the machine.
 pub struct Futexes {
     buckets: Vec<Bucket>,
-}
-
-impl Default for Futexes {
-    fn default() -> Self {
-        Self::new()
-    }
+    user: &'static dyn UserAccess,
+    clock: &'static dyn Clock,
+    oom: Arc<OomKiller>,
 }
 
 impl Futexes {
-    /// Creates empty buckets.
-    pub fn new() -> Self {
+    /// Creates empty buckets. A thread that cannot wait for lack of memory calls `oom`.
+    pub(crate) fn new(
+        user: &'static dyn UserAccess,
+        clock: &'static dyn Clock,
+        oom: Arc<OomKiller>,
+    ) -> Self {
         let bucket = || Bucket {
             waiters: Lock::new(Rank::Wait, Vec::new()),
         };
         #[expect(clippy::disallowed_methods, reason = "before any program runs")]
         let buckets = (0..BUCKETS).map(|_| bucket()).collect();
-        Self { buckets }
+        Self {
+            buckets,
+            user,
+            clock,
+            oom,
+        }
     }
 
     fn lock(&self, bucket: u32) -> LockGuard<'_, Queue> {

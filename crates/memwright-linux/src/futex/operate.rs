@@ -1,7 +1,8 @@
 //! `FUTEX_WAKE_OP`.
 
-use super::{ANY, Left, Taken, key, take_waiters, wake::at_least_one};
-use crate::{context::Context, errno::Errno, host::Host, process::Scope};
+use super::{ANY, Futexes, Left, Taken, key, take_waiters, wake::at_least_one};
+use crate::{Space, errno::Errno, host::UserAccess, process::Scope};
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 /// The operation on the second word.
@@ -82,7 +83,7 @@ impl Change {
     }
 
     /// Changes the word atomically. Returns its old value; `None` if the access faults, which is not resolved.
-    fn make(self, host: &dyn Host, address: u64, operand: u32) -> Option<u32> {
+    fn make(self, host: &dyn UserAccess, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {
             let seen = host.user_try_exchange32(address, old, self.apply(old, operand))?;
@@ -108,53 +109,53 @@ impl Comparison {
     }
 }
 
-/// Changes the word at `second` and wakes up to `most` waiters of the word at `first`. If the comparison holds for the
-/// old value of the second word, also wakes up to `most_second` waiters of the second word. Returns the number of woken
-/// threads (`futex_wake_op` of Linux 7.2, `kernel/futex/waitwake.c`).
-///
-/// # Errors
-/// `ENOSYS` for an unknown operation; `ENOSYS` for an unknown comparison, after the word was changed; `EINVAL`,
-/// `EFAULT`.
-pub(crate) fn wake_and_operate(
-    context: &Context<'_>,
-    [first, second]: [u64; 2],
-    scope: Scope,
-    [most, most_second]: [u32; 2],
-    encoded: u32,
-) -> Result<u64, Errno> {
-    let kernel = context.kernel;
-    let operation = decode(encoded);
-    loop {
-        let find =
-            |address, write| context.with_space(|space| key::find(space, address, scope, write));
-        let (one, two) = (find(first, false)?, find(second, true)?);
-        let change = operation.change.ok_or(Errno::ENOSYS)?;
-        let mut left = Left::default();
-        let (mut queue, mut other) = kernel.futexes.lock_two(one.key.bucket(), two.key.bucket());
-        let Some(old) = change.make(kernel.host, second, operation.operand) else {
+impl Futexes {
+    /// Changes the word at `second` and wakes up to `most` waiters of the word at `first`. If the comparison holds for
+    /// the old value of the second word, also wakes up to `most_second` waiters of the second word. Returns the number
+    /// of woken threads (`futex_wake_op` of Linux 7.2, `kernel/futex/waitwake.c`).
+    ///
+    /// # Errors
+    /// `ENOSYS` for an unknown operation; `ENOSYS` for an unknown comparison, after the word was changed; `EINVAL`,
+    /// `EFAULT`.
+    pub(crate) fn wake_and_operate(
+        &self,
+        space: &Arc<Space>,
+        [first, second]: [u64; 2],
+        scope: Scope,
+        [most, most_second]: [u32; 2],
+        encoded: u32,
+    ) -> Result<u64, Errno> {
+        let operation = decode(encoded);
+        loop {
+            let find = |address, write| key::find(space, address, scope, write);
+            let (one, two) = (find(first, false)?, find(second, true)?);
+            let change = operation.change.ok_or(Errno::ENOSYS)?;
+            let mut left = Left::default();
+            let (mut queue, mut other) = self.lock_two(one.key.bucket(), two.key.bucket());
+            let Some(old) = change.make(self.user, second, operation.operand) else {
+                drop((queue, other));
+                // This faults the page in for writing and leaves the word unchanged.
+                self.user
+                    .user_compare_exchange32(second, 0, 0)
+                    .map_err(|_| Errno::EFAULT)?;
+                continue;
+            };
+            let comparison = operation.comparison.ok_or(Errno::ENOSYS)?;
+            let taken = take_waiters(&mut queue, one.key, ANY, at_least_one(most), &mut left);
+            let mut taken_second = Taken::default();
+            if comparison.holds(old, operation.against) {
+                let queue = other.as_mut().unwrap_or(&mut queue);
+                let most = at_least_one(most_second);
+                taken_second = take_waiters(queue, two.key, ANY, most, &mut left);
+            }
             drop((queue, other));
-            // This faults the page in for writing and leaves the word unchanged.
-            kernel
-                .host
-                .user_compare_exchange32(second, 0, 0)
-                .map_err(|_| Errno::EFAULT)?;
-            continue;
-        };
-        let comparison = operation.comparison.ok_or(Errno::ENOSYS)?;
-        let taken = take_waiters(&mut queue, one.key, ANY, at_least_one(most), &mut left);
-        let mut taken_second = Taken::default();
-        if comparison.holds(old, operation.against) {
-            let queue = other.as_mut().unwrap_or(&mut queue);
-            let most = at_least_one(most_second);
-            taken_second = take_waiters(queue, two.key, ANY, most, &mut left);
+            left.wake();
+            let mut woken = taken.now + taken_second.now;
+            for (key, later) in [(one.key, taken.later), (two.key, taken_second.later)] {
+                woken += self.wake_later(key, ANY, later, &mut left);
+            }
+            return Ok(woken.into());
         }
-        drop((queue, other));
-        left.wake();
-        let mut woken = taken.now + taken_second.now;
-        for (key, later) in [(one.key, taken.later), (two.key, taken_second.later)] {
-            woken += kernel.futexes.wake_later(key, ANY, later, &mut left);
-        }
-        return Ok(woken.into());
     }
 }
 

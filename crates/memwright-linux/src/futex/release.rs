@@ -1,9 +1,8 @@
 //! Cleanup for a thread that leaves its address space.
 
-use super::{ANY, wake};
+use super::{ANY, Futexes};
 use crate::{
     Space,
-    kernel::Kernel,
     process::{Scope, Thread},
     user::check_range,
 };
@@ -14,39 +13,41 @@ use linux_raw_sys::general as raw;
 /// Most entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
 
-/// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. If the address
-/// space has other users, also stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and wakes one
-/// waiter of that word (`mm_release` of Linux 7.2, `kernel/fork.c`).
-///
-/// Called by the thread itself on exit and in `execve`, while it still runs in the address space and is still one of
-/// the threads of its process.
-///
-/// # Locks
-/// The caller holds no lock.
-pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
-    let head = thread.robust_list.swap(0, Ordering::Relaxed);
-    let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
-    let clears = word != 0 && thread.process.shares_space();
-    if head == 0 && !clears {
-        return;
-    }
-    crate::sync::assert_none_held();
-    let Some(space) = thread.process.space() else {
-        return;
-    };
-    if head != 0 {
-        let end = RobustEnd {
-            kernel,
-            thread,
-            space: &space,
+impl Futexes {
+    /// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. If the
+    /// address space has other users, also stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and
+    /// wakes one waiter of that word (`mm_release` of Linux 7.2, `kernel/fork.c`).
+    ///
+    /// Called by the thread itself on exit and in `execve`, while it still runs in the address space and is still one
+    /// of the threads of its process.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    pub(crate) fn release(&self, thread: &Arc<Thread>) {
+        let head = thread.robust_list.swap(0, Ordering::Relaxed);
+        let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
+        let clears = word != 0 && thread.process.shares_space();
+        if head == 0 && !clears {
+            return;
+        }
+        crate::sync::assert_none_held();
+        let Some(space) = thread.process.space() else {
+            return;
         };
-        // If an entry cannot be read, the walk ends there.
-        let _ = end.walk(head);
-    }
-    if clears && check_range(word, 4).is_ok() {
-        // As on Linux, a waiter is woken even if the word cannot be written.
-        let _ = kernel.host.copy_to_user(word, &[0; 4]);
-        let _ = wake(kernel, &space, word, Scope::Shared, 1, ANY);
+        if head != 0 {
+            let end = RobustEnd {
+                futexes: self,
+                thread,
+                space: &space,
+            };
+            // If an entry cannot be read, the walk ends there.
+            let _ = end.walk(head);
+        }
+        if clears && check_range(word, 4).is_ok() {
+            // As on Linux, a waiter is woken even if the word cannot be written.
+            let _ = self.user.copy_to_user(word, &[0; 4]);
+            let _ = self.wake(&space, word, Scope::Shared, 1, ANY);
+        }
     }
 }
 
@@ -92,7 +93,7 @@ fn death(word: u32, owner: u32, pending: bool, inherits: bool) -> Death {
 }
 
 struct RobustEnd<'a> {
-    kernel: &'a Kernel,
+    futexes: &'a Futexes,
     thread: &'a Thread,
     space: &'a Arc<Space>,
 }
@@ -101,8 +102,8 @@ impl RobustEnd<'_> {
     fn read(&self, address: u64) -> Result<u64, Broken> {
         let mut bytes = [0; 8];
         check_range(address, 8).map_err(|_| Broken)?;
-        self.kernel
-            .host
+        self.futexes
+            .user
             .copy_from_user(&mut bytes, address)
             .map_err(|_| Broken)?;
         Ok(u64::from_le_bytes(bytes))
@@ -136,8 +137,8 @@ impl RobustEnd<'_> {
         if !address.is_multiple_of(4) || check_range(address, 4).is_err() {
             return Err(Broken);
         }
-        let host = self.kernel.host;
-        let mut word = host.user_load32(address).map_err(|_| Broken)?;
+        let user = self.futexes.user;
+        let mut word = user.user_load32(address).map_err(|_| Broken)?;
         loop {
             match death(word, self.thread.id(), pending, entry.inherits) {
                 Death::Nothing => return Ok(()),
@@ -146,7 +147,7 @@ impl RobustEnd<'_> {
                     return Ok(());
                 }
                 Death::Mark(dead) => {
-                    let seen = host
+                    let seen = user
                         .user_compare_exchange32(address, word, dead)
                         .map_err(|_| Broken)?;
                     if seen == word {
@@ -163,7 +164,9 @@ impl RobustEnd<'_> {
 
     fn wake(&self, address: u64) {
         // If the word has no key, it cannot have waiters.
-        let _ = wake(self.kernel, self.space, address, Scope::Shared, 1, ANY);
+        let _ = self
+            .futexes
+            .wake(self.space, address, Scope::Shared, 1, ANY);
     }
 }
 

@@ -1,11 +1,12 @@
 //! `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`.
 
 use super::{
-    Held, Left, Queue, Waiter,
+    Futexes, Held, Left, Queue, Waiter,
     key::{self, Found},
     wake::ANY,
 };
-use crate::{context::Context, errno::Errno, process::Scope};
+use crate::{Space, errno::Errno, process::Scope};
+use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
 
 /// The arguments of a requeue operation.
@@ -45,64 +46,67 @@ fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
     }
 }
 
-/// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of waiters woken or
-/// moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
-///
-/// # Errors
-/// `EAGAIN` if the first word does not have the expected value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
-pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result<u64, Errno> {
-    if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let kernel = context.kernel;
-    let find =
-        |address| context.with_space(|space| key::find(space, address, request.scope, false));
-    loop {
-        let (from, to) = (find(request.from)?, find(request.to)?);
-        let (old, new) = (from.key.bucket(), to.key.bucket());
-        let mut left = Left::default();
-        let (mut queue, mut other) = kernel.futexes.lock_two(old, new);
-        if let Some(value) = request.value {
-            match kernel.host.user_peek32(request.from) {
-                Some(seen) if seen == value => {}
-                Some(_) => return Err(Errno::EAGAIN),
-                None => {
-                    drop((queue, other));
-                    kernel
-                        .host
-                        .user_load32(request.from)
-                        .map_err(|_| Errno::EFAULT)?;
-                    continue;
+impl Futexes {
+    /// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of waiters woken
+    /// or moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
+    ///
+    /// # Errors
+    /// `EAGAIN` if the first word does not have the expected value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
+    pub(crate) fn requeue(
+        &self,
+        space: &Arc<Space>,
+        request: &RequeueRequest,
+    ) -> Result<u64, Errno> {
+        if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let find = |address| key::find(space, address, request.scope, false);
+        loop {
+            let (from, to) = (find(request.from)?, find(request.to)?);
+            let (old, new) = (from.key.bucket(), to.key.bucket());
+            let mut left = Left::default();
+            let (mut queue, mut other) = self.lock_two(old, new);
+            if let Some(value) = request.value {
+                match self.user.user_peek32(request.from) {
+                    Some(seen) if seen == value => {}
+                    Some(_) => return Err(Errno::EAGAIN),
+                    None => {
+                        drop((queue, other));
+                        self.user
+                            .user_load32(request.from)
+                            .map_err(|_| Errno::EFAULT)?;
+                        continue;
+                    }
                 }
             }
-        }
-        let mut round = Round::new(&from, &to, request.wake, request.requeue);
-        round.go_through(&mut queue, other.as_deref_mut(), &mut left);
-        drop((queue, other));
-        left.wake();
-        let mut seen = round.seen;
-        if round.wake_later > 0 {
-            let most = round.wake_later;
-            seen += u64::from(kernel.futexes.wake_later(from.key, ANY, most, &mut left));
-        }
-        while round.move_later > 0 {
-            left.make_room(round.move_later);
-            if old != new {
-                let more = (round.move_later as usize).min(TOGETHER);
-                match kernel.futexes.lock_with_room(new, more) {
-                    Ok(locked) => drop(locked),
-                    Err(error) if seen == 0 => return Err(error.into()),
-                    Err(OutOfMemory) => break,
-                }
-            }
-            round = Round::new(&from, &to, 0, round.move_later);
-            let (mut queue, mut other) = kernel.futexes.lock_two(old, new);
+            let mut round = Round::new(&from, &to, request.wake, request.requeue);
             round.go_through(&mut queue, other.as_deref_mut(), &mut left);
             drop((queue, other));
             left.wake();
-            seen += round.seen;
+            let mut seen = round.seen;
+            if round.wake_later > 0 {
+                let most = round.wake_later;
+                seen += u64::from(self.wake_later(from.key, ANY, most, &mut left));
+            }
+            while round.move_later > 0 {
+                left.make_room(round.move_later);
+                if old != new {
+                    let more = (round.move_later as usize).min(TOGETHER);
+                    match self.lock_with_room(new, more) {
+                        Ok(locked) => drop(locked),
+                        Err(error) if seen == 0 => return Err(error.into()),
+                        Err(OutOfMemory) => break,
+                    }
+                }
+                round = Round::new(&from, &to, 0, round.move_later);
+                let (mut queue, mut other) = self.lock_two(old, new);
+                round.go_through(&mut queue, other.as_deref_mut(), &mut left);
+                drop((queue, other));
+                left.wake();
+                seen += round.seen;
+            }
+            return Ok(seen);
         }
-        return Ok(seen);
     }
 }
 

@@ -1,93 +1,104 @@
 //! `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
 
-use super::{Waiter, key};
+use super::{Futexes, Waiter, key};
 use crate::{
-    context::Context,
+    Space,
     errno::Errno,
-    kernel::Kernel,
     process::{RestartBlock, Thread, WaitRequest},
     wait::{Interest, WaitError},
 };
 use alloc::sync::Arc;
 
-/// Waits for a wakeup of the word at `address` (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
-///
-/// # Errors
-/// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted
-/// call returns `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
-pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, Errno> {
-    if request.bits == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (kernel, thread) = (context.kernel, context.thread);
-    enter(context, &request)?;
-    let woken = || thread.futex.bucket().is_none().then_some(());
-    let outcome = kernel.wait(thread, &[], request.deadline, Interest::Signals, woken);
-    let Err(error) = outcome else {
-        return Ok(0);
-    };
-    if !withdraw(kernel, thread) {
-        // The thread was woken after its wait was interrupted.
-        return Ok(0);
-    }
-    let Some(deadline) = request.deadline else {
-        return Err(Errno::ERESTARTSYS);
-    };
-    if error == WaitError::TimedOut || kernel.host.now() >= deadline {
-        return Err(Errno::ETIMEDOUT);
-    }
-    *thread.restart.lock() = Some(RestartBlock::Futex(request));
-    Err(Errno::ERESTART_RESTARTBLOCK)
-}
-
-/// Checks that the word has the expected value and enters the bucket, both under the bucket's lock.
-fn enter(context: &Context<'_>, request: &WaitRequest) -> Result<(), Errno> {
-    let (host, futexes) = (context.kernel.host, &context.kernel.futexes);
-    loop {
-        let found =
-            context.with_space(|space| key::find(space, request.address, request.scope, false))?;
-        let bucket = found.key.bucket();
-        {
-            let mut queue = futexes.lock_with_room(bucket, 1)?;
-            match host.user_peek32(request.address) {
-                Some(value) if value == request.value => {
-                    context.thread.futex.enter(bucket);
-                    let waiter = Waiter {
-                        key: found.key,
-                        bits: request.bits,
-                        thread: context.thread.clone(),
-                        object: found.object,
-                    };
-                    #[expect(clippy::disallowed_methods, reason = "there is room")]
-                    queue.push(waiter);
-                    return Ok(());
-                }
-                Some(_) => return Err(Errno::EAGAIN),
-                None => {}
-            }
+impl Futexes {
+    /// Waits for a wakeup of the word at `address` (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
+    ///
+    /// # Errors
+    /// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted
+    /// call returns `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
+    pub(crate) fn wait(
+        &self,
+        thread: &Arc<Thread>,
+        space: &Arc<Space>,
+        request: WaitRequest,
+    ) -> Result<u64, Errno> {
+        if request.bits == 0 {
+            return Err(Errno::EINVAL);
         }
-        host.user_load32(request.address)
-            .map_err(|_| Errno::EFAULT)?;
-    }
-}
-
-/// Leaves the bucket. Returns false if the thread has been woken in the meantime.
-fn withdraw(kernel: &Kernel, thread: &Arc<Thread>) -> bool {
-    while let Some(bucket) = thread.futex.bucket() {
-        let waiter = {
-            let mut queue = kernel.futexes.lock(bucket);
-            // The thread may have been requeued or woken before it took the lock.
-            if thread.futex.bucket() != Some(bucket) {
-                continue;
-            }
-            thread.futex.leave();
-            let at = |waiter: &Waiter| Arc::ptr_eq(&waiter.thread, thread);
-            let position = queue.iter().position(at);
-            position.map(|position| queue.remove(position))
+        self.enter(thread, space, &request)?;
+        let woken = || thread.futex.bucket().is_none().then_some(());
+        let outcome = self
+            .oom
+            .wait(thread, &[], request.deadline, Interest::Signals, woken);
+        let Err(error) = outcome else {
+            return Ok(0);
         };
-        // Release the object without holding the lock.
-        drop(waiter);
-        return true;
+        if !self.withdraw(thread) {
+            // The thread was woken after its wait was interrupted.
+            return Ok(0);
+        }
+        let Some(deadline) = request.deadline else {
+            return Err(Errno::ERESTARTSYS);
+        };
+        if error == WaitError::TimedOut || self.clock.now() >= deadline {
+            return Err(Errno::ETIMEDOUT);
+        }
+        *thread.restart.lock() = Some(RestartBlock::Futex(request));
+        Err(Errno::ERESTART_RESTARTBLOCK)
     }
-    false
+
+    /// Checks that the word has the expected value and enters the bucket, both under the bucket's lock.
+    fn enter(
+        &self,
+        thread: &Arc<Thread>,
+        space: &Arc<Space>,
+        request: &WaitRequest,
+    ) -> Result<(), Errno> {
+        loop {
+            let found = key::find(space, request.address, request.scope, false)?;
+            let bucket = found.key.bucket();
+            {
+                let mut queue = self.lock_with_room(bucket, 1)?;
+                match self.user.user_peek32(request.address) {
+                    Some(value) if value == request.value => {
+                        thread.futex.enter(bucket);
+                        let waiter = Waiter {
+                            key: found.key,
+                            bits: request.bits,
+                            thread: thread.clone(),
+                            object: found.object,
+                        };
+                        #[expect(clippy::disallowed_methods, reason = "there is room")]
+                        queue.push(waiter);
+                        return Ok(());
+                    }
+                    Some(_) => return Err(Errno::EAGAIN),
+                    None => {}
+                }
+            }
+            self.user
+                .user_load32(request.address)
+                .map_err(|_| Errno::EFAULT)?;
+        }
+    }
+
+    /// Leaves the bucket. Returns false if the thread has been woken in the meantime.
+    fn withdraw(&self, thread: &Arc<Thread>) -> bool {
+        while let Some(bucket) = thread.futex.bucket() {
+            let waiter = {
+                let mut queue = self.lock(bucket);
+                // The thread may have been requeued or woken before it took the lock.
+                if thread.futex.bucket() != Some(bucket) {
+                    continue;
+                }
+                thread.futex.leave();
+                let at = |waiter: &Waiter| Arc::ptr_eq(&waiter.thread, thread);
+                let position = queue.iter().position(at);
+                position.map(|position| queue.remove(position))
+            };
+            // Release the object without holding the lock.
+            drop(waiter);
+            return true;
+        }
+        false
+    }
 }

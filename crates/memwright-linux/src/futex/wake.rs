@@ -1,43 +1,44 @@
 //! `FUTEX_WAKE` and `FUTEX_WAKE_BITSET`.
 
-use super::{Left, key, take_waiters};
-use crate::{Space, errno::Errno, kernel::Kernel, process::Scope};
+use super::{Futexes, Left, key, take_waiters};
+use crate::{Space, errno::Errno, process::Scope};
 use alloc::sync::Arc;
 
 /// Bits that intersect with those of every waiter (`FUTEX_BITSET_MATCH_ANY`).
 pub(crate) const ANY: u32 = u32::MAX;
 
-/// Wakes up to `most` threads that wait for the word at `address` of `space` and whose bits intersect with `bits`.
-/// Returns the number of woken threads. As on Linux, one thread is woken even if `most` is 0 (`futex_wake` of Linux
-/// 7.2, `kernel/futex/waitwake.c`).
-///
-/// # Errors
-/// `EINVAL` if `bits` is 0 or the address is not a multiple of 4, `EFAULT`.
-pub(crate) fn wake(
-    kernel: &Kernel,
-    space: &Arc<Space>,
-    address: u64,
-    scope: Scope,
-    most: u32,
-    bits: u32,
-) -> Result<u32, Errno> {
-    if bits == 0 {
-        return Err(Errno::EINVAL);
+impl Futexes {
+    /// Wakes up to `most` threads that wait for the word at `address` of `space` and whose bits intersect with `bits`.
+    /// Returns the number of woken threads. As on Linux, one thread is woken even if `most` is 0 (`futex_wake` of Linux
+    /// 7.2, `kernel/futex/waitwake.c`).
+    ///
+    /// # Errors
+    /// `EINVAL` if `bits` is 0 or the address is not a multiple of 4, `EFAULT`.
+    pub(crate) fn wake(
+        &self,
+        space: &Arc<Space>,
+        address: u64,
+        scope: Scope,
+        most: u32,
+        bits: u32,
+    ) -> Result<u32, Errno> {
+        if bits == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let found = key::find(space, address, scope, false)?;
+        let mut left = Left::default();
+        let most = at_least_one(most);
+        let taken = {
+            let mut queue = self.lock(found.key.bucket());
+            take_waiters(&mut queue, found.key, bits, most, &mut left)
+        };
+        left.wake();
+        if taken.later == 0 {
+            return Ok(taken.now);
+        }
+        let later = self.wake_later(found.key, bits, taken.later, &mut left);
+        Ok(taken.now + later)
     }
-    let found = key::find(space, address, scope, false)?;
-    let mut left = Left::default();
-    let most = at_least_one(most);
-    let futexes = &kernel.futexes;
-    let taken = {
-        let mut queue = futexes.lock(found.key.bucket());
-        take_waiters(&mut queue, found.key, bits, most, &mut left)
-    };
-    left.wake();
-    if taken.later == 0 {
-        return Ok(taken.now);
-    }
-    let later = futexes.wake_later(found.key, bits, taken.later, &mut left);
-    Ok(taken.now + later)
 }
 
 /// Converts the count of a call: an `int` for which 0 and negative values mean 1.

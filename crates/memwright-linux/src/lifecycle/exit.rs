@@ -24,7 +24,7 @@ pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
 pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
     let process = &thread.process;
     thread.ends.store(true, Ordering::Relaxed);
-    crate::futex::release(kernel, thread);
+    kernel.futexes.release(thread);
     kernel.tasks.lock().threads.remove(&thread.id());
     let (end, stop, traced) = {
         let mut signals = process.signals.lock();

@@ -55,7 +55,9 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         let returned = || (!child.borrows_space()).then_some(());
         // The wait ends early only if the parent is killed.
         let queues = [&child.space_returned];
-        let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
+        let _ = kernel
+            .oom
+            .wait(context.thread, &queues, None, Interest::Fatal, returned);
     }
     Ok(child.id.into())
 }

@@ -59,7 +59,9 @@ pub(crate) fn stand_still(
         tracing.standing.as_ref()?.resume
     };
     let queues = [&thread.process.resumed];
-    let resume = kernel.wait(thread, &queues, None, Interest::Tracer, resumed);
+    let resume = kernel
+        .oom
+        .wait(thread, &queues, None, Interest::Tracer, resumed);
     go_on(context, resume.ok())
 }
 

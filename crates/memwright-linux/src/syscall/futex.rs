@@ -5,7 +5,7 @@ use crate::{
     abi::{SECOND, Timespec},
     context::Context,
     errno::Errno,
-    futex::{ANY, RequeueRequest, requeue, wait, wake, wake_and_operate},
+    futex::{ANY, RequeueRequest},
     identity::Capabilities,
     process::{Scope, WaitRequest},
 };
@@ -73,6 +73,7 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, operation, value, fourth, second, third_value] = *arguments;
     let (value, third_value) = (value as u32, third_value as u32);
     let (command, scope) = decode(operation as u32).ok_or(Errno::ENOSYS)?;
+    let futexes = &context.kernel.futexes;
     match command {
         Command::Wait { timeout, any } => {
             let deadline = deadline(context, fourth, timeout)?;
@@ -83,12 +84,12 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 scope,
                 deadline,
             };
-            wait(context, request)
+            context.with_space(|space| futexes.wait(context.thread, space, request))
         }
         Command::Wake { any } => {
             let bits = if any { ANY } else { third_value };
-            let woken = context
-                .with_space(|space| wake(context.kernel, space, address, scope, value, bits))?;
+            let woken =
+                context.with_space(|space| futexes.wake(space, address, scope, value, bits))?;
             Ok(woken.into())
         }
         Command::Requeue { compare } => {
@@ -100,11 +101,14 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 requeue: fourth as u32,
                 value: compare.then_some(third_value),
             };
-            requeue(context, &request)
+            context.with_space(|space| futexes.requeue(space, &request))
         }
         Command::Operate => {
             let most = [value, fourth as u32];
-            wake_and_operate(context, [address, second], scope, most, third_value)
+            let words = [address, second];
+            context.with_space(|space| {
+                futexes.wake_and_operate(space, words, scope, most, third_value)
+            })
         }
     }
 }

@@ -141,7 +141,9 @@ pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallRes
             deadline,
             remaining,
         }) => sleep_until(context, deadline, Some(remaining)),
-        Some(RestartBlock::Futex(request)) => crate::futex::wait(context, request),
+        Some(RestartBlock::Futex(request)) => {
+            context.with_space(|space| context.kernel.futexes.wait(context.thread, space, request))
+        }
         Some(RestartBlock::Poll {
             descriptors,
             count,

@@ -111,7 +111,7 @@ impl Userfault {
             let gone = self.state.lock().agreed.is_none();
             (gone || event.read.load(Ordering::Acquire)).then_some(())
         };
-        let _ = kernel.wait(
+        let _ = kernel.oom.wait(
             context.thread,
             &[&self.resolved],
             None,

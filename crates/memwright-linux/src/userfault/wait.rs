@@ -80,7 +80,9 @@ pub(crate) fn wait_for_watcher(
             Accessor::Kernel => Interest::Fatal,
         };
         let woken = || waiting.woken.load(Ordering::Acquire).then_some(());
-        let waited = kernel.wait(thread, &[&userfault.resolved], None, interest, woken);
+        let waited = kernel
+            .oom
+            .wait(thread, &[&userfault.resolved], None, interest, woken);
         interrupted = waited.is_err();
     }
     let mut state = userfault.state.lock();

@@ -177,7 +177,10 @@ pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> 
     }
     queues.complete().map_err(|_| Errno::ENOMEM)?;
     let (kernel, thread) = (context.kernel, context.thread);
-    match kernel.wait_in(thread, &queues.iter(), deadline, Interest::Signals, ready) {
+    match kernel
+        .oom
+        .wait_in(thread, &queues.iter(), deadline, Interest::Signals, ready)
+    {
         Ok(count) => Ok(count),
         Err(WaitError::TimedOut) => Ok(0),
         Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
