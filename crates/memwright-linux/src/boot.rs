@@ -41,10 +41,12 @@ pub fn start(
         let trace = Box::leak(Box::new(Trace::new(machine)));
         kernel.memory.set_trace(Some(trace));
     }
-    let filled = kernel
-        .vfs
-        .mounts
-        .fill(kernel.vfs, files, &kernel.swaps, procfs::roots(kernel));
+    let filled = kernel.vfs.mounts.fill(
+        kernel.vfs,
+        files,
+        &kernel.swaps.nodes(),
+        procfs::roots(kernel),
+    );
     let instructions = machine.kernel_instructions();
     kernel
         .boot_instructions

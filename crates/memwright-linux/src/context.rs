@@ -14,13 +14,27 @@ use crate::{
     process::{Process, Thread, send_to_thread},
     scheduler::{Task, Work},
     signal::SignalInfo,
-    syscall::table::{self, Handlers},
     user::UserMemory,
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
 use core::cell::{RefCell, RefMut};
 use memwright::Memcg;
+
+/// The six argument registers.
+pub type Arguments = [u64; 6];
+
+/// The result of a system call: the value of RAX, or an error.
+pub type CallResult = Result<u64, Errno>;
+
+/// The function that implements a system call.
+pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
+
+/// Size of the tables that are indexed by call number.
+pub(crate) const INDEXED: usize = 512;
+
+/// The handler of each number below [`INDEXED`], so that dispatch is a single load.
+pub(crate) type Handlers = [Handler; INDEXED];
 
 /// The running thread: the first argument of every system call and file operation.
 pub struct Context<'a> {
@@ -41,12 +55,17 @@ impl<'a> Context<'a> {
     ///
     /// # Panics
     /// If the process has exited.
-    pub fn new(kernel: &'static Kernel, thread: &'a Arc<Thread>, state: UserState) -> Self {
+    pub fn new(
+        kernel: &'static Kernel,
+        thread: &'a Arc<Thread>,
+        state: UserState,
+        handlers: &'static Handlers,
+    ) -> Self {
         let space = RefCell::new(thread.process.space().expect("a living process"));
         Self {
             kernel,
             thread,
-            handlers: table::handlers(kernel.manifest.system_calls),
+            handlers,
             user: UserMemory::new(kernel.host),
             state: RefCell::new(state),
             space,

@@ -15,12 +15,12 @@ use crate::{
     lifecycle::end_group,
     probes::Probes,
     process::{Change, ExitStatus, Signals, Stop, Thread, force_fault, report_change},
+    protection_keys,
     ptrace::stand_still,
     signal::{
         Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
         SignalSet, default_action, restart_decision,
     },
-    syscall::keys,
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -278,13 +278,13 @@ fn enter_handler(
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
     // The stack can have a protection key that denies writes to the interrupted code.
-    let key_rights = keys::permit_all(host);
+    let key_rights = protection_keys::permit_all(host);
     let written = context
         .user
         .write_bytes(place.extended_state, &area.bytes[..size])
         .and_then(|()| context.user.write_bytes(place.frame, &frame));
     if let Err(error) = written {
-        keys::restore(host, key_rights);
+        protection_keys::restore(host, key_rights);
         return Err(error);
     }
     context.state().regs = UserRegs {
@@ -298,7 +298,7 @@ fn enter_handler(
         ..regs
     };
     host.restore_fpu(&FpuArea::INITIAL);
-    keys::reset(host);
+    protection_keys::reset(host);
     let mut signals = context.process().signals.lock();
     let state = signals.thread(context.thread);
     if switch && stack.flags & AlternateStack::AUTODISARM != 0 {

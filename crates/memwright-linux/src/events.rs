@@ -4,9 +4,10 @@ use crate::{
     account,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    run::{self, Accessor, Execution, Resolved},
+    run::{self, Execution},
     scheduler::Work,
     user::USER_END,
+    userfault::{Accessor, Resolved},
 };
 use core::fmt::Write;
 use memwright_table::sync::GaveWay;

@@ -40,6 +40,9 @@ pub(crate) struct Ended {
     pub(crate) killed: u64,
 }
 
+/// Default of `vm.max_map_count`.
+const MOST_AREAS: usize = 65_530;
+
 /// One machine with its processes and files.
 pub struct Kernel {
     /// The machine.
@@ -59,7 +62,7 @@ pub struct Kernel {
     /// Threads waiting on futexes.
     pub(crate) futexes: Futexes,
     /// The userfaultfd contexts.
-    pub(crate) userfaults: Userfaults,
+    pub(crate) userfaults: &'static Userfaults,
     /// System V shared memory.
     pub(crate) segments: Segments,
     /// System V semaphore sets.
@@ -118,7 +121,7 @@ impl Kernel {
         let tasks: &'static Tasks = Box::leak(Box::new(Tasks::new(scheduler)));
         let reclaim = Reclaim::new(memory.clone(), tasks);
         let oom = OomKiller::new(memory.clone(), tasks, host);
-        let vfs = Box::leak(Box::new(Vfs {
+        let vfs: &'static Vfs = Box::leak(Box::new(Vfs {
             reclaim: reclaim.clone(),
             clock: host,
             channels: host,
@@ -132,6 +135,7 @@ impl Kernel {
             random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             memory: memory.clone(),
         }));
+        let userfaults = Box::leak(Box::new(Userfaults::new(vfs, host, oom.clone())));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             probes: Probes::default(),
@@ -144,7 +148,7 @@ impl Kernel {
             users: Users::default(),
             scheduler,
             futexes: Futexes::new(host, host, oom.clone()),
-            userfaults: Userfaults::default(),
+            userfaults,
             segments: Segments::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),
@@ -156,7 +160,7 @@ impl Kernel {
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             oom,
-            most_areas: AtomicUsize::new(crate::memory::MOST_AREAS),
+            most_areas: AtomicUsize::new(MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
             memory,
             ended: Lock::new(Rank::Leaf, None),

@@ -19,8 +19,6 @@ use memwright_table::VirtAddr;
 
 /// `vm.mmap_min_addr`.
 pub const LOWEST: u64 = 0x1_0000;
-/// Default of `vm.max_map_count`.
-pub const MOST_AREAS: usize = 65_530;
 /// Base of relocatable programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
 /// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,

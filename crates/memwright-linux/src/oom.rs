@@ -9,7 +9,7 @@ use crate::{
 use alloc::{format, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::Row;
-use memwright_table::PAGE_SIZE;
+use memwright_table::{Machine as _, OutOfMemory, PAGE_SIZE};
 
 /// What the OOM killer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,15 @@ use crate::{
         open_file::{File, OpenFile, OpenKind, Positions},
         transfer::Sink,
     },
-    kernel::Kernel,
-    probes::Probe,
+    probes::{Probe, Probes},
+    process::Tasks,
 };
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
+
+/// The number in `/sys/bus/event_source/devices/uprobe/type`: the first one after those of `linux/perf_event.h` and of
+/// the hardware events that Linux registers.
+pub const UPROBE: u32 = 9;
 
 /// `_IO('$', number)` of `linux/perf_event.h`.
 const fn command(number: u32) -> u32 {
@@ -27,7 +31,8 @@ const RESET: u32 = command(3);
 
 /// An open event that counts the hits of a probe. The probe is installed as long as the file is open.
 pub struct EventFile {
-    kernel: &'static Kernel,
+    probes: &'static Probes,
+    tasks: &'static Tasks,
     probe: Arc<Probe>,
 }
 
@@ -36,16 +41,24 @@ impl EventFile {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    pub fn new(kernel: &'static Kernel, probe: Probe) -> Result<Self, OutOfMemory> {
+    pub fn new(
+        probes: &'static Probes,
+        tasks: &'static Tasks,
+        probe: Probe,
+    ) -> Result<Self, OutOfMemory> {
         let probe = Arc::new(probe);
-        kernel.probes.set(kernel, &probe)?;
-        Ok(Self { kernel, probe })
+        probes.set(tasks, &probe)?;
+        Ok(Self {
+            probes,
+            tasks,
+            probe,
+        })
     }
 }
 
 impl Drop for EventFile {
     fn drop(&mut self) {
-        self.kernel.probes.unset(self.kernel, &self.probe);
+        self.probes.unset(self.tasks, &self.probe);
     }
 }
 

@@ -16,8 +16,9 @@ use crate::{
     process::{ExitStatus, Start, Thread, force_fault},
     scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
+    syscall::table::handlers,
     user::USER_END,
-    userfault::{Waited, wait_for_watcher},
+    userfault::{Accessor, Resolved, Waited},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -46,7 +47,15 @@ pub(crate) fn thread_main(kernel: &'static Kernel, machine: &dyn Execution, id: 
     let status = match thread.take_start() {
         Some(Start::User(state)) => {
             kernel.host.load_bases(&state);
-            run(machine, &Context::new(kernel, &thread, state))
+            run(
+                machine,
+                &Context::new(
+                    kernel,
+                    &thread,
+                    state,
+                    handlers(kernel.manifest.system_calls),
+                ),
+            )
         }
         Some(Start::Program) => run_program(kernel, machine, &thread),
         None => unreachable!("a thread starts once"),
@@ -61,7 +70,12 @@ fn run_program(
     machine: &dyn Execution,
     thread: &Arc<Thread>,
 ) -> ExitStatus {
-    let context = Context::new(kernel, thread, Default::default());
+    let context = Context::new(
+        kernel,
+        thread,
+        Default::default(),
+        handlers(kernel.manifest.system_calls),
+    );
     kernel.host.mark_run_begins();
     match exec::execute_manifest(&context) {
         Ok(()) => run(machine, &context),
@@ -124,26 +138,6 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
     }
 }
 
-/// The result of handling a fault.
-pub(crate) enum Resolved {
-    /// Retry the access.
-    Retry,
-    /// Deliver this signal.
-    Signal(Signal, i32),
-    /// Deliver SIGSEGV, because of the page's protection key.
-    Key(u8),
-}
-
-/// The origin of an access that a userfaultfd context handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accessor {
-    /// The program itself.
-    Program,
-    /// The kernel, for a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults, and only a
-    /// fatal signal ends the wait for one that does.
-    Kernel,
-}
-
 /// Resolves a page fault of a thread, in user mode or during a user copy of the kernel.
 // All faults go through this function, so it is inlined into its callers.
 #[inline(always)]
@@ -195,7 +189,10 @@ fn watched_fault(
     let mut tried = accessor == Accessor::Kernel;
     loop {
         let place = (address, accessor);
-        match wait_for_watcher(kernel, thread, space, place, access, fault) {
+        match kernel
+            .userfaults
+            .wait_for_watcher(thread, space, place, access, fault)
+        {
             Waited::Again => {}
             Waited::Interrupted => return Resolved::Retry,
             Waited::Refused(resolved) => return resolved,

@@ -29,8 +29,9 @@ use crate::{
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, end_others},
+    protection_keys,
     signal::{AlternateStack, Signal, SignalInfo, code},
-    syscall::{file::place, keys},
+    syscall::file::place,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -441,7 +442,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.barriers.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
     kernel.host.restore_fpu(&FpuArea::INITIAL);
-    keys::reset(kernel.host);
+    protection_keys::reset(kernel.host);
     context.replace_state(loaded.state);
     kernel.probes.executed(context.thread);
 }

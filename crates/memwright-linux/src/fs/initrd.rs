@@ -15,9 +15,8 @@ use super::{
 use crate::{
     cpio::{CpioArchive, CpioEntry},
     errno::Errno,
-    fs::vfs::Vfs,
+    fs::{disk_node::DiskNode, vfs::Vfs},
     manifest::CONTROL_FOLDER,
-    swap::Swaps,
 };
 use alloc::boxed::Box;
 use alloc::{collections::BTreeMap, sync::Arc};
@@ -106,7 +105,7 @@ pub fn fill(
     mounts: &Mounts,
     vfs: &Vfs,
     archive: CpioArchive<'_>,
-    swaps: &Swaps,
+    disks: &[Arc<dyn DiskNode>],
     generated: GeneratedRoots,
 ) -> Result<(), Errno> {
     let now = Moment {
@@ -137,7 +136,7 @@ pub fn fill(
             filler.file(path, 0o644, now, text)?;
         }
     }
-    filler.devices(swaps)?;
+    filler.devices(disks)?;
     let mount = |path: &[u8], kind, node| -> Result<Arc<Dentry>, Errno> {
         let at = mounts
             .boot_walker()
@@ -345,7 +344,7 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn devices(&self, swaps: &Swaps) -> Result<(), Errno> {
+    fn devices(&self, disks: &[Arc<dyn DiskNode>]) -> Result<(), Errno> {
         let at = self.directory(b"/dev", 0o755)?;
         let kind = FileSystemKind::Devtmpfs;
         let root = self
@@ -370,7 +369,7 @@ impl Filler<'_> {
             };
             make(name, body, permissions)?;
         }
-        for disk in swaps.disks() {
+        for disk in disks {
             make(disk.name().as_bytes(), Body::Block(disk.clone()), 0o660)?;
         }
         for &(name, target) in DEVICE_LINKS {

@@ -5,6 +5,7 @@ use super::{
     console::ConsoleStream,
     dentry::Dentry,
     device::Device,
+    disk_node::DiskNode,
     entries::Entries,
     file_system::{FileSystem, FileSystemKind},
     kind::Kind,
@@ -22,7 +23,6 @@ use crate::{
         caller::Caller,
         generated::{GeneratedNode, SETTING_NUMBERS},
     },
-    swap::Disk,
     sync::{Lock, Rank},
     user::PATH_MAX,
 };
@@ -39,7 +39,7 @@ pub enum Body {
     /// A character device.
     Character(Device),
     /// A disk.
-    Block(Arc<Disk>),
+    Block(Arc<dyn DiskNode>),
     /// A pipe, named or anonymous.
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.

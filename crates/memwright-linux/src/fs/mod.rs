@@ -19,6 +19,7 @@ pub mod descriptors;
 pub mod device;
 pub mod directory;
 pub mod dirents;
+pub mod disk_node;
 pub mod entries;
 pub mod epoll;
 pub mod eventfd;

@@ -23,10 +23,9 @@ use crate::{
     changes::Changes,
     cpio::CpioArchive,
     errno::Errno,
-    fs::{initrd::GeneratedRoots, vfs::Vfs},
+    fs::{disk_node::DiskNode, initrd::GeneratedRoots, vfs::Vfs},
     manifest::Manifest,
     short::Short,
-    swap::Swaps,
     sync::{Lock, Rank},
 };
 use alloc::{
@@ -336,10 +335,10 @@ impl Mounts {
         &self,
         vfs: &Vfs,
         archive: CpioArchive<'_>,
-        swaps: &Swaps,
+        disks: &[Arc<dyn DiskNode>],
         generated: GeneratedRoots,
     ) -> Result<(), Errno> {
-        super::initrd::fill(self, vfs, archive, swaps, generated)
+        super::initrd::fill(self, vfs, archive, disks, generated)
     }
 
     /// Returns the first of the standard streams that is a terminal, or `None` if no stream is.

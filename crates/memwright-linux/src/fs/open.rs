@@ -298,7 +298,7 @@ impl dyn Caller + '_ {
                 super::device::Device::Terminal => self.terminal(),
                 device => Ok(Box::new(*device)),
             },
-            Body::Block(disk) => Ok(Box::new(disk.open(writes && request.has(raw::O_EXCL))?)),
+            Body::Block(disk) => disk.clone().open(writes && request.has(raw::O_EXCL)),
             Body::Fifo(pipe) => {
                 let wait = !request.has(raw::O_NONBLOCK);
                 Ok(Box::new(PipeEnd::open_named(

@@ -8,7 +8,6 @@ use super::{
 use crate::{
     errno::Errno,
     fs::vfs::Vfs,
-    process::Process,
     sync::{Lock, PausePoints, Rank},
 };
 use alloc::sync::Arc;
@@ -181,13 +180,13 @@ impl FileTable {
         }
     }
 
-    /// Drops the reference of the exiting process `process` to the table, and releases the process's record locks.
+    /// Drops the reference of the exiting process with the id `process` to the table, and releases the process's record locks.
     /// Closes the descriptors if no other process shares the table.
-    pub fn release(self: Arc<Self>, process: &Process) {
+    pub fn release(self: Arc<Self>, process: u32) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
-            self.release_locks(process.id, &open);
+            self.release_locks(process, &open);
             from = descriptor as usize + 1;
             points.round();
         }

@@ -13,6 +13,9 @@ pub use users::{Tally, User, Users};
 use crate::sync::{Lock, Rank};
 use memwright_table::Shared;
 
+/// Most supplementary groups (`NGROUPS_MAX`).
+pub(crate) const GROUPS_MAX: u64 = 65_536;
+
 /// The credentials and limits of a process.
 pub struct Identity {
     /// User and group ids, and capabilities.

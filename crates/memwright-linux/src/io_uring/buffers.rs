@@ -1,10 +1,7 @@
 //! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::{
-    Memory, Space, abi::IoVector, context::Context, direct_reclaim::Retry, errno::Errno,
-    userfault::awaiting,
-};
+use crate::{Memory, Space, abi::IoVector, context::Context, direct_reclaim::Retry, errno::Errno};
 use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
@@ -72,12 +69,15 @@ impl Buffers {
             for page in first..first + pages {
                 let at = VirtAddr::new(page * PAGE_SIZE as u64);
                 let access = Access::WRITE;
-                let pinned = awaiting(context, space, || {
-                    match kernel.reclaim.retry(|| space.pin(at)) {
-                        Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
-                        pinned => Ok(pinned),
-                    }
-                })?;
+                let pinned = context
+                    .kernel
+                    .userfaults
+                    .awaiting(context.thread, space, || {
+                        match kernel.reclaim.retry(|| space.pin(at)) {
+                            Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
+                            pinned => Ok(pinned),
+                        }
+                    })?;
                 #[expect(clippy::disallowed_methods, reason = "there is room")]
                 frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }

@@ -126,7 +126,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
 /// Releases the descriptor table. If no other process uses the table, all descriptors are closed.
 pub(super) fn release_files(process: &Process) {
     if let Some(files) = process.take_files() {
-        files.release(process);
+        files.release(process.id);
     }
 }
 

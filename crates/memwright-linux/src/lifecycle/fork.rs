@@ -10,7 +10,6 @@ use crate::{
     pidfd,
     process::{Parts, Process, Start, Thread, ThreadSignals},
     signal::AlternateStack,
-    userfault,
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -172,7 +171,9 @@ fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
     if kernel.memory.swap().is_on() {
         kernel.reclaim.make_room();
     }
-    let forked = kernel.reclaim.retry(|| userfault::fork(context));
+    let forked = kernel
+        .reclaim
+        .retry(|| context.with_space(|space| kernel.userfaults.fork(context.thread, space)));
     forked.map_err(fork_errno)
 }
 

@@ -13,6 +13,9 @@ use alloc::sync::Arc;
 use memwright::{PlaceMode, PlacePolicy, PolicyId};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 
+/// Largest number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
+pub(crate) const MOST_NODES: u64 = 1024;
+
 /// Chooses the nodes for the pages of the running threads.
 struct Placements {
     memory: Arc<Memory>,
@@ -69,5 +72,17 @@ pub(crate) fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u
         PlaceMode::Preferred | PlaceMode::Bind | PlaceMode::Local | PlaceMode::PreferredMany => {
             None
         }
+    }
+}
+
+/// Returns the name of a mode in `/proc/PID/numa_maps` (`policy_modes`).
+pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
+    match mode {
+        PlaceMode::Preferred => "prefer",
+        PlaceMode::Bind => "bind",
+        PlaceMode::Interleave => "interleave",
+        PlaceMode::Local => "local",
+        PlaceMode::PreferredMany => "prefer (many)",
+        PlaceMode::WeightedInterleave => "weighted interleave",
     }
 }

@@ -1,7 +1,10 @@
 //! Breakpoints of probes in memory.
 
 use super::{BREAKPOINT, Place, Probe, Probes};
-use crate::{M, Space, kernel::Kernel, process::Process};
+use crate::{
+    M, Space,
+    process::{Process, Tasks},
+};
 use alloc::sync::Arc;
 use memwright::{Area, AreaFlags, Rights};
 use memwright_table::{OutOfMemory, VirtAddr};
@@ -12,9 +15,9 @@ impl Probes {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    pub(crate) fn set(&self, kernel: &Kernel, probe: &Arc<Probe>) -> Result<(), OutOfMemory> {
+    pub(crate) fn set(&self, tasks: &Tasks, probe: &Arc<Probe>) -> Result<(), OutOfMemory> {
         self.enter(probe)?;
-        let process = kernel.tasks.process(probe.process);
+        let process = tasks.process(probe.process);
         if let Some(space) = process.and_then(|process| process.space()) {
             install(&space, probe);
         }
@@ -22,7 +25,7 @@ impl Probes {
     }
 
     /// Removes a probe, and its breakpoint from the memory of all processes, because a fork copies the breakpoint.
-    pub(crate) fn unset(&self, kernel: &Kernel, probe: &Arc<Probe>) {
+    pub(crate) fn unset(&self, tasks: &Tasks, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
             file: probe.identity(),
@@ -31,7 +34,7 @@ impl Probes {
         if self.first_at(place).is_some() {
             return;
         }
-        for process in kernel.tasks.processes() {
+        for process in tasks.processes() {
             if let Some(space) = process.space() {
                 each_address(&space, probe, |at| {
                     let mut first = [0];
@@ -109,7 +112,7 @@ fn takes_probes(area: &Area<M>) -> bool {
 }
 
 /// Returns the place in a file that is mapped at an address; `None` if the area there cannot have breakpoints.
-pub(super) fn place_of(space: &Space, address: u64) -> Option<Place> {
+pub(crate) fn place_of(space: &Space, address: u64) -> Option<Place> {
     space.find(VirtAddr::new(address), |area| {
         let start = area.start().address().as_u64();
         if address < start || !takes_probes(area) {

@@ -9,7 +9,6 @@
 
 mod install;
 mod instruction;
-mod step;
 
 use crate::{
     fs::open_file::OpenFile,
@@ -18,6 +17,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use install::place_of;
 pub(crate) use instruction::Refused;
 use instruction::{LONGEST, steppable_length};
 use memwright::object::{Object, ObjectIdentity};
@@ -30,14 +30,14 @@ const BREAKPOINT: u8 = 0xcc;
 pub struct Probe {
     file: Arc<OpenFile>,
     offset: u64,
-    instruction: [u8; LONGEST],
-    length: usize,
+    pub(crate) instruction: [u8; LONGEST],
+    pub(crate) length: usize,
     /// The id of the thread that is counted.
-    thread: u32,
+    pub(crate) thread: u32,
     /// The id of the process whose memory contains the breakpoint.
     pub(crate) process: u32,
-    hits: AtomicU64,
-    enabled: AtomicBool,
+    pub(crate) hits: AtomicU64,
+    pub(crate) enabled: AtomicBool,
 }
 
 impl Probe {
@@ -93,10 +93,10 @@ impl Probe {
 
 /// An offset in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Place {
-    file: ObjectIdentity,
+pub(crate) struct Place {
+    pub(crate) file: ObjectIdentity,
     /// In bytes.
-    offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// All probes.
@@ -142,13 +142,13 @@ impl Probes {
     }
 
     /// Returns the first probe at `place`.
-    fn first_at(&self, place: Place) -> Option<Arc<Probe>> {
+    pub(crate) fn first_at(&self, place: Place) -> Option<Arc<Probe>> {
         let list = self.list.lock();
         list.iter().find(|probe| probe.stands_at(place)).cloned()
     }
 
     /// Calls `act` for each probe at `place`, under the lock of the list.
-    fn each_at(&self, place: Place, act: impl FnMut(&Arc<Probe>)) {
+    pub(crate) fn each_at(&self, place: Place, act: impl FnMut(&Arc<Probe>)) {
         let list = self.list.lock();
         list.iter()
             .filter(|probe| probe.stands_at(place))

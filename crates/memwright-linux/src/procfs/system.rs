@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     fs::descriptors::DESCRIPTORS_MAX, fs::file_system::FileSystemKind, identity::Capabilities,
-    process::ID_END, random::Random, syscall::file::perf_event::UPROBE,
-    syscall::identity::GROUPS_MAX, syscall::system::NAMES, view::View,
+    identity::GROUPS_MAX, perf_event::UPROBE, process::ID_END, random::Random, uname::NAMES,
+    view::View,
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};

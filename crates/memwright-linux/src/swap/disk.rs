@@ -4,17 +4,12 @@ use super::{backing::Backing, faults::Faults, header};
 use crate::{
     M, Memory,
     errno::Errno,
-    fs::attributes::DeviceNumber,
     manifest::SwapKind,
     sync::{Lock, Rank},
 };
-use alloc::{string::String, sync::Arc};
+use alloc::sync::Arc;
 use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 use memwright_table::{Frames, PAGE_SIZE};
-
-/// Major numbers of the drivers, from the range for local use (`Documentation/admin-guide/devices.txt` of Linux).
-const ZRAM_MAJOR: u32 = 252;
-const VIRTIO_MAJOR: u32 = 254;
 
 /// The use of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,29 +50,15 @@ impl Disk {
         }
     }
 
+    /// Returns its number among the disks of its kind.
+    pub(super) const fn minor(&self) -> u32 {
+        self.minor
+    }
+
     /// Returns the kind of its storage.
     #[must_use]
     pub fn kind(&self) -> SwapKind {
         self.backing.kind()
-    }
-
-    /// Returns its name in `/dev`.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self.kind() {
-            #[expect(clippy::disallowed_macros, reason = "a short name")]
-            SwapKind::Zram => alloc::format!("zram{}", self.minor),
-            SwapKind::Disk => String::from("vda"),
-        }
-    }
-
-    /// Returns its device number.
-    #[must_use]
-    pub fn device_number(&self) -> DeviceNumber {
-        match self.kind() {
-            SwapKind::Zram => DeviceNumber::new(ZRAM_MAJOR, self.minor),
-            SwapKind::Disk => DeviceNumber::new(VIRTIO_MAJOR, self.minor),
-        }
     }
 
     /// Returns its size in bytes.

@@ -3,13 +3,18 @@
 use super::Disk;
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
     fs::{
+        attributes::DeviceNumber,
+        caller::Caller,
+        disk_node::DiskNode,
         open_file::{File, OpenFile, Splices},
         seek::{Whence, sought},
         transfer::{Sink, Source, with_buffer},
     },
+    manifest::SwapKind,
 };
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use linux_raw_sys::ioctl as raw;
 use memwright_table::PAGE_SIZE;
@@ -39,16 +44,31 @@ impl DiskFile {
     }
 }
 
-impl Disk {
-    /// Opens the disk, exclusively if `alone`.
-    ///
-    /// # Errors
-    /// `EBUSY` if `alone` and the disk is in use as swap.
-    pub fn open(self: &Arc<Self>, alone: bool) -> Result<DiskFile, Errno> {
+/// Major numbers of the drivers, from the range for local use (`Documentation/admin-guide/devices.txt` of Linux).
+const ZRAM_MAJOR: u32 = 252;
+const VIRTIO_MAJOR: u32 = 254;
+
+impl DiskNode for Disk {
+    fn name(&self) -> String {
+        match self.kind() {
+            #[expect(clippy::disallowed_macros, reason = "a short name")]
+            SwapKind::Zram => alloc::format!("zram{}", self.minor()),
+            SwapKind::Disk => String::from("vda"),
+        }
+    }
+
+    fn device_number(&self) -> DeviceNumber {
+        match self.kind() {
+            SwapKind::Zram => DeviceNumber::new(ZRAM_MAJOR, self.minor()),
+            SwapKind::Disk => DeviceNumber::new(VIRTIO_MAJOR, self.minor()),
+        }
+    }
+
+    fn open(self: Arc<Self>, alone: bool) -> Result<Box<dyn File>, Errno> {
         if alone && self.is_in_use() {
             return Err(Errno::EBUSY);
         }
-        Ok(DiskFile { disk: self.clone() })
+        Ok(Box::new(DiskFile { disk: self }))
     }
 }
 

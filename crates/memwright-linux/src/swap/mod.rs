@@ -18,6 +18,7 @@ use crate::{
     Memory,
     changes::Changes,
     errno::Errno,
+    fs::disk_node::DiskNode,
     host::Host,
     manifest::{SwapKind, SwapRequest},
 };
@@ -86,6 +87,14 @@ impl Swaps {
     #[must_use]
     pub fn disks(&self) -> &[Arc<Disk>] {
         &self.disks
+    }
+
+    /// Returns the disks as nodes of `/dev`.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "before any program runs")]
+    pub fn nodes(&self) -> Vec<Arc<dyn DiskNode>> {
+        let node = |disk: &Arc<Disk>| -> Arc<dyn DiskNode> { disk.clone() };
+        self.disks.iter().map(node).collect()
     }
 
     /// Returns the path of the disk that is swap device `number`.

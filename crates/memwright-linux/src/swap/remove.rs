@@ -1,7 +1,7 @@
 //! Turns a swap device off after swapping its pages in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
-use crate::{context::Context, direct_reclaim::Retry, errno::Errno, hand::Hand};
+use crate::{direct_reclaim::Retry, errno::Errno, fs::caller::Caller, hand::Hand, process::Tasks};
 use memwright::{FaultError, ObjectPlace, OvercommitMode};
 
 /// Pages swapped in between two checks for signals.
@@ -12,8 +12,8 @@ const AT_ONCE: u64 = 256;
 /// # Errors
 /// `EINVAL` if the disk is not used as swap, `ENOMEM` if there is no memory for the swapped-out pages or the commit
 /// limit is exceeded, `EIO` if the disk fails, `EINTR` if a signal is pending.
-pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
-    let memory = &context.kernel.memory;
+pub fn remove(tasks: &Tasks, caller: &dyn Caller, disk: &Disk) -> Result<(), Errno> {
+    let memory = &caller.vfs().memory;
     let number = disk.begin_off()?;
     memory.close_swap(number, true);
     let commit = memory.commit();
@@ -21,7 +21,7 @@ pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
     let emptied = if promised {
         Err(Errno::ENOMEM)
     } else {
-        empty(context, number)
+        empty(tasks, caller, number)
     };
     if emptied.is_err() {
         memory.close_swap(number, false);
@@ -32,26 +32,24 @@ pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
 
 /// Swaps the pages of device `number` in and removes the device. One round over all processes may not suffice: a
 /// process that forks or exits in the meantime can own slots after the round has passed it.
-fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
-    let kernel = context.kernel;
+fn empty(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno> {
     loop {
-        bring_all_back(context, number)?;
-        if kernel.memory.remove_swap(number) {
+        bring_all_back(tasks, caller, number)?;
+        if caller.vfs().memory.remove_swap(number) {
             return Ok(());
         }
-        if context.interrupted() {
+        if caller.interrupted() {
             return Err(Errno::EINTR);
         }
-        kernel.scheduler.yield_now(context.thread);
+        caller.yield_now();
     }
 }
 
-fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
-    let kernel = context.kernel;
+fn bring_all_back(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno> {
     let hand = Hand::new();
-    bring_back(context, || {
+    bring_back(caller, || {
         let mut failed = None;
-        let is_over = hand.go_on(kernel.tasks, |space, page| {
+        let is_over = hand.go_on(tasks, |space, page| {
             match space.bring_back(number, page, AT_ONCE) {
                 Ok(next) => next,
                 Err(error) => {
@@ -63,8 +61,9 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
         failed.map_or(Ok(is_over), Err)
     })?;
     let mut place = ObjectPlace::default();
-    bring_back(context, || {
-        let brought = kernel
+    bring_back(caller, || {
+        let brought = caller
+            .vfs()
             .memory
             .bring_objects_back(number, &mut place, AT_ONCE);
         Ok(brought?)
@@ -73,18 +72,17 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
 
 /// Calls `some`, which swaps a number of pages in, until it returns false because there are no more.
 fn bring_back(
-    context: &Context<'_>,
+    caller: &dyn Caller,
     mut some: impl FnMut() -> Result<bool, FaultError>,
 ) -> Result<(), Errno> {
-    let kernel = context.kernel;
     loop {
-        match kernel.reclaim.retry(&mut some) {
+        match caller.vfs().reclaim.retry(&mut some) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
             Err(_) => return Err(Errno::EIO),
         }
-        if context.interrupted() {
+        if caller.interrupted() {
             return Err(Errno::EINTR);
         }
     }

@@ -6,14 +6,11 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    identity::{Capabilities, CapabilitySets, Credentials, Ids},
+    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids},
     memory::space_limits,
 };
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
-
-/// Most supplementary groups (`NGROUPS_MAX`).
-pub(crate) const GROUPS_MAX: u64 = 65_536;
 
 fn read(context: &Context<'_>, get: impl FnOnce(&Credentials) -> u32) -> CallResult {
     Ok(get(&context.process().identity.credentials.lock()).into())

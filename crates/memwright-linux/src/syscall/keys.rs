@@ -1,5 +1,9 @@
 //! Protection keys (Linux 7.2 `mm/mprotect.c`, `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
 
+use crate::{
+    context::Context, direct_reclaim::Retry, errno::Errno, host::Host, memory::protect_errno,
+    protection_keys::has_keys,
+};
 use linux_raw_sys::general as raw;
 use memwright::Rights;
 use memwright_table::VirtAddr;
@@ -7,48 +11,11 @@ use memwright_table::VirtAddr;
 use super::memory::{PAGE, rights};
 use super::protect::range_end;
 use super::{Arguments, CallResult};
-use crate::{
-    context::Context, direct_reclaim::Retry, errno::Errno, host::Host, memory::protect_errno,
-};
 
 /// `PKEY_DISABLE_ACCESS` of `asm-generic/mman-common.h`.
 const DISABLE_ACCESS: u32 = 1;
 /// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
 const DISABLE_WRITE: u32 = 2;
-/// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
-const INITIAL: u32 = 0x5555_5554;
-
-/// Returns whether the processor has protection keys, which are a component of the extended state.
-pub(crate) fn has_keys(host: &dyn Host) -> bool {
-    const STATE: u64 = 1 << 9;
-    host.fpu_features() & STATE != 0
-}
-
-/// Resets this thread's rights to the initial ones.
-pub(crate) fn reset(host: &dyn Host) {
-    if has_keys(host) {
-        host.set_key_rights(INITIAL);
-    }
-}
-
-/// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
-/// which the caller passes to [`restore`].
-pub(crate) fn permit_all(host: &dyn Host) -> u32 {
-    if !has_keys(host) {
-        return 0;
-    }
-    let before = host.key_rights();
-    host.set_key_rights(0);
-    before
-}
-
-/// Undoes [`permit_all`].
-pub(crate) fn restore(host: &dyn Host, before: u32) {
-    if has_keys(host) {
-        host.set_key_rights(before);
-    }
-}
-
 /// Sets the accesses that a key denies to this thread.
 fn refuse(host: &dyn Host, key: u8, what: u32) {
     let shift = 2 * u32::from(key);

@@ -24,17 +24,9 @@ pub(crate) mod system;
 pub mod table;
 pub(crate) mod time;
 
+pub use crate::context::{Arguments, CallResult, Handler};
 use crate::{context::Context, errno::Errno, scheduler::Work};
 use table::Status;
-
-/// The six argument registers.
-pub type Arguments = [u64; 6];
-
-/// The result of a system call: the value of RAX, or an error.
-pub type CallResult = Result<u64, Errno>;
-
-/// The function that implements a system call.
-pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
 
 /// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with no
 /// register changed other than RAX. Returns false if the thread has work flags to handle.

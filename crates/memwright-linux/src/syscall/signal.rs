@@ -1,15 +1,18 @@
 //! System calls on signals: actions, masks, sending, waiting.
 
-use super::{Arguments, CallResult, int, keys};
+use super::{Arguments, CallResult, int};
 use crate::{
     abi::{Plain, Timespec},
-    arch::x86_64::regs::FpuArea,
-    arch::x86_64::signal_frame::{FrameHead, restore, selectors_return},
-    arch::x86_64::uapi::FP_XSTATE_MAGIC2,
-    arch::x86_64::xstate::{self, Extent, Unloadable},
+    arch::x86_64::{
+        regs::FpuArea,
+        signal_frame::{FrameHead, restore, selectors_return},
+        uapi::FP_XSTATE_MAGIC2,
+        xstate::{self, Extent, Unloadable},
+    },
     context::Context,
     errno::Errno,
     process::{Process, REAPER, force_fault, queue, send_to_process},
+    protection_keys,
     signal::{Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code},
     sync::PausePoints,
     wait::WaitError,
@@ -259,7 +262,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     let mut area = FpuArea::INITIAL;
     if address == 0 {
         host.restore_fpu(&area);
-        keys::reset(host);
+        protection_keys::reset(host);
         return Ok(());
     }
     if !address.is_multiple_of(64) {

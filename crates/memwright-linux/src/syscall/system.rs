@@ -10,19 +10,11 @@ use crate::{
     kernel::Kernel,
     memory::space_limits,
     process::{Life, Process, REAPER, ResourceUsage, ticks},
+    uname::NAMES,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The six names of `uname`.
-pub const NAMES: [&str; 6] = [
-    "Linux",
-    "memwright",
-    "7.2.0",
-    "#1 SMP PREEMPT_NONE Memwright",
-    "x86_64",
-    "(none)",
-];
 /// Size of one name in bytes.
 const NAME_SIZE: usize = 65;
 

@@ -1,6 +1,6 @@
 //! The `ioctl` commands of a userfaultfd (`userfaultfd_ioctl`).
 
-use super::{Features, Userfault, UserfaultFile};
+use super::{Features, Userfault, UserfaultFile, Userfaults};
 use crate::{
     Space, abi_struct,
     direct_reclaim::Retry,
@@ -9,8 +9,7 @@ use crate::{
     identity::Capabilities,
     memory::watch_errno,
     sync::PausePoints,
-    user::{USER_END, check_range},
-    view::View,
+    user::{USER_END, UserMemory, check_range},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
@@ -18,7 +17,7 @@ use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, Watcher,
 };
-use memwright_table::{PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
+use memwright_table::{Machine as _, PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`). linux-raw-sys lacks this command and `UFFDIO_MOVE`.
 const POISON: u32 = 0xc020_aa08;
@@ -172,7 +171,8 @@ const PAGES: u32 = 64;
 /// A command on the memory registered with a userfaultfd.
 struct Command<'a> {
     userfault: &'a Userfault,
-    view: View<'a>,
+    userfaults: &'static Userfaults,
+    caller: &'a dyn Caller,
     watch: Watch,
     /// The user address of the command's arguments.
     argument: u64,
@@ -199,18 +199,19 @@ impl UserfaultFile {
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        let (userfault, view) = (&*self.userfault, View::new(self.kernel, caller));
+        let (userfault, userfaults) = (&*self.userfault, self.userfaults);
         if command == ioctl::UFFDIO_API {
-            return userfault.agree(&view, argument);
+            return userfault.agree(userfaults.user(), caller, argument);
         }
         let agreed = userfault.state.lock().agreed.clone();
         let (_, watch) = agreed.ok_or(Errno::EINVAL)?;
         if userfault.changing.load(Ordering::SeqCst) > 0 {
-            refuse_while_changing(&view, command, argument)?;
+            refuse_while_changing(userfaults.user(), command, argument)?;
         }
         let given = Command {
             userfault,
-            view,
+            userfaults,
+            caller,
             watch,
             argument,
         };
@@ -232,7 +233,7 @@ impl UserfaultFile {
 /// Fails the commands that fill, move or protect memory with `EAGAIN`. Called while an event about registered memory is
 /// pending or unread.
 #[cold]
-fn refuse_while_changing(view: &View<'_>, command: u32, argument: u64) -> Result<(), Errno> {
+fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
         ioctl::UFFDIO_COPY | MOVE => Some(32),
         ioctl::UFFDIO_ZEROPAGE | ioctl::UFFDIO_CONTINUE | POISON => Some(24),
@@ -240,8 +241,7 @@ fn refuse_while_changing(view: &View<'_>, command: u32, argument: u64) -> Result
         _ => return Ok(()),
     };
     if let Some(offset) = told_at {
-        view.user()
-            .write_value(argument + offset, &Errno::EAGAIN.as_result())?;
+        user.write_value(argument + offset, &Errno::EAGAIN.as_result())?;
     }
     Err(Errno::EAGAIN)
 }
@@ -249,22 +249,27 @@ fn refuse_while_changing(view: &View<'_>, command: u32, argument: u64) -> Result
 impl Userfault {
     /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
     /// the result cannot be copied to the caller, no features are enabled.
-    fn agree(&self, view: &View<'_>, argument: u64) -> Result<u64, Errno> {
-        let wanted: Api = view.user().read_value(argument)?;
+    fn agree(
+        &self,
+        user: UserMemory<'_>,
+        caller: &dyn Caller,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let wanted: Api = user.read_value(argument)?;
         let offer = Api {
             api: wanted.api,
             features: Features::all().bits(),
             commands: offered::ALWAYS,
         };
-        let agreed = match acceptable(&wanted, Self::is_privileged(view.caller)) {
+        let agreed = match acceptable(&wanted, Self::is_privileged(caller)) {
             Ok(features) => {
-                view.user().write_value(argument, &offer)?;
+                user.write_value(argument, &offer)?;
                 self.settle(features)
             }
             Err(error) => Err(error),
         };
         if agreed.is_err() {
-            view.user().write_value(argument, &Api::default())?;
+            user.write_value(argument, &Api::default())?;
         }
         agreed.map(|()| 0)
     }
@@ -304,9 +309,17 @@ impl Command<'_> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
     }
 
+    /// Returns the address space of the caller.
+    fn space_of_caller(&self) -> Result<Arc<Space>, Errno> {
+        let tasks = self.userfaults.oom.tasks;
+        let process = tasks.process(self.caller.ids().process);
+        let space = process.and_then(|process| process.space());
+        space.ok_or(Errno::ESRCH)
+    }
+
     /// Reads and checks an argument that is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
-        let range: Range = self.view.user().read_value(self.argument)?;
+        let range: Range = self.userfaults.user().read_value(self.argument)?;
         check_pages(range.start, range.length)?;
         Ok(range)
     }
@@ -316,7 +329,7 @@ impl Command<'_> {
     }
 
     fn register(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user().read_value(self.argument)?;
+        let wanted: Register = self.userfaults.user().read_value(self.argument)?;
         let modes = u8::try_from(wanted.mode)
             .ok()
             .and_then(WatchModes::from_bits);
@@ -327,8 +340,8 @@ impl Command<'_> {
         let start = VirtAddr::new(wanted.start);
         let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
         let watched = self
-            .view
-            .kernel
+            .userfaults
+            .vfs
             .reclaim
             .retry(|| space.watch(start, wanted.length, &self.watch, modes));
         watched.map_err(watch_errno)?;
@@ -342,7 +355,7 @@ impl Command<'_> {
         if modes.contains(WatchModes::MINOR) {
             commands |= offered::CONTINUE;
         }
-        self.view
+        self.userfaults
             .user()
             .write_value(self.argument + 24, &commands)?;
         Ok(0)
@@ -365,7 +378,7 @@ impl Command<'_> {
     }
 
     fn write_protect(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user().read_value(self.argument)?;
+        let wanted: Register = self.userfaults.user().read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
@@ -375,8 +388,8 @@ impl Command<'_> {
         let start = VirtAddr::new(wanted.start);
         let space = self.space()?;
         let protected = self
-            .view
-            .kernel
+            .userfaults
+            .vfs
             .reclaim
             .retry(|| space.write_protect(start, wanted.length, protect));
         protected.map_err(watch_errno)?;
@@ -387,7 +400,7 @@ impl Command<'_> {
     }
 
     fn copy(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.view.user().read_value(self.argument)?;
+        let wanted: Copy = self.userfaults.user().read_value(self.argument)?;
         check_pages(wanted.to, wanted.length)?;
         check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
         if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
@@ -395,7 +408,7 @@ impl Command<'_> {
             return Err(Errno::EINVAL);
         }
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        self.view.caller.check_heap()?;
+        self.caller.check_heap()?;
         let space = self.space()?;
         let mut bytes = Vec::new();
         bytes.try_fill(PAGE_SIZE, 0)?;
@@ -403,15 +416,15 @@ impl Command<'_> {
             if unit != PageSize::Size4K {
                 return self.copy_huge(&space, &wanted, ahead, &mut bytes);
             }
-            self.view
+            self.userfaults
                 .user()
                 .read_bytes(wanted.from + ahead, &mut bytes)?;
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
             let fill = Fill::Bytes(contents);
-            let kernel = self.view.kernel;
-            let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
+            let reclaim = &self.userfaults.vfs.reclaim;
+            let filled = reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
     }
@@ -427,28 +440,27 @@ impl Command<'_> {
     ) -> Result<(), Errno> {
         let page = VirtAddr::new(wanted.to + ahead).page();
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        let (kernel, thread) = (self.view.kernel, self.view.thread());
-        let frames = kernel.memory.frames();
+        let frames = self.userfaults.vfs.memory.frames();
         loop {
             let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
                 let from = wanted.from + ahead + part * PAGE_SIZE as u64;
-                self.view.user().read_bytes(from, bytes)?;
+                self.userfaults.user().read_bytes(from, bytes)?;
                 frames.write(frame, 0, bytes);
                 Ok(())
             });
-            if filled != Err(Errno::EAGAIN) || thread.fatal_pending() {
+            if filled != Err(Errno::EAGAIN) || self.caller.task().fatal_pending() {
                 return filled;
             }
             // Another thread is filling the huge page, perhaps on another CPU.
-            kernel.scheduler.yield_now(&thread);
-            kernel.host.relax();
+            self.caller.yield_now();
+            frames.machine().relax();
         }
     }
 
     fn relocate(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.view.user().read_value(self.argument)?;
+        let wanted: Copy = self.userfaults.user().read_value(self.argument)?;
         // Pages can be moved only within the caller's own address space.
-        let own = Arc::downgrade(&self.view.space());
+        let own = Arc::downgrade(&self.space_of_caller()?);
         if !own.ptr_eq(&self.userfault.space) {
             return Err(Errno::EINVAL);
         }
@@ -459,7 +471,7 @@ impl Command<'_> {
         }
         let space = self.space()?;
         let mut done = 0;
-        let result = self.view.kernel.reclaim.retry(|| {
+        let result = self.userfaults.vfs.reclaim.retry(|| {
             let relocation = Relocation {
                 from: VirtAddr::new(wanted.from + done).page(),
                 to: VirtAddr::new(wanted.to + done).page(),
@@ -475,7 +487,7 @@ impl Command<'_> {
 
     /// Executes `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
     fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
-        let wanted: Register = self.view.user().read_value(self.argument)?;
+        let wanted: Register = self.userfaults.user().read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
         if wanted.mode & !known != 0 {
@@ -491,8 +503,8 @@ impl Command<'_> {
         };
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
-            let kernel = self.view.kernel;
-            let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
+            let reclaim = &self.userfaults.vfs.reclaim;
+            let filled = reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
     }
@@ -537,7 +549,7 @@ impl Command<'_> {
     ) -> Result<u64, Errno> {
         let result = if done == 0 { result } else { Ok(()) };
         let told = result.map_or_else(Errno::as_result, |()| done);
-        self.view
+        self.userfaults
             .user()
             .write_value(self.argument + target.told_at, &told)?;
         result?;

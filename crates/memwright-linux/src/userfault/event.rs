@@ -2,7 +2,7 @@
 //! (`userfaultfd_event_wait_completion`).
 
 use super::{Message, Userfault, UserfaultFile, Userfaults};
-use crate::{Space, context::Context, fs::open_file::OpenFile, kernel::Kernel, wait::Interest};
+use crate::{Space, fs::open_file::OpenFile, process::Thread, wait::Interest};
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
@@ -48,9 +48,9 @@ impl Drop for Announced<'_> {
 
 impl<'a> Announced<'a> {
     /// Creates an empty collection.
-    pub(crate) fn new(kernel: &'a Kernel) -> Self {
+    pub(crate) fn new(userfaults: &'a Userfaults) -> Self {
         Self {
-            userfaults: &kernel.userfaults,
+            userfaults,
             list: Vec::new(),
         }
     }
@@ -84,16 +84,16 @@ impl<'a> Announced<'a> {
 
     /// Delivers the events one after the other. Waits for each event until it was read, its userfaultfd is closed, or
     /// the calling thread is killed.
-    pub(crate) fn tell(mut self, context: &Context<'_>) {
+    pub(crate) fn tell(mut self, thread: &Arc<Thread>) {
         for (userfault, tidings) in self.list.drain(..) {
-            userfault.tell(context, tidings);
+            userfault.tell(self.userfaults, thread, tidings);
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
 impl Userfault {
-    fn tell(&self, context: &Context<'_>, tidings: Tidings) {
+    fn tell(&self, userfaults: &Userfaults, thread: &Arc<Thread>, tidings: Tidings) {
         let event = Arc::new(Event {
             tidings,
             taken: AtomicBool::new(false),
@@ -105,19 +105,14 @@ impl Userfault {
                 return;
             }
         }
-        let kernel = context.kernel;
         self.messages.wake_all();
         let over = || {
             let gone = self.state.lock().agreed.is_none();
             (gone || event.read.load(Ordering::Acquire)).then_some(())
         };
-        let _ = kernel.oom.wait(
-            context.thread,
-            &[&self.resolved],
-            None,
-            Interest::Fatal,
-            over,
-        );
+        let _ = userfaults
+            .oom
+            .wait(thread, &[&self.resolved], None, Interest::Fatal, over);
         let mut state = self.state.lock();
         state.events.retain(|one| !Arc::ptr_eq(one, &event));
     }
@@ -144,16 +139,19 @@ fn message_of(event: WatchEvent) -> Message {
     }
 }
 
-/// Copies the caller's address space for a child process. For each userfaultfd context with `UFFD_FEATURE_EVENT_FORK`,
-/// creates a child context and delivers an event to the parent context (`dup_userfaultfd`).
-///
-/// # Errors
-/// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
-pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
-    let kernel = context.kernel;
-    let mut child_contexts: Vec<ChildContext> = Vec::new();
-    let child = context.with_space(|space| {
-        space.fork_watched(&mut |watch| {
+impl Userfaults {
+    /// Copies the address space `space` of the calling thread for a child process. For each userfaultfd context with `UFFD_FEATURE_EVENT_FORK`,
+    /// creates a child context and delivers an event to the parent context (`dup_userfaultfd`).
+    ///
+    /// # Errors
+    /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
+    pub(crate) fn fork(
+        &'static self,
+        thread: &Arc<Thread>,
+        space: &Space,
+    ) -> Result<Arc<Space>, ForkError> {
+        let mut child_contexts: Vec<ChildContext> = Vec::new();
+        let child = space.fork_watched(&mut |watch| {
             if !watch.events.contains(WatchEvents::FORK) {
                 return None;
             }
@@ -163,17 +161,17 @@ pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
             if let Some(child_context) = known {
                 return Some(child_context.watch.clone());
             }
-            let child_context = ChildContext::of(&kernel.userfaults, watch)?;
+            let child_context = ChildContext::of(self, watch)?;
             let watch = child_context.watch.clone();
             child_contexts.try_push(child_context).ok()?;
             Some(watch)
-        })
-    })?;
-    let child = Arc::new(child);
-    for child_context in child_contexts {
-        child_context.announce(context, &child);
+        })?;
+        let child = Arc::new(child);
+        for child_context in child_contexts {
+            child_context.announce(self, thread, &child);
+        }
+        Ok(child)
     }
-    Ok(child)
 }
 
 /// A new child context, with which the child's memory is registered as the parent's memory is with the parent context.
@@ -202,8 +200,8 @@ impl ChildContext {
     }
 
     /// Delivers the fork event to the parent context. If the event is not read, unregisters the child's memory.
-    fn announce(&self, context: &Context<'_>, child: &Arc<Space>) {
-        let (kernel, parent) = (context.kernel, &self.parent);
+    fn announce(&self, userfaults: &'static Userfaults, thread: &Arc<Thread>, child: &Arc<Space>) {
+        let parent = &self.parent;
         let Some((features, _)) = parent.state.lock().agreed.clone() else {
             child.forget_watch(&self.watch);
             return;
@@ -212,9 +210,9 @@ impl ChildContext {
         let place = Arc::downgrade(child);
         let userfault = Userfault::make(self.watch.number, place, parent.opened_as, agreed);
         // Closing this file unregisters the memory.
-        let open = UserfaultFile::open_as(kernel, userfault.clone());
-        if kernel.userfaults.add(&userfault).is_ok() {
-            parent.tell(context, Tidings::Fork(open));
+        let open = UserfaultFile::open_as(userfaults, userfault.clone());
+        if userfaults.add(&userfault).is_ok() {
+            parent.tell(userfaults, thread, Tidings::Fork(open));
         }
     }
 }

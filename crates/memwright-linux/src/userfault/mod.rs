@@ -10,14 +10,17 @@ use crate::{
     Space,
     abi::Plain,
     errno::Errno,
+    fs::vfs::Vfs,
     fs::{
         caller::Caller,
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::Sink,
     },
-    kernel::Kernel,
+    host::UserAccess,
+    oom::OomKiller,
     sweep::Sweep,
     sync::{Lock, Rank},
+    user::UserMemory,
     wait::{Queues, WaitQueue},
 };
 use alloc::{
@@ -35,9 +38,9 @@ use memwright::uffd::Watch;
 use event::{Event, Tidings};
 use memwright_table::Rising;
 
-pub(crate) use event::{Announced, fork};
+pub(crate) use event::Announced;
 pub use message::Message;
-pub(crate) use wait::{Waited, await_watcher, awaiting, wait_for_watcher};
+pub(crate) use wait::{Accessor, Resolved, Waited};
 
 flags! {
     /// The features of `UFFDIO_API` that are supported.
@@ -144,25 +147,39 @@ impl Numbered {
     }
 }
 
-/// All userfaultfds by number.
+/// All userfaultfds by number, and what they use of the machine.
 pub struct Userfaults {
+    vfs: &'static Vfs,
+    user: &'static dyn UserAccess,
+    oom: Arc<OomKiller>,
     next: AtomicU64,
     all: Lock<Numbered>,
     /// Whether unprivileged processes are allowed to handle faults in the kernel (`vm.unprivileged_userfaultfd`).
     pub(crate) anybody: AtomicBool,
 }
 
-impl Default for Userfaults {
-    fn default() -> Self {
+impl Userfaults {
+    /// Creates the state of a machine without userfaultfds.
+    pub(crate) const fn new(
+        vfs: &'static Vfs,
+        user: &'static dyn UserAccess,
+        oom: Arc<OomKiller>,
+    ) -> Self {
         Self {
+            vfs,
+            user,
+            oom,
             next: AtomicU64::new(1),
             all: Lock::new(Rank::Lists, Numbered::new()),
             anybody: AtomicBool::new(false),
         }
     }
-}
 
-impl Userfaults {
+    /// Returns the memory of the calling thread's program.
+    fn user(&self) -> UserMemory<'static> {
+        UserMemory::new(self.user)
+    }
+
     fn add(&self, userfault: &Arc<Userfault>) -> Result<(), Errno> {
         let mut all = self.all.lock();
         let Numbered { list, sweep } = &mut *all;
@@ -182,7 +199,7 @@ impl Userfaults {
 /// The open file behind a descriptor of `userfaultfd`.
 pub struct UserfaultFile {
     userfault: Arc<Userfault>,
-    kernel: &'static Kernel,
+    userfaults: &'static Userfaults,
 }
 
 impl UserfaultFile {
@@ -191,23 +208,26 @@ impl UserfaultFile {
     /// # Errors
     /// `ENOMEM`.
     pub fn open(
-        kernel: &'static Kernel,
+        userfaults: &'static Userfaults,
         space: &Arc<Space>,
         opened_as: OpenedAs,
     ) -> Result<Arc<OpenFile>, Errno> {
-        let userfaults = &kernel.userfaults;
         let number = userfaults.next.fetch_add(1, Ordering::Relaxed);
         let space = Arc::downgrade(space);
         let userfault = Userfault::make(number, space, opened_as, None);
         userfaults.add(&userfault)?;
-        Ok(Self::open_as(kernel, userfault))
+        Ok(Self::open_as(userfaults, userfault))
     }
 
-    fn open_as(kernel: &'static Kernel, userfault: Arc<Userfault>) -> Arc<OpenFile> {
+    fn open_as(userfaults: &'static Userfaults, userfault: Arc<Userfault>) -> Arc<OpenFile> {
         let status = raw::O_RDONLY | userfault.opened_as.status & raw::O_NONBLOCK;
-        let file = Box::new(Self { userfault, kernel });
-        let mounts = &kernel.vfs.mounts;
-        mounts.open_anonymous(kernel.vfs, "[userfaultfd]", status, file)
+        let file = Box::new(Self {
+            userfault,
+            userfaults,
+        });
+        let vfs = userfaults.vfs;
+        vfs.mounts
+            .open_anonymous(vfs, "[userfaultfd]", status, file)
     }
 
     /// Installs the userfaultfd of a child's memory in the reader's descriptor table, and returns the message that

@@ -1,13 +1,10 @@
 //! The wait of a faulting thread until a userfaultfd resolves the fault (`handle_userfault`).
 
-use super::{Features, Message, Waiting};
+use super::{Features, Message, Userfaults, Waiting};
 use crate::{
     Space,
-    context::Context,
     errno::Errno,
-    kernel::Kernel,
     process::Thread,
-    run::{Accessor, Resolved},
     signal::{Signal, code},
     wait::Interest,
 };
@@ -15,6 +12,26 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::{Access, Awaited, FaultError, uffd::WatchedFault};
 use memwright_table::{TryPush, VirtAddr};
+
+/// The result of handling a fault.
+pub(crate) enum Resolved {
+    /// Retry the access.
+    Retry,
+    /// Deliver this signal.
+    Signal(Signal, i32),
+    /// Deliver SIGSEGV, because of the page's protection key.
+    Key(u8),
+}
+
+/// The origin of an access that a userfaultfd context handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accessor {
+    /// The program itself.
+    Program,
+    /// The kernel, for a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults, and only a
+    /// fatal signal ends the wait for one that does.
+    Kernel,
+}
 
 /// The result of a wait for a userfaultfd.
 pub(crate) enum Waited {
@@ -26,113 +43,116 @@ pub(crate) enum Waited {
     Refused(Resolved),
 }
 
-/// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried. An
-/// exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
-pub(crate) fn wait_for_watcher(
-    kernel: &Kernel,
-    thread: &Arc<Thread>,
-    space: &Arc<Space>,
-    (address, accessor): (u64, Accessor),
-    access: Access,
-    fault: WatchedFault,
-) -> Waited {
-    let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
-    let place = VirtAddr::new(address);
-    // If the memory is not registered any more, retry the access.
-    let Some(watched) = space.watched(place.page()) else {
-        return Waited::Again;
-    };
-    let Some(userfault) = kernel.userfaults.find(watched.watch.number) else {
-        return Waited::Again;
-    };
-    let ends = thread.ends.load(Ordering::Relaxed);
-    if ends || (userfault.opened_as.user_only && accessor == Accessor::Kernel) {
-        return refused;
-    }
-    let waiting = {
-        let mut state = userfault.state.lock();
-        let Some((features, _)) = &state.agreed else {
+impl Userfaults {
+    /// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried. An
+    /// exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
+    pub(crate) fn wait_for_watcher(
+        &self,
+        thread: &Arc<Thread>,
+        space: &Arc<Space>,
+        (address, accessor): (u64, Accessor),
+        access: Access,
+        fault: WatchedFault,
+    ) -> Waited {
+        let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
+        let place = VirtAddr::new(address);
+        // If the memory is not registered any more, retry the access.
+        let Some(watched) = space.watched(place.page()) else {
             return Waited::Again;
         };
-        if features.contains(Features::SIGNAL) {
-            return refused;
-        }
-        let place = (address, watched.unit);
-        let message = Message::of_fault(*features, place, access, fault, thread.id());
-        let waiting = Arc::new(Waiting {
-            address,
-            message,
-            read: AtomicBool::new(false),
-            woken: AtomicBool::new(false),
-        });
-        if state.waiting.try_push(waiting.clone()).is_err() {
-            return refused;
-        }
-        waiting
-    };
-    // The fault may have been resolved before this thread was added to the list of waiting threads.
-    let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
-    let mut interrupted = false;
-    if still {
-        userfault.messages.wake_all();
-        let interest = match accessor {
-            Accessor::Program => Interest::Signals,
-            Accessor::Kernel => Interest::Fatal,
+        let Some(userfault) = self.find(watched.watch.number) else {
+            return Waited::Again;
         };
-        let woken = || waiting.woken.load(Ordering::Acquire).then_some(());
-        let waited = kernel
-            .oom
-            .wait(thread, &[&userfault.resolved], None, interest, woken);
-        interrupted = waited.is_err();
+        let ends = thread.ends.load(Ordering::Relaxed);
+        if ends || (userfault.opened_as.user_only && accessor == Accessor::Kernel) {
+            return refused;
+        }
+        let waiting = {
+            let mut state = userfault.state.lock();
+            let Some((features, _)) = &state.agreed else {
+                return Waited::Again;
+            };
+            if features.contains(Features::SIGNAL) {
+                return refused;
+            }
+            let place = (address, watched.unit);
+            let message = Message::of_fault(*features, place, access, fault, thread.id());
+            let waiting = Arc::new(Waiting {
+                address,
+                message,
+                read: AtomicBool::new(false),
+                woken: AtomicBool::new(false),
+            });
+            if state.waiting.try_push(waiting.clone()).is_err() {
+                return refused;
+            }
+            waiting
+        };
+        // The fault may have been resolved before this thread was added to the list of waiting threads.
+        let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
+        let mut interrupted = false;
+        if still {
+            userfault.messages.wake_all();
+            let interest = match accessor {
+                Accessor::Program => Interest::Signals,
+                Accessor::Kernel => Interest::Fatal,
+            };
+            let woken = || waiting.woken.load(Ordering::Acquire).then_some(());
+            let waited = self
+                .oom
+                .wait(thread, &[&userfault.resolved], None, interest, woken);
+            interrupted = waited.is_err();
+        }
+        let mut state = userfault.state.lock();
+        state.waiting.retain(|one| !Arc::ptr_eq(one, &waiting));
+        drop(state);
+        if thread.fatal_pending() {
+            return Waited::Refused(Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL));
+        }
+        if interrupted {
+            Waited::Interrupted
+        } else {
+            Waited::Again
+        }
     }
-    let mut state = userfault.state.lock();
-    state.waiting.retain(|one| !Arc::ptr_eq(one, &waiting));
-    drop(state);
-    if thread.fatal_pending() {
-        return Waited::Refused(Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL));
-    }
-    if interrupted {
-        Waited::Interrupted
-    } else {
-        Waited::Again
-    }
-}
 
-/// Waits until the userfaultfd resolves a fault that a system call encountered in a page table walk in the kernel
-/// (Linux 7.2 `mm/gup.c`, `faultin_page`).
-///
-/// # Errors
-/// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
-pub(crate) fn await_watcher(
-    context: &Context<'_>,
-    space: &Arc<Space>,
-    awaited: Awaited,
-) -> Result<(), Errno> {
-    let Awaited { at, access, fault } = awaited;
-    // For such a walk, the message contains the address of the page.
-    let place = (at.page().address().as_u64(), Accessor::Kernel);
-    let (kernel, thread) = (context.kernel, context.thread);
-    match wait_for_watcher(kernel, thread, space, place, access, fault) {
-        Waited::Again => Ok(()),
-        Waited::Interrupted => Err(Errno::EINTR),
-        Waited::Refused(_) => Err(Errno::EFAULT),
+    /// Waits until the userfaultfd resolves a fault that a system call encountered in a page table walk in the kernel
+    /// (Linux 7.2 `mm/gup.c`, `faultin_page`).
+    ///
+    /// # Errors
+    /// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
+    pub(crate) fn await_watcher(
+        &self,
+        thread: &Arc<Thread>,
+        space: &Arc<Space>,
+        awaited: Awaited,
+    ) -> Result<(), Errno> {
+        let Awaited { at, access, fault } = awaited;
+        // For such a walk, the message contains the address of the page.
+        let place = (at.page().address().as_u64(), Accessor::Kernel);
+        match self.wait_for_watcher(thread, space, place, access, fault) {
+            Waited::Again => Ok(()),
+            Waited::Interrupted => Err(Errno::EINTR),
+            Waited::Refused(_) => Err(Errno::EFAULT),
+        }
     }
-}
 
-/// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered. Returns
-/// the result of the successful call.
-///
-/// # Errors
-/// Those of [`await_watcher`].
-pub(crate) fn awaiting<R>(
-    context: &Context<'_>,
-    space: &Arc<Space>,
-    mut attempt: impl FnMut() -> Result<R, Awaited>,
-) -> Result<R, Errno> {
-    loop {
-        match attempt() {
-            Ok(done) => return Ok(done),
-            Err(awaited) => await_watcher(context, space, awaited)?,
+    /// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered. Returns
+    /// the result of the successful call.
+    ///
+    /// # Errors
+    /// Those of [`Self::await_watcher`].
+    pub(crate) fn awaiting<R>(
+        &self,
+        thread: &Arc<Thread>,
+        space: &Arc<Space>,
+        mut attempt: impl FnMut() -> Result<R, Awaited>,
+    ) -> Result<R, Errno> {
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(awaited) => self.await_watcher(thread, space, awaited)?,
+            }
         }
     }
 }

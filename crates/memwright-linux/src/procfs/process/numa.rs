@@ -4,8 +4,8 @@ use super::{Subject, maps::Noted, smaps::pages_from};
 use crate::{
     M, Memory, Space,
     batch::Batch,
+    numa::mode_name,
     procfs::{Text, processors::write_list},
-    syscall::numa::mode_name,
     view::View,
 };
 use core::fmt::{self, Write};

@@ -9,7 +9,7 @@ use crate::{
     M, Space,
     batch::Batch,
     procfs::{Text, stub::stubs, text::kibibyte_row},
-    syscall::keys::has_keys,
+    protection_keys::has_keys,
     view::View,
 };
 use core::fmt::{self, Write};

@@ -3,6 +3,7 @@
 use super::{Subject, strings::trimmed};
 use crate::{
     identity::{Ids, Resource},
+    numa::MOST_NODES,
     procfs::{
         Text,
         nodes::write_allowed,
@@ -10,7 +11,6 @@ use crate::{
         stub::stubs,
     },
     signal::{Handler, Signal},
-    syscall::numa::MOST_NODES,
     view::View,
 };
 use alloc::sync::Arc;

@@ -8,7 +8,7 @@ use crate::{
     errno::Errno,
     fs::{inode::Body, open::OpenRequest, open_file::OpenFile},
     kernel::Kernel,
-    perf_event::EventFile,
+    perf_event::{EventFile, UPROBE},
     probes::{Probe, Refused},
     process::Thread,
     syscall::{
@@ -26,10 +26,6 @@ pub const CALLS: &[SystemCall] = &[real(
     &[Kind::In(64), Kind::Int, Kind::Int, Kind::Int, Kind::Hex],
     perf_event_open,
 )];
-
-/// The number in `/sys/bus/event_source/devices/uprobe/type`: the first one after those of `linux/perf_event.h` and of
-/// the hardware events that Linux registers.
-pub const UPROBE: u32 = 9;
 
 /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
 const CLOSE_ON_EXEC: u64 = 8;
@@ -84,7 +80,7 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let enabled = attributes.flags & DISABLED == 0;
     let probe = probe(context.kernel, file, attributes.offset, &thread, enabled)?;
     let kernel = context.kernel;
-    let event = Box::new(EventFile::new(kernel, probe)?);
+    let event = Box::new(EventFile::new(&kernel.probes, kernel.tasks, probe)?);
     let open = kernel
         .vfs
         .mounts

@@ -16,7 +16,6 @@ use crate::{
         table::{Kind, SystemCall},
     },
     user::USER_END,
-    userfault::awaiting,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -257,20 +256,23 @@ fn moved(
     mut part: impl FnMut(VirtAddr, usize) -> Result<(), (FaultError, usize)>,
 ) -> Result<usize, Errno> {
     let mut done = 0;
-    let result = awaiting(context, space, || {
-        let at = VirtAddr::new(address.as_u64() + done as u64);
-        match context.kernel.reclaim.retry(|| part(at, done)) {
-            Ok(()) => done = length,
-            Err((error, count)) => {
-                done += count;
-                let at = VirtAddr::new(at.as_u64() + count as u64);
-                if let FaultError::Watched(fault) = error {
-                    return Err(Awaited { at, access, fault });
+    let result = context
+        .kernel
+        .userfaults
+        .awaiting(context.thread, space, || {
+            let at = VirtAddr::new(address.as_u64() + done as u64);
+            match context.kernel.reclaim.retry(|| part(at, done)) {
+                Ok(()) => done = length,
+                Err((error, count)) => {
+                    done += count;
+                    let at = VirtAddr::new(at.as_u64() + count as u64);
+                    if let FaultError::Watched(fault) = error {
+                        return Err(Awaited { at, access, fault });
+                    }
                 }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        });
     match (result, done) {
         (_, 0) => Err(Errno::EFAULT),
         (Ok(()) | Err(_), done) => Ok(done),

@@ -17,7 +17,6 @@ use crate::{
         table::{Kind, SystemCall},
     },
     user::TRANSFER_MAX,
-    userfault::await_watcher,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -285,7 +284,10 @@ impl Lender for CallerMemory<'_> {
     }
 
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno> {
-        await_watcher(self.context, &self.space, awaited)
+        self.context
+            .kernel
+            .userfaults
+            .await_watcher(self.context.thread, &self.space, awaited)
     }
 }
 

@@ -46,7 +46,7 @@ fn make(
         user_only: flags & raw::UFFD_USER_MODE_ONLY != 0,
         status: flags & (raw::O_CLOEXEC | raw::O_NONBLOCK),
     };
-    let open = UserfaultFile::open(kernel, space, opened_as)?;
+    let open = UserfaultFile::open(kernel.userfaults, space, opened_as)?;
     caller.add_descriptor(open, flags & raw::O_CLOEXEC)
 }
 

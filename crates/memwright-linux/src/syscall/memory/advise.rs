@@ -7,7 +7,7 @@ use crate::{
     errno::Errno,
     memory::advise_errno,
     syscall::{Arguments, CallResult},
-    userfault::{Announced, awaiting},
+    userfault::Announced,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -52,21 +52,24 @@ pub(in crate::syscall) fn advise(
     }
     let advised = if advice.takes_contents() {
         let mut tell = |watch: &Watch, event| {
-            let mut announced = Announced::new(context.kernel);
+            let mut announced = Announced::new(context.kernel.userfaults);
             announced.note(watch, event);
-            announced.tell(context);
+            announced.tell(context.thread);
         };
         let discard = || space.discard(address, length, advice, &mut tell);
         let done = context.kernel.reclaim.retry(discard);
         done.map(|()| Advised::Done)
     } else {
-        awaiting(context, space, || {
-            let advise = || space.advise(address, length, advice);
-            match context.kernel.reclaim.retry(advise) {
-                Err(AdviseError::Watched(awaited)) => Err(awaited),
-                advised => Ok(advised),
-            }
-        })?
+        context
+            .kernel
+            .userfaults
+            .awaiting(context.thread, space, || {
+                let advise = || space.advise(address, length, advice);
+                match context.kernel.reclaim.retry(advise) {
+                    Err(AdviseError::Watched(awaited)) => Err(awaited),
+                    advised => Ok(advised),
+                }
+            })?
     };
     advised.map_err(advise_errno)
 }
@@ -80,14 +83,17 @@ fn populate(
     write: bool,
 ) -> Result<(), Errno> {
     let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
-    awaiting(context, space, || {
-        let populate = || (space.populate_onward(&mut rest, write), rest.next());
-        match context.kernel.reclaim.retry_onward(populate) {
-            Err(AdviseError::Watched(awaited)) => Err(awaited),
-            populated => Ok(populated),
-        }
-    })?
-    .map_err(advise_errno)
+    context
+        .kernel
+        .userfaults
+        .awaiting(context.thread, space, || {
+            let populate = || (space.populate_onward(&mut rest, write), rest.next());
+            match context.kernel.reclaim.retry_onward(populate) {
+                Err(AdviseError::Watched(awaited)) => Err(awaited),
+                populated => Ok(populated),
+            }
+        })?
+        .map_err(advise_errno)
 }
 
 /// Decodes the advice of `madvise`. Also returns the name under which the report lists it.

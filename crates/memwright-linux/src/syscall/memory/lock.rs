@@ -7,7 +7,6 @@ use crate::{
     errno::Errno,
     memory::lock_errno,
     syscall::{Arguments, CallResult},
-    userfault::awaiting,
 };
 use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};
@@ -37,13 +36,16 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
     let lock = || space.begin_lock(address, length, on_fault);
     let begun = context.kernel.reclaim.retry(lock);
     let mut rest = begun.map_err(|error| lock_failed(context, error))?;
-    let locked = awaiting(context, &space, || {
-        let populate = || (space.populate_locked(&mut rest), rest.next());
-        match context.kernel.reclaim.retry_onward(populate) {
-            Err(LockError::Watched(awaited)) => Err(awaited),
-            locked => Ok(locked),
-        }
-    });
+    let locked = context
+        .kernel
+        .userfaults
+        .awaiting(context.thread, &space, || {
+            let populate = || (space.populate_locked(&mut rest), rest.next());
+            match context.kernel.reclaim.retry_onward(populate) {
+                Err(LockError::Watched(awaited)) => Err(awaited),
+                locked => Ok(locked),
+            }
+        });
     // Any failure to fault a page in is `ENOMEM` (`__mlock_posix_error_return`).
     let locked = locked.map_err(|_| Errno::ENOMEM)?;
     locked.map_err(|error| lock_failed(context, error))?;

@@ -30,12 +30,7 @@ pub use seal::mseal;
 pub use sync::msync;
 pub use unmap::munmap;
 
-use crate::{
-    Space,
-    context::Context,
-    direct_reclaim::Retry,
-    userfault::{Announced, await_watcher},
-};
+use crate::{Space, context::Context, direct_reclaim::Retry, userfault::Announced};
 use memwright::{
     PopulateError, ToPopulate,
     uffd::{Watch, WatchEvent},
@@ -49,10 +44,10 @@ fn telling<R>(
     context: &Context<'_>,
     change: impl FnOnce(&Space, &mut dyn FnMut(&Watch, WatchEvent)) -> R,
 ) -> R {
-    let mut announced = Announced::new(context.kernel);
+    let mut announced = Announced::new(context.kernel.userfaults);
     let result =
         context.with_space(|space| change(space, &mut |watch, event| announced.note(watch, event)));
-    announced.tell(context);
+    announced.tell(context.thread);
     result
 }
 
@@ -67,7 +62,11 @@ fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
         let populate = || (space.populate_rest(&mut rest), rest.next());
         let had = match context.kernel.reclaim.retry_onward(populate) {
             Ok(()) => return,
-            Err(PopulateError::Watched(awaited)) => await_watcher(context, &space, awaited).is_ok(),
+            Err(PopulateError::Watched(awaited)) => context
+                .kernel
+                .userfaults
+                .await_watcher(context.thread, &space, awaited)
+                .is_ok(),
             Err(PopulateError::OutOfMemory) => false,
         };
         if context.thread.fatal_pending() {

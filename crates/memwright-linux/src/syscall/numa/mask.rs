@@ -1,10 +1,8 @@
 //! Node masks in user memory (Linux 7.2 `mm/mempolicy.c`, `get_nodes` and `copy_nodes_to_user`).
 
-use crate::{context::Context, errno::Errno};
+use crate::{context::Context, errno::Errno, numa::MOST_NODES};
 use memwright_table::NodeSet;
 
-/// Largest number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
-pub(crate) const MOST_NODES: u64 = 1024;
 /// Number of bits in the longest mask, which fills a page.
 const MOST_BITS: u64 = 4096 * 8;
 /// Number of bits in a word.

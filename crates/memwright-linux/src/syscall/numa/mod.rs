@@ -10,9 +10,6 @@ use super::{
 };
 use linux_raw_sys::general as raw;
 
-pub(crate) use mask::MOST_NODES;
-pub(crate) use policy::mode_name;
-
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(

@@ -38,18 +38,6 @@ const fn number(mode: PlaceMode) -> u32 {
     }
 }
 
-/// Returns the name of a mode in `/proc/PID/numa_maps` (`policy_modes`).
-pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
-    match mode {
-        PlaceMode::Preferred => "prefer",
-        PlaceMode::Bind => "bind",
-        PlaceMode::Interleave => "interleave",
-        PlaceMode::Local => "local",
-        PlaceMode::PreferredMany => "prefer (many)",
-        PlaceMode::WeightedInterleave => "weighted interleave",
-    }
-}
-
 /// Splits `mode` into the mode proper and its flags, after checking that the flags are valid together
 /// (`sanitize_mpol_flags`).
 fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {

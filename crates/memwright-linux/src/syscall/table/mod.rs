@@ -7,6 +7,7 @@ mod flags;
 mod numbers;
 
 use super::{Handler, file};
+use crate::context::{Handlers, INDEXED};
 use numbers::NUMBERS;
 
 /// The type of an argument.
@@ -136,9 +137,6 @@ pub static CALLS: [SystemCall; NUMBERS.len()] = {
     calls
 };
 
-/// Size of the tables that are indexed by call number.
-const INDEXED: usize = 512;
-
 /// The position of each number in [`CALLS`], plus one; 0 for a number without a call.
 const INDEX: [u16; INDEXED] = {
     let mut index = [0; INDEXED];
@@ -160,9 +158,6 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     }
     rows
 };
-
-/// The handler of each number below [`INDEXED`], so that dispatch is a single load.
-pub(crate) type Handlers = [Handler; INDEXED];
 
 /// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; stubs and
 /// unimplemented calls pass through the counters.

@@ -1,9 +1,9 @@
 //! Single-steps a copy of the instruction at a breakpoint.
 
-use super::{Probes, install::place_of};
 use crate::{
     arch::x86_64::regs::TRAP_FLAG,
     context::Context,
+    probes::{Probes, place_of},
     process::{Stepping, Thread},
 };
 use core::sync::atomic::Ordering;

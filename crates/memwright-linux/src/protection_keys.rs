@@ -1,0 +1,37 @@
+//! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
+
+use crate::host::Host;
+
+/// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
+const INITIAL: u32 = 0x5555_5554;
+
+/// Returns whether the processor has protection keys, which are a component of the extended state.
+pub(crate) fn has_keys(host: &dyn Host) -> bool {
+    const STATE: u64 = 1 << 9;
+    host.fpu_features() & STATE != 0
+}
+
+/// Resets this thread's rights to the initial ones.
+pub(crate) fn reset(host: &dyn Host) {
+    if has_keys(host) {
+        host.set_key_rights(INITIAL);
+    }
+}
+
+/// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
+/// which the caller passes to [`restore`].
+pub(crate) fn permit_all(host: &dyn Host) -> u32 {
+    if !has_keys(host) {
+        return 0;
+    }
+    let before = host.key_rights();
+    host.set_key_rights(0);
+    before
+}
+
+/// Undoes [`permit_all`].
+pub(crate) fn restore(host: &dyn Host, before: u32) {
+    if has_keys(host) {
+        host.set_key_rights(before);
+    }
+}
