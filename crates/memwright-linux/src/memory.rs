@@ -7,18 +7,16 @@ use crate::{
     identity::{Capabilities, Limits, Resource},
     kernel::Kernel,
     process::{Process, peak_resident_kib},
-    user::USER_END,
+    user::{LOWEST, USER_END},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
     AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, ProtectError,
-    RemapError, SealError, SyncError, UnmapError, uffd::WatchError,
+    RemapError, SealError, SyncError, UnmapError,
 };
 use memwright_table::VirtAddr;
 
-/// `vm.mmap_min_addr`.
-pub const LOWEST: u64 = 0x1_0000;
 /// Base of relocatable programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
 /// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,
@@ -177,18 +175,6 @@ pub fn remap_errno(error: RemapError) -> Errno {
         RemapError::Sealed(_) | RemapError::TooLow => Errno::EPERM,
         RemapError::OverLimit(limit) => limit_errno(limit),
         RemapError::NoRoom | RemapError::Overcommit | RemapError::OutOfMemory => Errno::ENOMEM,
-    }
-}
-
-/// Returns the error of `userfaultfd` operations and of page scans. A page scan gets `EPERM` if writes to the area are
-/// not tracked.
-pub fn watch_errno(error: WatchError) -> Errno {
-    match error {
-        WatchError::Invalid => Errno::EINVAL,
-        WatchError::NotWritable => Errno::EPERM,
-        WatchError::Busy => Errno::EBUSY,
-        WatchError::NotWatched => Errno::ENOENT,
-        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
+//! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
+//! `arch/x86/mm/pkeys.c`).
 
 use crate::host::Host;
 

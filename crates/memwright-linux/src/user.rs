@@ -18,6 +18,9 @@ const PAGE_SIZE: usize = 4096;
 /// less to zero than a buffer for the largest.
 const SMALL: usize = 32;
 
+/// `vm.mmap_min_addr`.
+pub const LOWEST: u64 = 0x1_0000;
+
 /// End of user addresses (`TASK_SIZE_MAX` of Linux 7.2 with four table levels).
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 

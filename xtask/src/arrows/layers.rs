@@ -34,10 +34,10 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "context", "random", "process", "hand", "reclaim", "huge_scan", "merge_scan", "kernel", "view", "probes", "oom", "ptrace", "deliver", "memory", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events", "boot",
+            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "protection_keys", "uname", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "kernel", "faulted_in", "pidfd", "memory", "view", "procfs", "context", "io_uring", "ptrace", "lifecycle", "probe_step", "deliver", "exec", "syscall", "audit", "run", "account", "events", "boot",
         ],
-        upward: 291,
-        circles: 27,
+        upward: 0,
+        circles: 16,
     },
     Crate {
         source: "crates/memwright-kernel/src",

@@ -93,4 +93,23 @@ mod tests {
         }
         assert!(broken.is_empty(), "{}", broken.join("\n"));
     }
+
+    #[test]
+    fn every_path_in_the_column_of_our_files_exists() {
+        let page = fs::read_to_string(shell::root().join("docs/semantics.md")).expect("a page");
+        let ours = page.lines().filter_map(|line| line.split(" | ").nth(2));
+        let paths: Vec<&str> = ours
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+            .collect();
+        assert!(paths.len() > 50, "{paths:?}");
+        let file = |path: &str| match path.split_once('/') {
+            Some(("crates", _)) => path.to_owned(),
+            Some(("linux", rest)) => format!("crates/memwright-linux/src/{rest}"),
+            Some(("table", rest)) => format!("crates/memwright-table/src/{rest}"),
+            Some(_) | None => format!("crates/memwright/src/{path}"),
+        };
+        let is_missing = |path: &&&str| !shell::root().join(file(path)).exists();
+        let missing: Vec<_> = paths.iter().filter(is_missing).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 }

@@ -31,7 +31,6 @@ use crate::{
     process::{Heap, Image, end_others},
     protection_keys,
     signal::{AlternateStack, Signal, SignalInfo, code},
-    syscall::file::place,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -136,7 +135,7 @@ pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, Stri
     } else {
         manifest.program.clone()
     };
-    place::enter(context, &manifest.folder).map_err(|errno| {
+    context.caller().enter(&manifest.folder).map_err(|errno| {
         let folder = String::from_utf8_lossy(&manifest.folder);
         (errno, format!("{folder}: {}", explain(errno)))
     })?;

@@ -5,7 +5,7 @@ use super::{
     FileTable, FsContext,
     dentry::Dentry,
     open_file::OpenFile,
-    permission::Subject,
+    permission::{Permission, Subject},
     tree::Change,
     vfs::Vfs,
     walk::{LastLink, Walked, Walker},
@@ -209,6 +209,38 @@ impl dyn Caller + '_ {
         } else {
             Ok(self.files().get(directory)?.entry.clone())
         }
+    }
+
+    /// Checks that the caller may make `entry` its working directory or root.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if it is no directory, `EACCES` if the caller may not search it.
+    pub fn check_enterable(&self, entry: &Dentry) -> Result<(), Errno> {
+        if !entry.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        entry.inode.check(self.subject(), Permission::EXECUTE)
+    }
+
+    /// Makes the directory at `path`, relative to the root, the working directory. An empty path changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Walker::walk`] and `check_enterable`.
+    pub fn enter(&self, path: &[u8]) -> Result<(), Errno> {
+        if path.is_empty() {
+            return Ok(());
+        }
+        let fs = self.fs();
+        let root = fs.root();
+        let walker = Walker {
+            caller: Some(self),
+            subject: self.subject(),
+            root: &root,
+        };
+        let entry = walker.resolve(&root, path, LastLink::Follow)?;
+        self.check_enterable(&entry)?;
+        fs.set_directory(entry);
+        Ok(())
     }
 
     /// Resolves the path at `address`, relative to the descriptor `directory`, up to its last component.

@@ -5,8 +5,8 @@ use crate::{scheduler::RunState, wait::Interest};
 use core::fmt::{self, Write};
 
 impl Tasks {
-    /// Writes what each thread does or waits for at the time `now`. Omits data whose lock is held. Waits for no lock and
-    /// allocates nothing.
+    /// Writes what each thread does or waits for at the time `now`. Omits data whose lock is held. Waits for no lock
+    /// and allocates nothing.
     ///
     /// # Errors
     /// Those of `out`.

@@ -6,8 +6,8 @@ use crate::{
     abi::Plain,
     abi_struct,
     errno::Errno,
-    memory::watch_errno,
     user::{USER_END, check_range},
+    userfault::watch_errno,
     view::View,
 };
 use alloc::{sync::Arc, vec::Vec};

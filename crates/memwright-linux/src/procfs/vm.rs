@@ -6,7 +6,7 @@ use super::{
     stub::stubs,
     text::{Text, setting},
 };
-use crate::{errno::Errno, memory::LOWEST, view::View};
+use crate::{errno::Errno, user::LOWEST, view::View};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,

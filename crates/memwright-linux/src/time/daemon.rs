@@ -29,8 +29,8 @@ impl Daemon {
         self.next.is_set()
     }
 
-    /// Replaces the deadline by one after `wait` nanoseconds; `None` for no deadline. `wait` is called under the lock of
-    /// the deadline. If there is no memory for the deadline, there is none until the next call.
+    /// Replaces the deadline by one after `wait` nanoseconds; `None` for no deadline. `wait` is called under the lock
+    /// of the deadline. If there is no memory for the deadline, there is none until the next call.
     pub(crate) fn set(&self, wait: impl FnOnce() -> Option<u64>) {
         let _ = self.next.set(self.timers, &self.step, wait);
     }

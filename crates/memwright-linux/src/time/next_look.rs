@@ -7,8 +7,8 @@ use crate::{
 use alloc::sync::Weak;
 use memwright_table::OutOfMemory;
 
-/// The timer for the next step of work that repeats while there is a reason. There is at most one timer, even if several
-/// CPUs set it, or set it while it expires.
+/// The timer for the next step of work that repeats while there is a reason. There is at most one timer, even if
+/// several CPUs set it, or set it while it expires.
 pub(crate) struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {

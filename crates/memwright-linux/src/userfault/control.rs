@@ -7,15 +7,14 @@ use crate::{
     errno::Errno,
     fs::caller::Caller,
     identity::Capabilities,
-    memory::watch_errno,
     sync::PausePoints,
-    user::{USER_END, UserMemory, check_range},
+    user::{LOWEST, USER_END, UserMemory, check_range},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, Watcher,
+    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes, Watcher,
 };
 use memwright_table::{Machine as _, PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
@@ -124,6 +123,18 @@ fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     Ok(features)
 }
 
+/// Returns the error of `userfaultfd` operations and of page scans. A page scan gets `EPERM` if writes to the area are
+/// not tracked.
+pub(crate) fn watch_errno(error: WatchError) -> Errno {
+    match error {
+        WatchError::Invalid => Errno::EINVAL,
+        WatchError::NotWritable => Errno::EPERM,
+        WatchError::Busy => Errno::EBUSY,
+        WatchError::NotWatched => Errno::ENOENT,
+        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
 fn fill_errno(error: FillError) -> Errno {
     match error {
         FillError::Invalid => Errno::EINVAL,
@@ -157,7 +168,7 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     let page = PAGE_SIZE as u64;
     let fits = start
         .checked_add(length)
-        .is_some_and(|end| end <= USER_END && start >= crate::memory::LOWEST);
+        .is_some_and(|end| end <= USER_END && start >= LOWEST);
     if fits && length > 0 && start.is_multiple_of(page) && length.is_multiple_of(page) {
         Ok(())
     } else {

@@ -140,8 +140,9 @@ fn message_of(event: WatchEvent) -> Message {
 }
 
 impl Userfaults {
-    /// Copies the address space `space` of the calling thread for a child process. For each userfaultfd context with `UFFD_FEATURE_EVENT_FORK`,
-    /// creates a child context and delivers an event to the parent context (`dup_userfaultfd`).
+    /// Copies the address space `space` of the calling thread for a child process. For each userfaultfd context with
+    /// `UFFD_FEATURE_EVENT_FORK`, creates a child context and delivers an event to the parent context
+    /// (`dup_userfaultfd`).
     ///
     /// # Errors
     /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).

@@ -38,6 +38,7 @@ use memwright::uffd::Watch;
 use event::{Event, Tidings};
 use memwright_table::Rising;
 
+pub(crate) use control::watch_errno;
 pub(crate) use event::Announced;
 pub use message::Message;
 pub(crate) use wait::{Accessor, Resolved, Waited};

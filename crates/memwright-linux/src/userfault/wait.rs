@@ -44,8 +44,8 @@ pub(crate) enum Waited {
 }
 
 impl Userfaults {
-    /// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried. An
-    /// exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
+    /// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried.
+    /// An exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
     pub(crate) fn wait_for_watcher(
         &self,
         thread: &Arc<Thread>,
@@ -137,8 +137,8 @@ impl Userfaults {
         }
     }
 
-    /// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered. Returns
-    /// the result of the successful call.
+    /// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered.
+    /// Returns the result of the successful call.
     ///
     /// # Errors
     /// Those of [`Self::await_watcher`].

@@ -4,11 +4,6 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{
-        dentry::Dentry,
-        permission::Permission,
-        walk::{LastLink, Walker},
-    },
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -57,45 +52,19 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(length as u64)
 }
 
-fn check(context: &Context<'_>, entry: &Dentry) -> Result<(), Errno> {
-    if !entry.inode.is_directory() {
-        return Err(Errno::ENOTDIR);
-    }
-    entry
-        .inode
-        .check(context.caller().subject(), Permission::EXECUTE)
-}
-
 fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let entry = context
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    check(context, &entry)?;
+    context.caller().check_enterable(&entry)?;
     context.fs().set_directory(entry);
     context.kernel.vfs.mounts.reap();
     Ok(0)
 }
 
-/// Makes the directory at `path`, relative to the root, the working directory. An empty path changes nothing.
-pub(crate) fn enter(context: &Context<'_>, path: &[u8]) -> Result<(), Errno> {
-    if path.is_empty() {
-        return Ok(());
-    }
-    let root = context.fs().root();
-    let walker = Walker {
-        caller: Some(context),
-        subject: context.caller().subject(),
-        root: &root,
-    };
-    let entry = walker.resolve(&root, path, LastLink::Follow)?;
-    check(context, &entry)?;
-    context.fs().set_directory(entry);
-    Ok(())
-}
-
 fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = context.files().get(descriptor(arguments[0]))?;
-    check(context, &open.entry)?;
+    context.caller().check_enterable(&open.entry)?;
     context.fs().set_directory(open.entry.clone());
     context.kernel.vfs.mounts.reap();
     Ok(0)
@@ -105,7 +74,7 @@ fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let entry = context
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    check(context, &entry)?;
+    context.caller().check_enterable(&entry)?;
     if context.caller().subject().user != 0 {
         return Err(Errno::EPERM);
     }
