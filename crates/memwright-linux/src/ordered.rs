@@ -246,6 +246,13 @@ impl<K: Ord, V> Ordered<K, V> {
     }
 
     /// Returns the value of a key.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&V> {
+        let place = self.find(key).ok()?;
+        Some(&self.node(place).value)
+    }
+
+    /// Returns the value of a key, mutably.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.find(key).ok()?;
         Some(&mut self.node_mut(place).value)

@@ -99,6 +99,18 @@ impl<T> Paged<T> {
         value
     }
 
+    /// Removes the element at index `number`, and moves the last element there. Returns the removed element.
+    pub fn swap_remove(&mut self, number: usize) -> Option<T> {
+        if number >= self.len() {
+            return None;
+        }
+        let last = self.pop()?;
+        match self.get_mut(number) {
+            Some(place) => Some(core::mem::replace(place, last)),
+            None => Some(last),
+        }
+    }
+
     /// Removes the elements from index `length` on.
     pub fn truncate(&mut self, length: usize) {
         self.blocks.truncate(length.div_ceil(Self::TOGETHER));

@@ -1,17 +1,21 @@
 //! Advisory locks on ranges of a file: `fcntl` record locks, and `flock` as a lock on the complete range.
 //!
 //! The ranges of a holder are stored together and sorted by offset. Adjacent ranges of equal strength are merged.
-//! Holders are stored in the order in which they took the first of their present locks (Linux 7.3 `fs/locks.c`,
-//! `posix_lock_inode`). `F_GETLK` reports the first conflict in this order.
+//! `F_GETLK` reports the first conflict in the order in which holders took the first of their present locks (Linux 7.3
+//! `fs/locks.c`, `posix_lock_inode`).
+//!
+//! A hundred thousand open files can hold locks on one file. A holder is found by an index, and the search for a
+//! conflict looks at the span of each other holder, which is a few instructions; it is skipped for shared locks while
+//! no other holder has an exclusive one.
 
 mod ranges;
 
-use alloc::vec::Vec;
-use memwright_table::{OutOfMemory, TryPush};
+use crate::{ordered::Ordered, paged::Paged};
+use memwright_table::OutOfMemory;
 use ranges::Ranges;
 
 /// The holder of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// A process, by its id: the locks of `F_SETLK`.
     Process(u64),
@@ -54,10 +58,19 @@ pub enum AcquireError {
 #[derive(Debug)]
 struct Group {
     holder: Holder,
+    /// Orders the holders by when they took the first of their present locks.
+    since: u64,
+    /// The first and the last byte that are locked.
+    span: (u64, u64),
     ranges: Ranges,
 }
 
 impl Group {
+    /// Returns whether one of the ranges can overlap the range of `wanted`.
+    fn may_overlap(&self, wanted: &Record) -> bool {
+        self.span.0 <= wanted.last && wanted.first <= self.span.1
+    }
+
     /// Returns the first range of this group that conflicts with `wanted`, or `None` if there is none. `wanted` belongs
     /// to another holder.
     fn conflict(&self, wanted: &Record) -> Option<Record> {
@@ -79,34 +92,89 @@ impl Group {
 /// The locks of one file.
 #[derive(Debug, Default)]
 pub struct RecordLocks {
-    groups: Vec<Group>,
+    /// The groups in no order.
+    groups: Paged<Group>,
+    /// The index of each holder's group.
+    by_holder: Ordered<Holder, usize>,
+    /// Number of groups that have an exclusive lock.
+    exclusive: usize,
+    /// `since` of the next group.
+    next: u64,
 }
 
 impl RecordLocks {
     /// Creates an empty set of locks.
     #[must_use]
     pub const fn new() -> Self {
-        Self { groups: Vec::new() }
+        Self {
+            groups: Paged::new(),
+            by_holder: Ordered::new(),
+            exclusive: 0,
+            next: 0,
+        }
     }
 
     /// Returns the first lock that conflicts with `wanted`, or `None` if there is none.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
-        self.groups
-            .iter()
-            .filter(|group| group.holder != wanted.holder)
-            .find_map(|group| group.conflict(wanted))
+        let own = self.group(wanted.holder);
+        let own_exclusive = own.is_some_and(|group| group.ranges.has_exclusive());
+        let exclusive = self.exclusive - usize::from(own_exclusive);
+        if wanted.strength == Strength::Shared && exclusive == 0 {
+            return None;
+        }
+        let mut first: Option<(u64, Record)> = None;
+        for group in self.groups.blocks().flatten() {
+            let is_earlier = first.is_none_or(|(since, _)| group.since < since);
+            if group.may_overlap(wanted) && is_earlier && group.holder != wanted.holder {
+                let conflict = group.conflict(wanted);
+                first = conflict.map(|record| (group.since, record)).or(first);
+            }
+        }
+        first.map(|(_, record)| record)
     }
 
     /// Returns the number of ranges of `holder`.
     #[must_use]
     pub fn ranges_of(&self, holder: Holder) -> usize {
-        self.position(holder)
-            .map_or(0, |index| self.groups[index].ranges.len())
+        self.group(holder).map_or(0, |group| group.ranges.len())
     }
 
-    fn position(&self, holder: Holder) -> Option<usize> {
-        self.groups.iter().position(|group| group.holder == holder)
+    fn group(&self, holder: Holder) -> Option<&Group> {
+        self.groups.get(*self.by_holder.get(&holder)?)
+    }
+
+    /// Locks or unlocks a range of the holder of the group at `index`, and removes the group if no range is left.
+    fn set(
+        &mut self,
+        index: usize,
+        (first, last): (u64, u64),
+        strength: Option<Strength>,
+    ) -> Result<(), OutOfMemory> {
+        let Some(group) = self.groups.get_mut(index) else {
+            return Ok(());
+        };
+        let before = usize::from(group.ranges.has_exclusive());
+        group.ranges.set(first, last, strength)?;
+        self.exclusive = self.exclusive - before + usize::from(group.ranges.has_exclusive());
+        match group.ranges.span() {
+            Some(span) => group.span = span,
+            None => drop(self.take(index)),
+        }
+        Ok(())
+    }
+
+    /// Removes the group at `index`.
+    fn take(&mut self, index: usize) -> Option<Group> {
+        let group = self.groups.swap_remove(index)?;
+        self.by_holder.remove(&group.holder);
+        self.exclusive -= usize::from(group.ranges.has_exclusive());
+        if let Some(moved) = self.groups.get(index)
+            && let Some(place) = self.by_holder.get_mut(&moved.holder)
+        {
+            *place = index;
+        }
+        Some(group)
     }
 
     /// Unlocks the bytes from `first` to `last`, inclusive, for `holder`. Parts of its locks outside of this range stay
@@ -115,15 +183,10 @@ impl RecordLocks {
     /// # Errors
     /// [`OutOfMemory`] if a lock must be split and memory is exhausted. The locks are unchanged then.
     pub fn release(&mut self, holder: Holder, first: u64, last: u64) -> Result<(), OutOfMemory> {
-        let Some(index) = self.position(holder) else {
-            return Ok(());
-        };
-        let group = &mut self.groups[index];
-        group.ranges.set(first, last, None)?;
-        if group.ranges.is_empty() {
-            self.groups.remove(index);
+        match self.by_holder.get(&holder) {
+            Some(&index) => self.set(index, (first, last), None),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes the lock `wanted`, which replaces the locks that its holder has in that range.
@@ -134,31 +197,39 @@ impl RecordLocks {
         if let Some(conflict) = self.conflict(&wanted) {
             return Err(AcquireError::Conflict(conflict));
         }
-        let Record {
-            holder,
-            strength,
-            first,
-            last,
-        } = wanted;
-        if let Some(index) = self.position(holder) {
-            let set = self.groups[index].ranges.set(first, last, Some(strength));
-            return set.map_err(|OutOfMemory| AcquireError::OutOfMemory);
-        }
-        let mut group = Group {
-            holder,
-            ranges: Ranges::new(),
-        };
-        let set = group.ranges.set(first, last, Some(strength));
-        set.and_then(|()| self.groups.try_push(group))
+        self.take_over(wanted)
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)
+    }
+
+    /// Locks the range of `wanted`, with which no lock of another holder conflicts.
+    fn take_over(&mut self, wanted: Record) -> Result<(), OutOfMemory> {
+        let span = (wanted.first, wanted.last);
+        if let Some(&index) = self.by_holder.get(&wanted.holder) {
+            return self.set(index, span, Some(wanted.strength));
+        }
+        let mut ranges = Ranges::new();
+        ranges.set(wanted.first, wanted.last, Some(wanted.strength))?;
+        self.by_holder.insert(wanted.holder, self.groups.len())?;
+        let pushed = self.groups.try_push(Group {
+            holder: wanted.holder,
+            since: self.next,
+            span,
+            ranges,
+        });
+        if pushed.is_err() {
+            self.by_holder.remove(&wanted.holder);
+            return pushed;
+        }
+        self.next += 1;
+        self.exclusive += usize::from(wanted.strength == Strength::Exclusive);
+        Ok(())
     }
 
     /// Removes all locks of `holder`. Returns the number of ranges that it had locked.
     pub fn release_all(&mut self, holder: Holder) -> usize {
-        match self.position(holder) {
-            Some(index) => self.groups.remove(index).ranges.len(),
-            None => 0,
-        }
+        let index = self.by_holder.get(&holder).copied();
+        let group = index.and_then(|index| self.take(index));
+        group.map_or(0, |group| group.ranges.len())
     }
 
     /// Returns whether no lock is held.
@@ -172,7 +243,7 @@ impl RecordLocks {
 mod tests {
     use super::*;
     use Strength::{Exclusive, Shared};
-    use alloc::vec;
+    use alloc::{vec, vec::Vec};
 
     const A: Holder = Holder::Process(1);
     const B: Holder = Holder::Process(2);
@@ -296,5 +367,59 @@ mod tests {
         locks.release(A, 0, u64::MAX).unwrap();
         locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
         assert_eq!(locks.conflict(&wanted), Some(record(B, Exclusive, 0, 9)));
+    }
+
+    /// A model of the locks: all ranges of all holders, in the order of the holders.
+    type Listed = Vec<(Holder, Vec<(u64, u64, Strength)>)>;
+
+    fn first_conflict(model: &Listed, wanted: &Record) -> Option<Record> {
+        let others = model.iter().filter(|(holder, _)| *holder != wanted.holder);
+        let mut ranges = others.flat_map(|(holder, ranges)| {
+            let record = |&(first, last, strength)| record(*holder, strength, first, last);
+            ranges.iter().map(record)
+        });
+        ranges.find(|one| {
+            let overlaps = one.first <= wanted.last && wanted.first <= one.last;
+            overlaps && (one.strength == Exclusive || wanted.strength == Exclusive)
+        })
+    }
+
+    #[test]
+    fn an_index_finds_what_a_search_of_all_holders_finds() {
+        let mut locks = RecordLocks::new();
+        let mut model: Listed = Vec::new();
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..20_000 {
+            let holder = Holder::OpenFile(random(9));
+            let first = random(40);
+            let last = first + random(4);
+            let strength = [Exclusive, Shared, Shared][random(3) as usize];
+            let wanted = record(holder, strength, first, last);
+            match random(4) {
+                0 => locks.release(holder, first, last).unwrap(),
+                1 if random(4) == 0 => drop(locks.release_all(holder)),
+                _ => {
+                    let expected = match first_conflict(&model, &wanted) {
+                        Some(conflict) => Err(AcquireError::Conflict(conflict)),
+                        None => Ok(()),
+                    };
+                    assert_eq!(locks.acquire(wanted), expected);
+                }
+            }
+            model.retain(|(other, _)| *other != holder || locks.ranges_of(holder) > 0);
+            if locks.ranges_of(holder) > 0 && model.iter().all(|(other, _)| *other != holder) {
+                model.push((holder, Vec::new()));
+            }
+            for (holder, ranges) in &mut model {
+                *ranges = held(&locks, *holder);
+                assert_eq!(ranges.len(), locks.ranges_of(*holder));
+            }
+        }
     }
 }

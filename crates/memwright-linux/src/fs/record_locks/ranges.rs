@@ -27,6 +27,8 @@ pub(super) struct Ranges {
     /// The pieces in order, none of which is empty.
     pieces: Vec<Vec<Range>>,
     count: usize,
+    /// Number of exclusive ranges.
+    exclusive: usize,
 }
 
 /// The position of a range, or the position after the last range.
@@ -41,6 +43,7 @@ impl Ranges {
         Self {
             pieces: Vec::new(),
             count: 0,
+            exclusive: 0,
         }
     }
 
@@ -49,8 +52,15 @@ impl Ranges {
         self.count
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+    /// Returns whether one of the ranges is exclusive.
+    pub(super) fn has_exclusive(&self) -> bool {
+        self.exclusive > 0
+    }
+
+    /// Returns the first and the last locked byte, or `None` if there is no range.
+    pub(super) fn span(&self) -> Option<(u64, u64)> {
+        let first = self.pieces.first()?.first()?.first;
+        Some((first, self.pieces.last()?.last()?.last))
     }
 
     /// Iterates over the ranges that overlap `first..=last`, in order.
@@ -204,18 +214,26 @@ impl Ranges {
     fn remove(&mut self, from: Position, to: Position) {
         if from.piece == to.piece {
             if let Some(piece) = self.pieces.get_mut(from.piece) {
-                self.count -= piece.drain(from.index..to.index).len();
+                let removed = piece.drain(from.index..to.index);
+                self.exclusive -= exclusive_among(removed.as_slice());
+                self.count -= removed.len();
             }
             return;
         }
         if let Some(piece) = self.pieces.get_mut(to.piece) {
-            self.count -= piece.drain(..to.index).len();
+            let removed = piece.drain(..to.index);
+            self.exclusive -= exclusive_among(removed.as_slice());
+            self.count -= removed.len();
         }
         if let Some(piece) = self.pieces.get_mut(from.piece) {
-            self.count -= piece.drain(from.index..).len();
+            let removed = piece.drain(from.index..);
+            self.exclusive -= exclusive_among(removed.as_slice());
+            self.count -= removed.len();
         }
-        let between = self.pieces.drain(from.piece + 1..to.piece);
-        self.count -= between.map(|piece| piece.len()).sum::<usize>();
+        for piece in self.pieces.drain(from.piece + 1..to.piece) {
+            self.exclusive -= exclusive_among(&piece);
+            self.count -= piece.len();
+        }
     }
 
     /// Inserts ranges, for which the piece has room, at `at`. If the piece is still empty afterwards, removes it.
@@ -234,11 +252,18 @@ impl Ranges {
             #[expect(clippy::disallowed_methods, reason = "`make_room` was called")]
             piece.insert(at.index + offset, range);
             self.count += 1;
+            self.exclusive += usize::from(range.strength == Strength::Exclusive);
         }
         if piece.is_empty() {
             self.pieces.remove(at.piece);
         }
     }
+}
+
+/// Returns the number of exclusive ranges.
+fn exclusive_among(ranges: &[Range]) -> usize {
+    let is_exclusive = |range: &&Range| range.strength == Strength::Exclusive;
+    ranges.iter().filter(is_exclusive).count()
 }
 
 /// Returns whether `behind` starts right after `before` and has the same strength.
@@ -268,6 +293,12 @@ mod tests {
     fn listed(ranges: &Ranges) -> Vec<Range> {
         let listed: Vec<Range> = ranges.overlapping(0, u64::MAX).copied().collect();
         assert_eq!(ranges.len(), listed.len());
+        assert_eq!(ranges.exclusive, super::exclusive_among(&listed));
+        let span = listed.first().zip(listed.last());
+        assert_eq!(
+            ranges.span(),
+            span.map(|(first, last)| (first.first, last.last))
+        );
         listed
     }
 
@@ -343,7 +374,7 @@ mod tests {
                 .all(|piece| piece.capacity() <= 2 * PIECE)
         );
         ranges.set(0, u64::MAX, None).unwrap();
-        assert!(ranges.is_empty());
+        assert_eq!(ranges.span(), None);
     }
 
     #[test]
