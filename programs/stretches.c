@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -821,6 +822,36 @@ static void huge_pages(void)
 	CHECK(munmap(at, 2 * LARGE) == 0);
 }
 
+// Open files that hold locks on one file: shared locks of all of it, then a byte each.
+static void lock_holders(void) {
+	enum { COUNT = 80000, BYTES = 4000 };
+	struct rlimit limit = {1 << 20, 1 << 20};
+	/* Root may raise it this far; other users keep their limit. */
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+		CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+		limit.rlim_cur = limit.rlim_max;
+		CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	}
+	int count = limit.rlim_cur < COUNT + 16 ? (int)limit.rlim_cur - 16 : COUNT;
+	char path[] = "/tmp/locksXXXXXX";
+	int file = mkstemp(path);
+	CHECK(file >= 0);
+	int *files = calloc(count, sizeof *files);
+	for (int i = 0; i < count; i++) {
+		files[i] = open(path, O_RDWR);
+		CHECK(files[i] >= 0);
+		CHECK(flock(files[i], LOCK_SH) == 0);
+		struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2L * i, .l_len = 1};
+		if (i < BYTES)
+			CHECK(fcntl(files[i], F_OFD_SETLK, &byte) == 0);
+	}
+	CHECK(flock(file, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+	for (int i = 0; i < count; i++)
+		close(files[i]);
+	CHECK(flock(file, LOCK_EX | LOCK_NB) == 0);
+	CHECK(unlink(path) == 0 && close(file) == 0);
+}
+
 // Processes that wait for semaphores of a large set, which are all set at once, and whose operations are undone.
 static void semaphores(void)
 {
@@ -899,6 +930,7 @@ static const struct {
 	{"watching_areas", watching_areas},
 	{"watched_file", watched_file},
 	{"huge_pages", huge_pages},
+	{"lock_holders", lock_holders},
 	{"semaphores", semaphores},
 	{"nothing", nothing},
 };

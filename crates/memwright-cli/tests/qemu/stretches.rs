@@ -54,6 +54,7 @@ const OPERATIONS: &[&str] = &[
     "watching_areas",
     "watched_file",
     "huge_pages",
+    "lock_holders",
     "semaphores",
     "nothing",
 ];
