@@ -260,6 +260,18 @@ static void files(void) {
 	close(other);
 }
 
+// Raises the limit on descriptors to `count`, or to the hard limit, which only root may raise. Returns the limit.
+static rlim_t raise_files(rlim_t count)
+{
+	struct rlimit limit = {count, count};
+	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+		return count;
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	return limit.rlim_cur;
+}
+
 static void remote(void) {
 	char *from = touched(LARGE / 2), *to = map(LARGE / 2, PROT_READ | PROT_WRITE, 0);
 	struct iovec here = {to, LARGE / 2}, there = {from, LARGE / 2};
@@ -268,14 +280,7 @@ static void remote(void) {
 }
 
 static void descriptors(void) {
-	struct rlimit limit = {1 << 20, 1 << 20};
-	/* Root may raise it this far; other users keep their limit. */
-	if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-		CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-		limit.rlim_cur = limit.rlim_max;
-		CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	}
-	rlim_t count = limit.rlim_cur < 300000 ? limit.rlim_cur : 300000;
+	rlim_t limit = raise_files(1 << 20), count = limit < 300000 ? limit : 300000;
 	int event = eventfd(0, 0), first = -1, last = -1;
 	for (rlim_t i = 10; i < count; i++) {
 		last = dup(event);
@@ -284,7 +289,7 @@ static void descriptors(void) {
 			first = last;
 	}
 	/* The highest possible number, far from the others. */
-	int farthest = (int)limit.rlim_cur - 1;
+	int farthest = (int)limit - 1;
 	CHECK(dup2(event, farthest) == farthest);
 	/* Two low numbers are free: the second is found after all those in use. */
 	close(first);
@@ -584,17 +589,6 @@ static void watching(void)
 	close(watcher);
 }
 
-/* Raises the limit of open files to `count`, or as far as this process may. */
-static void raise_files(rlim_t count)
-{
-	struct rlimit limit = {count, count};
-	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
-		return;
-	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	limit.rlim_cur = limit.rlim_max;
-	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-}
-
 // Timers that all expire in the same instant, while their owner sleeps and while it computes.
 static void timers(void)
 {
@@ -825,14 +819,8 @@ static void huge_pages(void)
 // Open files that hold locks on one file: shared locks of all of it, then a byte each.
 static void lock_holders(void) {
 	enum { COUNT = 80000, BYTES = 4000 };
-	struct rlimit limit = {1 << 20, 1 << 20};
-	/* Root may raise it this far; other users keep their limit. */
-	if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-		CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-		limit.rlim_cur = limit.rlim_max;
-		CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	}
-	int count = limit.rlim_cur < COUNT + 16 ? (int)limit.rlim_cur - 16 : COUNT;
+	rlim_t limit = raise_files(1 << 20);
+	int count = limit < COUNT + 16 ? (int)limit - 16 : COUNT;
 	char path[] = "/tmp/locksXXXXXX";
 	int file = mkstemp(path);
 	CHECK(file >= 0);
