@@ -228,7 +228,7 @@ impl Kernel {
         !tasks.members_of(group).any(|member| {
             let process = &member.process;
             let parent = tasks.members.get(&process.parent());
-            matches!(member.life, Life::Alive(_))
+            member.is_alive()
                 && parent.is_some_and(|parent| {
                     parent.process.group() != group && parent.process.session() == process.session()
                 })

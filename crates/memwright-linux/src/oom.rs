@@ -109,7 +109,7 @@ impl OomKiller {
     /// Kills the largest process of a group that is over its limit, unless a process of the group is being killed
     /// already. `thread` is the thread that waits for the memory; it need not be in the group.
     pub(crate) fn relieve_group(&self, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
-        let members = self.tasks.living(|process| process.is_in(group));
+        let members = self.tasks.living_in(group);
         let reason = "a group is out of memory";
         match choose(members, &thread.process, group.most()) {
             Choice::Awaited => return Relief::Awaited,

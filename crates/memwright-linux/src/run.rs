@@ -16,7 +16,7 @@ use crate::{
     process::{ExitStatus, Start, Thread, force_fault},
     scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
-    syscall::table::handlers,
+    syscall::handlers,
     user::USER_END,
     userfault::{Accessor, Resolved, Waited},
 };

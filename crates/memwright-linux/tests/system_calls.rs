@@ -2,8 +2,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use memwright_linux::{
-    procfs::stub::{self, Kind},
-    syscall::table::{CALLS, Status, write_listing},
+    procfs::{all_stubs, stub::Kind},
+    syscall::{
+        call::Status,
+        table::{CALLS, write_listing},
+    },
 };
 use std::{env, fmt::Write, fs, path::Path};
 
@@ -76,7 +79,7 @@ fn write_stubs(text: &mut String) {
     text.push_str("value under `/proc` and `/sys` does. The\ntable is generated from ");
     text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/procfs`).\n");
     text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
-    for stub in stub::all() {
+    for stub in all_stubs() {
         let value = match stub.kind {
             Kind::Number(_) | Kind::Text(_) if stub.to_string().is_empty() => "empty".to_owned(),
             Kind::Number(_) | Kind::Text(_) => format!("`{stub}`"),

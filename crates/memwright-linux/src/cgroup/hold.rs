@@ -78,9 +78,9 @@ impl Cgroups {
             if thread.fatal_pending() {
                 return;
             }
-            self.tasks.scheduler.yield_now(thread);
+            self.oom.tasks.scheduler.yield_now(thread);
             // The thread that frees the memory may run on another CPU.
-            self.memory.frames().machine().relax();
+            self.oom.memory.frames().machine().relax();
         }
     }
 

@@ -112,18 +112,18 @@ impl Cgroups {
     pub(crate) fn charge(&self, group: &Cgroup) -> Charge {
         let mut measuring = Measuring::default();
         let mut spaces: Vec<Arc<Space>> = Vec::new();
-        for process in self.members(group) {
+        for process in self.oom.tasks.living_in(group) {
             let Some(space) = process.space() else {
                 continue;
             };
             // Several processes may share one address space (`CLONE_VM`).
             if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
-                measuring.add_space(&self.memory, &space);
+                measuring.add_space(&self.oom.memory, &space);
                 // Without memory for this entry, the address space may be counted twice.
                 let _ = spaces.try_push(space);
             }
         }
-        self.memory.visit_objects(group.memcg, &mut |frame| {
+        self.oom.memory.visit_objects(group.memcg, &mut |frame| {
             let first = u64::from(frame.number());
             measuring.charge.shared += measuring.seen.note(first, 1);
         });
@@ -133,7 +133,7 @@ impl Cgroups {
     /// Returns the number of pages ever mapped system-wide plus the number that the group's processes read or wrote by
     /// system calls. Between two points in time, the group's charge grows by at most as much as this value.
     pub(super) fn ever_had(&self, group: &Cgroup) -> u64 {
-        self.memory.ever_mapped() + group.called.load(Ordering::Relaxed)
+        self.oom.memory.ever_mapped() + group.called.load(Ordering::Relaxed)
     }
 
     /// Measures the group. Sets the value of `ever_had` at which to measure it again, before the charge can exceed the

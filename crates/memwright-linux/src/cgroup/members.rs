@@ -10,19 +10,11 @@ use core::sync::atomic::Ordering;
 use memwright::Memcg;
 
 impl Cgroups {
-    /// Iterates over the processes of the group by id, without exited ones.
-    pub(crate) fn members<'a>(
-        &'a self,
-        group: &'a Cgroup,
-    ) -> impl Iterator<Item = Arc<Process>> + 'a {
-        self.tasks.living(|process| process.is_in(group))
-    }
-
     /// Returns the minor and major faults of the present and former members of the group, counted while they were
     /// members.
     pub(crate) fn total_faults(&self, group: &Cgroup) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| group.faults[kind].load(Ordering::Relaxed));
-        for process in self.members(group) {
+        for process in self.oom.tasks.living_in(group) {
             let own = process.faults_in_group();
             sum = [sum[0] + own[0], sum[1] + own[1]];
         }
@@ -36,7 +28,7 @@ impl Cgroups {
     pub(crate) fn enter(&self, process: &Process, group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
         let usage = process.total_usage();
         // The lock keeps other threads from removing the group and from creating processes.
-        let tasks = self.tasks.lock();
+        let tasks = self.oom.tasks.lock();
         if let Some(group) = &group {
             self.get(group.id).ok_or(Errno::ENODEV)?;
             group.look_soon();

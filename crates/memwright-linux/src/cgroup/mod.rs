@@ -22,11 +22,10 @@ mod measure;
 mod members;
 
 use crate::{
-    Memory,
     changes::Changes,
     errno::Errno,
     oom::OomKiller,
-    process::{Cgroup, Life, Tasks, UNLIMITED},
+    process::{Cgroup, UNLIMITED},
     reclaim::Reclaim,
     sync::{Lock, Rank},
 };
@@ -45,8 +44,6 @@ struct Groups {
 
 /// All groups of the machine, and what enforces their limits.
 pub(crate) struct Cgroups {
-    memory: Arc<Memory>,
-    tasks: &'static Tasks,
     reclaim: Arc<Reclaim>,
     oom: Arc<OomKiller>,
     groups: Lock<Groups>,
@@ -58,8 +55,6 @@ impl Cgroups {
     /// Creates the state of a machine without groups.
     pub(crate) fn new(reclaim: Arc<Reclaim>, oom: Arc<OomKiller>) -> Self {
         Self {
-            memory: oom.memory.clone(),
-            tasks: oom.tasks,
             reclaim,
             oom,
             groups: Lock::new(Rank::Lists, Groups::default()),
@@ -77,7 +72,7 @@ impl Cgroups {
             return Err(Errno::EINVAL);
         }
         // The lock keeps other threads from creating a group.
-        let _tasks = self.tasks.lock();
+        let _tasks = self.oom.tasks.lock();
         let memcg = {
             let groups = self.groups.lock();
             if groups.groups.iter().any(|group| &*group.name == name) {
@@ -87,7 +82,7 @@ impl Cgroups {
             let mut all = (0..MAX_MEMCGS).map(Memcg::new);
             all.find(free).ok_or(Errno::EAGAIN)?
         };
-        let opened = self.memory.swap().open_memcg(memcg);
+        let opened = self.oom.memory.swap().open_memcg(memcg);
         opened.map_err(|_| Errno::ENOMEM)?;
         let mut groups = self.groups.lock();
         groups.last += 1;
@@ -101,12 +96,10 @@ impl Cgroups {
     /// `EBUSY` while a process is in the group, `ENODEV` if there is no group with this number.
     pub(crate) fn remove(&self, id: u32) -> Result<(), Errno> {
         let removed = {
-            let tasks = self.tasks.lock();
+            let tasks = self.oom.tasks.lock();
             let group = self.get(id).ok_or(Errno::ENODEV)?;
-            let busy = tasks.members.values().any(|member| {
-                matches!(member.life, Life::Alive(_)) && member.process.is_in(&group)
-            });
-            if busy {
+            let mut members = tasks.members.values();
+            if members.any(|member| member.is_alive() && member.process.is_in(&group)) {
                 return Err(Errno::EBUSY);
             }
             self.groups.lock().groups.retain(|other| other.id != id);
@@ -161,9 +154,9 @@ impl Cgroups {
         group.most_slots.store(slots, Ordering::Relaxed);
         // The lock keeps other threads from removing the group: the swap owner of a removed group can already belong to
         // another group.
-        let _tasks = self.tasks.lock();
+        let _tasks = self.oom.tasks.lock();
         if self.get(group.id).is_some() {
-            self.memory.swap().limit_memcg(group.memcg, slots);
+            self.oom.memory.swap().limit_memcg(group.memcg, slots);
         }
     }
 }

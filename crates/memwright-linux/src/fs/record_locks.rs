@@ -123,15 +123,18 @@ impl RecordLocks {
         if wanted.strength == Strength::Shared && exclusive == 0 {
             return None;
         }
-        let mut first: Option<(u64, Record)> = None;
+        let (mut earliest, mut first) = (u64::MAX, None);
         for group in self.groups.blocks().flatten() {
-            let is_earlier = first.is_none_or(|(since, _)| group.since < since);
-            if group.may_overlap(wanted) && is_earlier && group.holder != wanted.holder {
-                let conflict = group.conflict(wanted);
-                first = conflict.map(|record| (group.since, record)).or(first);
+            // Most of the groups are later than a conflict that was found, so this comparison comes first.
+            if group.since < earliest
+                && group.may_overlap(wanted)
+                && group.holder != wanted.holder
+                && let Some(conflict) = group.conflict(wanted)
+            {
+                (earliest, first) = (group.since, Some(conflict));
             }
         }
-        first.map(|(_, record)| record)
+        first
     }
 
     /// Returns the number of ranges of `holder`.

@@ -1,6 +1,6 @@
 //! The table of processes and the relations between them.
 
-use super::{ExitStatus, Life, Process, Thread};
+use super::{Cgroup, ExitStatus, Life, Process, Thread};
 use crate::{
     batch::Batch,
     scheduler::Scheduler,
@@ -36,6 +36,16 @@ pub struct Member {
     pub(crate) tracees: Vec<Arc<Thread>>,
     /// Exited threads that the process traced and of whose processes it is not the parent.
     pub(crate) ended_tracees: Vec<(Arc<Thread>, ExitStatus)>,
+}
+
+impl Member {
+    /// Returns whether the process has not exited.
+    pub(crate) fn is_alive(&self) -> bool {
+        match self.life {
+            Life::Alive(_) => true,
+            Life::Zombie(_) => false,
+        }
+    }
 }
 
 /// The data under the lock of the process table.
@@ -124,7 +134,15 @@ impl Tasks {
         &self,
         wanted: F,
     ) -> impl Iterator<Item = Arc<Process>> + use<'_, F> {
-        self.filter(move |member| matches!(member.life, Life::Alive(_)) && wanted(&member.process))
+        self.filter(move |member| member.is_alive() && wanted(&member.process))
+    }
+
+    /// Iterates over the living processes of a cgroup, in order of id.
+    pub(crate) fn living_in<'a>(
+        &'a self,
+        group: &'a Cgroup,
+    ) -> impl Iterator<Item = Arc<Process>> + 'a {
+        self.living(|process| process.is_in(group))
     }
 
     /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
@@ -142,7 +160,7 @@ impl Tasks {
             .members
             .range(first..)
             .map(|(_, member)| member)
-            .filter(|member| matches!(member.life, Life::Alive(_)) && wanted(&member.process));
+            .filter(|member| member.is_alive() && wanted(&member.process));
         let _ = living.all(|member| batch.push(member.process.id));
     }
 

@@ -1,6 +1,5 @@
 //! The nodes of `/proc` and `/sys` in the file system.
 
-use super::ProcNode;
 use crate::{
     errno::Errno,
     fs::{
@@ -13,6 +12,7 @@ use crate::{
         open_file::File,
     },
     kernel::Kernel,
+    procfs::{fixed, node::ProcNode},
     view::View,
 };
 use alloc::{boxed::Box, sync::Arc};
@@ -45,10 +45,10 @@ impl ProcEntry {
 pub fn roots(kernel: &'static Kernel) -> GeneratedRoots {
     let entry = |node| -> Box<dyn GeneratedNode> { Box::new(ProcEntry::new(node, kernel)) };
     GeneratedRoots {
-        proc: entry(ProcNode::root()),
-        sys: entry(ProcNode::sys_root()),
+        proc: entry(ProcNode::Root),
+        sys: entry(ProcNode::Fixed(&fixed::SYS)),
         cgroups: CgroupNodes {
-            above: entry(ProcNode::file_systems()),
+            above: entry(ProcNode::Fixed(&fixed::FILE_SYSTEMS)),
             mount_point: entry(ProcNode::Cgroups),
             root: entry(ProcNode::Cgroups),
         },

@@ -1,14 +1,13 @@
 //! The fixed entries of `/proc` and `/sys`.
 
-use super::{
-    balance, cpu, file_limits,
-    frames::FrameWord,
-    huge, hugetlb, lock_stat,
-    node::{FixedDirectory, ProcNode},
-    nodes, processors, system, vm,
+use crate::{
+    fs::generated::SETTING_NUMBERS,
+    procfs::{
+        node::{FixedDirectory, FrameWord, ProcNode, ROOT_NUMBERS},
+        system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, vm},
+    },
 };
 
-use crate::fs::generated::SETTING_NUMBERS;
 use ProcNode::{
     Cgroups, Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemEvents,
     SystemText, ThreadSelfLink,
@@ -16,14 +15,14 @@ use ProcNode::{
 
 /// The fixed entries of `/proc`.
 pub static ROOT: FixedDirectory = FixedDirectory {
-    first: 0x100,
+    first: ROOT_NUMBERS,
     entries: &[
         ("self", 0o777, SelfLink),
         ("thread-self", 0o777, ThreadSelfLink),
         ("mounts", 0o777, PathLink("self/mounts")),
         ("sys", 0o555, Fixed(&CONTROLS)),
         ("cpuinfo", 0o444, SystemText(cpu::cpuinfo)),
-        ("filesystems", 0o444, SystemText(system::filesystems)),
+        ("filesystems", 0o444, SystemText(general::filesystems)),
         (
             "lock_stat",
             0o644,
@@ -33,15 +32,15 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("kpageflags", 0o400, Frames(FrameWord::Flags)),
         ("interrupts", 0o444, SystemText(cpu::interrupts)),
         ("loadavg", 0o444, SystemText(cpu::load)),
-        ("meminfo", 0o444, SystemText(system::meminfo)),
+        ("meminfo", 0o444, SystemText(general::meminfo)),
         ("stat", 0o444, SystemText(cpu::stat)),
         (
             "swaps",
             0o444,
-            SystemEvents(system::swaps, |kernel| &kernel.swaps.changes),
+            SystemEvents(general::swaps, |kernel| &kernel.swaps.changes),
         ),
         ("uptime", 0o444, SystemText(cpu::uptime)),
-        ("version", 0o444, SystemText(system::version)),
+        ("version", 0o444, SystemText(general::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),
     ],
 };
@@ -61,7 +60,7 @@ static CONTROLS_FS: FixedDirectory = FixedDirectory {
         ("epoll", 0o555, Fixed(&CONTROLS_EPOLL)),
         ("file-max", 0o644, SystemControl(&file_limits::OPEN_FILES)),
         ("file-nr", 0o444, SystemText(file_limits::open_files)),
-        ("nr_open", 0o444, SystemText(system::most_descriptors)),
+        ("nr_open", 0o444, SystemText(general::most_descriptors)),
         (
             "pipe-max-size",
             0o644,
@@ -92,27 +91,27 @@ static CONTROLS_EPOLL: FixedDirectory = FixedDirectory {
 static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
     first: 0x400,
     entries: &[
-        ("cap_last_cap", 0o444, SystemText(system::last_capability)),
-        ("hostname", 0o444, SystemText(system::host_name)),
-        ("ngroups_max", 0o444, SystemText(system::most_groups)),
+        ("cap_last_cap", 0o444, SystemText(general::last_capability)),
+        ("hostname", 0o444, SystemText(general::host_name)),
+        ("ngroups_max", 0o444, SystemText(general::most_groups)),
         ("numa_balancing", 0o644, SystemControl(&balance::BALANCING)),
-        ("osrelease", 0o444, SystemText(system::release)),
-        ("ostype", 0o444, SystemText(system::system_name)),
-        ("pid_max", 0o444, SystemText(system::largest_id)),
+        ("osrelease", 0o444, SystemText(general::release)),
+        ("ostype", 0o444, SystemText(general::system_name)),
+        ("pid_max", 0o444, SystemText(general::largest_id)),
         ("random", 0o555, Fixed(&CONTROLS_RANDOM)),
         ("shmall", 0o644, SystemControl(&vm::MOST_SEGMENT_PAGES)),
         ("shmmax", 0o644, SystemControl(&vm::MOST_SEGMENT_BYTES)),
         ("shmmni", 0o444, SystemText(vm::most_segments)),
-        ("threads-max", 0o444, SystemText(system::most_threads)),
-        ("version", 0o444, SystemText(system::build)),
+        ("threads-max", 0o444, SystemText(general::most_threads)),
+        ("version", 0o444, SystemText(general::build)),
     ],
 };
 
 static CONTROLS_RANDOM: FixedDirectory = FixedDirectory {
     first: 0x500,
     entries: &[
-        ("boot_id", 0o444, SystemText(system::boot_id)),
-        ("uuid", 0o444, SystemText(system::uuid)),
+        ("boot_id", 0o444, SystemText(general::boot_id)),
+        ("uuid", 0o444, SystemText(general::uuid)),
     ],
 };
 
@@ -186,7 +185,7 @@ static EVENT_SOURCES: FixedDirectory = FixedDirectory {
 /// The event source that `perf_event_open` supports.
 static UPROBE: FixedDirectory = FixedDirectory {
     first: 0x1f30,
-    entries: &[("type", 0o444, SystemText(system::probe_type))],
+    entries: &[("type", 0o444, SystemText(general::probe_type))],
 };
 
 static DEVICES: FixedDirectory = FixedDirectory {
@@ -205,28 +204,4 @@ static KERNEL: FixedDirectory = FixedDirectory {
 static SYSTEM: FixedDirectory = FixedDirectory {
     first: 0x900,
     entries: &[("cpu", 0o555, Processors), ("node", 0o555, Nodes)],
-};
-
-/// The entries of `/sys/devices/system/cpu` other than the directories of the CPUs.
-pub static PROCESSORS: FixedDirectory = FixedDirectory {
-    first: 0xa00,
-    entries: &[
-        ("kernel_max", 0o444, SystemText(processors::highest)),
-        ("offline", 0o444, SystemText(processors::absent)),
-        ("online", 0o444, SystemText(processors::present)),
-        ("possible", 0o444, SystemText(processors::present)),
-        ("present", 0o444, SystemText(processors::present)),
-    ],
-};
-
-/// The entries of `/sys/devices/system/node` other than the directories of the nodes.
-pub static NODES: FixedDirectory = FixedDirectory {
-    first: 0xb00,
-    entries: &[
-        ("has_cpu", 0o444, SystemText(nodes::with_processors)),
-        ("has_memory", 0o444, SystemText(nodes::with_memory)),
-        ("has_normal_memory", 0o444, SystemText(nodes::with_memory)),
-        ("online", 0o444, SystemText(nodes::all)),
-        ("possible", 0o444, SystemText(nodes::all)),
-    ],
 };

@@ -1,147 +1,28 @@
 //! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
+//! ```text
+//! node/      types of nodes, and text
+//! system/    files about the system and about cgroups
+//! process/   files about processes
+//! fixed.rs   the fixed entries
+//! open.rs, lookup.rs, list.rs, stream.rs, polled.rs   operations on nodes
+//! ```
+//!
 //! Each value that a file contains comes from the state that it describes, or is declared in its module as a [`stub`].
 //! There are no files for features that this kernel lacks.
 
-mod balance;
-mod cgroup;
-mod counts;
-mod cpu;
 mod entry;
-mod file_limits;
 mod fixed;
-mod frames;
-mod huge;
-mod hugetlb;
 mod list;
-mod lock_stat;
-mod mem;
-mod merge;
+mod lookup;
 mod node;
-pub(crate) mod nodes;
-mod pagemap;
+mod open;
 mod polled;
 mod process;
-pub(crate) mod processors;
-mod scan;
-mod sizes;
-mod split;
 mod stream;
-pub mod stub;
+mod stubs;
 mod system;
-mod text;
-mod vm;
 
 pub use entry::{ProcEntry, roots};
-pub use node::{PlaceLink, ProcNode};
-pub use text::Text;
-
-use crate::{
-    errno::Errno,
-    fs::{
-        dentry::Dentry,
-        inode::{Body, Inode},
-        permission::Subject,
-    },
-    view::View,
-};
-use alloc::{boxed::Box, sync::Arc};
-use node::Child;
-
-impl ProcNode {
-    /// Looks up `name` in this directory of `/proc` or `/sys`, and creates its directory entry.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`.
-    pub fn lookup(
-        &self,
-        view: &View<'_>,
-        directory: &Arc<Dentry>,
-        name: &[u8],
-    ) -> Result<Arc<Dentry>, Errno> {
-        view.caller.check_heap()?;
-        let child = self.child(view, name)?;
-        if let Some(kind) = child.node.covered_by() {
-            return view.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);
-        }
-        let file_system = &directory.inode.file_system;
-        let now = view.kernel.vfs.now();
-        let inode = Inode::numbered(
-            file_system,
-            child.number,
-            Body::Generated(Box::new(ProcEntry::new(child.node, view.kernel))),
-            child.permissions,
-            Subject::ROOT,
-            now,
-        );
-        Ok(Arc::new(Dentry::new(directory, name, Arc::new(inode))))
-    }
-
-    /// Returns the node and inode number of the entry `name` of this directory.
-    fn child(&self, view: &View<'_>, name: &[u8]) -> Result<Child, Errno> {
-        match *self {
-            Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
-            Self::Processors => processors::child(view, name).ok_or(Errno::ENOENT),
-            Self::Nodes => nodes::child(view, name).ok_or(Errno::ENOENT),
-            Self::Cgroups => cgroup::root_child(view, name).ok_or(Errno::ENOENT),
-            Self::Cgroup(id) => cgroup::child(view, id, name).ok_or(Errno::ENOENT),
-            Self::Processor(number, directory) => {
-                directory.child(number, name).ok_or(Errno::ENOENT)
-            }
-            Self::Root => {
-                if let Some(child) = fixed::ROOT.child(name) {
-                    return Ok(child);
-                }
-                let id = list::decimal(name).ok_or(Errno::ENOENT)?;
-                let tasks = &view.kernel.tasks;
-                if tasks.process(id).is_some() {
-                    return Ok(Child::process(id));
-                }
-                // A lookup also finds the ids of threads, although the directory does not list them
-                // (`proc_pid_lookup`).
-                let thread = tasks.thread(id).ok_or(Errno::ENOENT)?;
-                Ok(Child::task(thread.process.id, id))
-            }
-            Self::Process(id) => {
-                let child = process::PROCESS.child_of(id, None, name);
-                child.ok_or(Errno::ENOENT)
-            }
-            Self::Task(id, thread) => {
-                let child = process::TASK.child_of(id, Some(thread), name);
-                child.ok_or(Errno::ENOENT)
-            }
-            Self::Tasks(id) => {
-                let thread = list::decimal(name).ok_or(Errno::ENOENT)?;
-                let found = view.kernel.tasks.thread(thread).ok_or(Errno::ENOENT)?;
-                if found.process.id != id {
-                    return Err(Errno::ENOENT);
-                }
-                Ok(Child::task(id, thread))
-            }
-            Self::Descriptors(id) | Self::DescriptorInfos(id) => {
-                let number = list::decimal(name).ok_or(Errno::ENOENT)?;
-                let number = i32::try_from(number).map_err(|_| Errno::ENOENT)?;
-                let open = process::open_file(view, id, number)?;
-                Ok(match self {
-                    Self::Descriptors(_) => Child::descriptor(id, number, &open),
-                    _ => Child::descriptor_info(id, number),
-                })
-            }
-            Self::SelfLink
-            | Self::ThreadSelfLink
-            | Self::PathLink(_)
-            | Self::Place(..)
-            | Self::Descriptor(..)
-            | Self::DescriptorInfo(..)
-            | Self::SystemText(_)
-            | Self::SystemEvents(..)
-            | Self::ProcessorText(..)
-            | Self::SystemControl(_)
-            | Self::ProcessText(..)
-            | Self::Memory(_)
-            | Self::Pagemap(_)
-            | Self::Frames(_)
-            | Self::CgroupText(..) => Err(Errno::ENOTDIR),
-        }
-    }
-}
+pub use node::{PlaceLink, ProcNode, Text, stub};
+pub use stubs::all as all_stubs;

@@ -9,24 +9,20 @@
 //!                               (fs/kernfs/file.c, `kernfs_generic_poll`)
 //! ```
 
-use super::{
-    ProcNode, balance,
-    process::{Needs, ProcessWriter},
-};
 use crate::{
-    changes::Changes,
     fs::{
         file_system::FileSystemKind,
         open_file::{OpenFile, Readiness, Splices},
     },
     kernel::Kernel,
+    procfs::{
+        node::{ChangesOf, Needs, ProcNode, ProcessWriter},
+        system::balance,
+    },
     view::View,
     wait::Queues,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
-
-/// Returns the change counter of a file's text.
-pub type ChangesOf = for<'a> fn(&'a Kernel) -> &'a Changes;
 
 /// What polls of a file report.
 #[derive(Clone, Copy)]

@@ -1,6 +1,5 @@
 //! Text files whose contents are generated piece by piece while they are read.
 
-use super::{ProcNode, polled::Seen, text::Text};
 use crate::{
     errno::Errno,
     fs::{
@@ -10,6 +9,10 @@ use crate::{
         transfer::{Sink, Source},
     },
     kernel::Kernel,
+    procfs::{
+        node::{ProcNode, text::Text},
+        polled::Seen,
+    },
     sync::{Lock, Rank},
     view::View,
     wait::Queues,

@@ -1,7 +1,9 @@
 //! Descriptions of what the machine measured, with the names of system calls.
 
-use super::table;
-use crate::host::{StackDepth, Stretch};
+use crate::{
+    host::{StackDepth, Stretch},
+    syscall::table,
+};
 use core::fmt;
 
 /// Writes the name of a system call, if it is known.

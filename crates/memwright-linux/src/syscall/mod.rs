@@ -1,32 +1,30 @@
-//! System calls: one module per group, one table for all.
+//! System calls: dispatch by one table, and one module per group of calls.
+//!
+//! ```text
+//! call/     an entry of the table, and types of arguments
+//! memory/ process/ ipc/ file/ numa/ system/   the calls by group
+//! table/    the entries of all calls
+//! ```
+//!
+//! A group refers only to `call` and to the groups before it.
 
+pub mod call;
 pub mod described;
 pub mod file;
-pub(crate) mod futex;
-pub(crate) mod hugetlb;
-pub(crate) mod identity;
 mod ipc;
-pub(crate) mod keys;
-pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod numa;
 pub(crate) mod process;
-pub(crate) mod protect;
-pub(crate) mod ptrace;
-pub(crate) mod remap_pages;
-pub(crate) mod scheduling;
-pub(crate) mod semaphores;
-pub(crate) mod shared_memory;
-pub(crate) mod signal;
 mod strace;
-pub(crate) mod swap;
 pub(crate) mod system;
 pub mod table;
-pub(crate) mod time;
 
-pub use crate::context::{Arguments, CallResult, Handler};
-use crate::{context::Context, errno::Errno, scheduler::Work};
-use table::Status;
+use crate::{
+    context::{Arguments, CallResult, Context, Handler, Handlers, INDEXED},
+    errno::Errno,
+    scheduler::Work,
+};
+use call::Status;
 
 /// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with no
 /// register changed other than RAX. Returns false if the thread has work flags to handle.
@@ -85,12 +83,26 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     result
 }
 
-/// The handler of all calls that are not implemented.
-pub(crate) fn missing(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Err(Errno::ENOSYS)
-}
+/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; stubs and
+/// unimplemented calls pass through the counters.
+static DIRECT: Handlers = {
+    let mut handlers = OBSERVED;
+    let mut row = 0;
+    while row < table::CALLS.len() {
+        let call = &table::CALLS[row];
+        if let Status::Real = call.status {
+            handlers[call.number as usize] = call.handler;
+        }
+        row += 1;
+    }
+    handlers
+};
 
-/// Converts an argument to a signed 32-bit number.
-pub(crate) const fn int(argument: u64) -> i32 {
-    argument as i32
+/// Handlers for traced threads: every call passes through the counters and the trace.
+static TRACED: Handlers = OBSERVED;
+const OBSERVED: Handlers = [observed; INDEXED];
+
+/// Returns the handlers of a thread's system calls, with or without a trace.
+pub(crate) fn handlers(traced: bool) -> &'static Handlers {
+    if traced { &TRACED } else { &DIRECT }
 }

@@ -1,10 +1,11 @@
 //! The system-call trace: one line of text per call.
 
-use super::{
-    Arguments, CallResult,
-    table::{Kind, SystemCall},
+use crate::{
+    context::{Arguments, CallResult, Context},
+    errno::Errno,
+    host::Channel,
+    syscall::call::{Kind, SystemCall},
 };
-use crate::{context::Context, errno::Errno, host::Channel};
 use alloc::{format, string::String};
 use core::fmt::Write;
 use memwright_table::VirtAddr;

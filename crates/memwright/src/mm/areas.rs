@@ -36,12 +36,9 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the same backing with the userfaultfd context `watcher`, or without a context.
-    pub(crate) fn watched_by(&self, watcher: Option<Watch>) -> Self {
-        Self {
-            attachment: self.attachment.clone(),
-            watcher,
-        }
+    /// Sets or removes the userfaultfd context.
+    pub(crate) fn set_watcher(&mut self, watcher: Option<Watch>) {
+        self.watcher = watcher;
     }
 
     /// Returns the same backing without its reservation of huge pages.
@@ -78,7 +75,10 @@ impl<M: Machine> Backing<M> {
 
 impl<M: Machine> Clone for Backing<M> {
     fn clone(&self) -> Self {
-        self.watched_by(self.watcher.clone())
+        Self {
+            attachment: self.attachment.clone(),
+            watcher: self.watcher.clone(),
+        }
     }
 }
 

@@ -34,9 +34,9 @@ pub struct Commit {
     /// Pages of swap on devices that are open.
     swap: AtomicU64,
     mode: AtomicU8,
-    /// Percent of memory that may be committed in mode `Never`, used while `most` is 0.
+    /// Percent of memory that may be committed beside swap in mode `Never`, used while `most` is 0.
     ratio: AtomicU32,
-    /// Pages that may be committed in mode `Never`; 0 if `ratio` applies.
+    /// Pages that may be committed beside swap in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
     /// The largest charge that is granted without a further check, so that a charge usually costs one comparison.
     unasked: AtomicU64,
@@ -143,28 +143,27 @@ impl Commit {
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that may be committed in mode `Never` (`vm.overcommit_kbytes`), or 0 if a percentage
-    /// is set instead.
+    /// Returns the number of pages that may be committed beside swap in mode `Never` (`vm.overcommit_kbytes`), or 0 if a
+    /// percentage is set instead.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of pages that may be committed in mode `Never`, and clears the percentage. With 0, the limit is
-    /// the amount of swap.
+    /// Sets the number of pages that may be committed beside swap in mode `Never`, and clears the percentage. With 0, the
+    /// limit is the amount of swap.
     pub fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.ratio.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo).
+    /// Returns the number of pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo): a part of
+    /// memory, or the number that was set, and all of swap (Linux 7.3 `mm/util.c`, `vm_commit_limit`).
     pub fn limit(&self) -> u64 {
-        match self.most() {
-            0 => {
-                let swap = self.swap.load(Ordering::Relaxed);
-                self.memory * u64::from(self.ratio()) / 100 + swap
-            }
+        let memory = match self.most() {
+            0 => self.memory * u64::from(self.ratio()) / 100,
             most => most,
-        }
+        };
+        memory.saturating_add(self.swap.load(Ordering::Relaxed))
     }
 
     /// Unaccounts `pages`, on `cpu`, which must be the calling CPU.
@@ -234,6 +233,19 @@ mod tests {
         commit.set_mode(OvercommitMode::Guess);
         commit.charge(FIRST, 100).unwrap();
         assert_eq!(commit.charge(FIRST, 101), Err(Overcommit));
+    }
+
+    #[test]
+    fn swap_counts_whichever_way_the_limit_is_set() {
+        let commit = Commit::new(1, 100).unwrap();
+        commit.follow_swap(|| 30);
+        assert_eq!(commit.limit(), 80);
+        commit.set_most(60);
+        assert_eq!(commit.limit(), 90);
+        commit.set_most(0);
+        assert_eq!(commit.limit(), 30);
+        commit.set_most(u64::MAX);
+        assert_eq!(commit.limit(), u64::MAX);
     }
 
     #[test]

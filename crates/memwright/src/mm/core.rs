@@ -145,9 +145,8 @@ impl<M: Machine> Core<M> {
     /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
     pub(crate) fn next_anon_vma(&self, cpu: CpuId) -> u64 {
         let founded = &self.resident[cpu.index()].anon_vmas;
-        let round = founded.load(Ordering::Relaxed) + 1;
-        founded.store(round, Ordering::Relaxed);
-        round * self.resident.len() as u64 + cpu.index() as u64
+        founded.store(founded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        founded.load(Ordering::Relaxed) * self.resident.len() as u64 + cpu.index() as u64
     }
 
     /// Returns a gather for one operation, under the current flush policy.

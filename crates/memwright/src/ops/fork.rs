@@ -115,7 +115,7 @@ fn copy_area<M: Machine>(
     } else {
         AreaFlags::UFFD
     };
-    let backing = match area.object() {
+    let mut backing = match area.object() {
         None => Backing::ANONYMOUS,
         Some(object) => {
             // A reservation of huge pages for a private mapping belongs to the parent only.
@@ -138,6 +138,7 @@ fn copy_area<M: Machine>(
     } else {
         AnonVma::NONE
     };
+    backing.set_watcher(child_context);
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,
@@ -148,7 +149,7 @@ fn copy_area<M: Machine>(
         placement: area.placement,
         anon_vma: AnonVmaCell::new(anon_vma),
         window: WindowCell::new(Window::NONE),
-        backing: backing.watched_by(child_context),
+        backing,
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());
     copies.map.insert(copy);

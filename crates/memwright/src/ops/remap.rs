@@ -546,7 +546,7 @@ fn follows<M: Machine>(area: &Area<M>) -> bool {
 /// Unregisters the area from its userfaultfd.
 fn unwatch<M: Machine>(area: &mut Area<M>) {
     area.flags = area.flags.unwatched();
-    area.backing = area.backing.watched_by(None);
+    area.backing.set_watcher(None);
 }
 
 /// Returns whether the area at `page` is hugetlb.

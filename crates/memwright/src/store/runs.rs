@@ -61,9 +61,13 @@ impl Runs {
         if range.is_empty() {
             return Ok(0);
         }
-        self.runs.try_make_room(1)?;
         let before = self.len();
         let mut index = self.runs.partition_point(|run| run.end <= range.start);
+        // Only a range inside of one run splits it; there is at most one such run, and it is the first.
+        let splits = |run: &Range<u64>| run.start < range.start && range.end < run.end;
+        if self.runs.get(index).is_some_and(splits) {
+            self.runs.try_make_room(1)?;
+        }
         while let Some(run) = self.runs.get(index).filter(|run| run.start < range.end) {
             let (head, tail) = (run.start..range.start, range.end..run.end);
             match (head.is_empty(), tail.is_empty()) {

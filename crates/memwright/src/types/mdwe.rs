@@ -31,10 +31,8 @@ impl ExecGain {
     /// Returns the setting of a forked child, or of the next program executed.
     #[must_use]
     pub fn of_successor(self) -> Self {
-        match self {
-            Self::Granted | Self::Refused { inherited: false } => Self::Granted,
-            Self::Refused { inherited: true } => self,
-        }
+        let inherited = matches!(self, Self::Refused { inherited: true });
+        if inherited { self } else { Self::Granted }
     }
 }
 

@@ -113,7 +113,7 @@ impl<M: Machine> Core<M> {
                 position = areas.cut(position, whole, part)?;
             }
             let area = areas.map.get_mut(position);
-            area.backing = area.backing.watched_by(watch);
+            area.backing.set_watcher(watch);
             area.flags = flags;
             areas.map.merge_around(position);
         }

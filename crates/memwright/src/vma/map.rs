@@ -1,7 +1,8 @@
-//! The sorted map of areas: a vector of chunks, each a short sorted vector.
+//! The sorted map of areas: chunks, each a short sorted vector, in the order of a tree.
 //!
-//! A lookup takes two binary searches. A change moves at most `CHUNK` areas. Memory for a change is reserved before
-//! anything is changed, so that no operation fails half-way ([`AreaMap::reserve`]).
+//! A lookup takes a binary search in the tree of chunks and one in a chunk. A change moves at most `CHUNK` areas.
+//! Memory for a change is reserved before anything is changed, so that no operation fails half-way
+//! ([`AreaMap::reserve`]).
 
 use alloc::vec::Vec;
 use memwright_table::sync::pause_point;
@@ -9,38 +10,50 @@ use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::{Area, AreaFlags, Backed};
+use crate::vma::order::{ChunkId, Order, SPARE};
 
 /// The most areas in a chunk.
 pub(super) const CHUNK: usize = 32;
 
-/// The number of empty chunks kept for later changes.
-const SPARE: usize = 4;
-
 /// A run of neighbouring areas.
-#[derive(Debug)]
-pub(super) struct Chunk<B> {
-    /// Sorted, disjoint, never empty while the chunk is in the map; capacity [`CHUNK`].
-    pub(super) areas: Vec<Area<B>>,
-    /// An upper bound of the gaps before the areas of this chunk, in pages. It is raised immediately, and lowered when
-    /// a search finds it too high.
-    pub(super) room: u64,
+#[derive(Debug, Default)]
+struct Chunk<B> {
+    /// Sorted, disjoint, not empty while the chunk is in the map; capacity [`CHUNK`].
+    areas: Vec<Area<B>>,
+    /// An upper bound of the gaps below the areas, in pages. It is raised immediately, and lowered when a search finds
+    /// it too high.
+    room: u64,
+}
+
+impl<B> Chunk<B> {
+    const fn of(areas: Vec<Area<B>>) -> Self {
+        Self { areas, room: 0 }
+    }
 }
 
 /// The position of an area in the map, valid until the map changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    chunk: usize,
-    slot: usize,
+    pub(super) chunk: ChunkId,
+    pub(super) slot: usize,
 }
 
 /// The areas of an address space, sorted and disjoint.
 #[derive(Debug)]
 pub(crate) struct AreaMap<B> {
-    pub(super) chunks: Vec<Chunk<B>>,
+    /// The chunks by number.
+    chunks: Vec<Chunk<B>>,
+    /// The order of the chunks that are in the map.
+    pub(super) order: Order,
+    /// The numbers of empty chunks with the capacity [`CHUNK`], kept for later changes.
+    spare: Vec<ChunkId>,
+    /// The numbers of chunks without memory.
+    vacant: Vec<ChunkId>,
+    /// The number of chunks that can be inserted without an allocation.
+    reserved: usize,
     /// The position at which [`locate`](AreaMap::locate) last found an area. It is only a hint: `locate` checks it
     /// before use.
     recent: Position,
-    spare: Vec<Vec<Area<B>>>,
     count: usize,
     splits: u64,
     merges: u64,
@@ -60,8 +73,11 @@ impl<B: Backed> AreaMap<B> {
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
-            recent: Position { chunk: 0, slot: 0 },
+            order: Order::EMPTY,
             spare: Vec::new(),
+            vacant: Vec::new(),
+            reserved: 0,
+            recent: Position { chunk: 0, slot: 0 },
             count: 0,
             splits: 0,
             merges: 0,
@@ -94,16 +110,33 @@ impl<B: Backed> AreaMap<B> {
     }
 
     fn reserve_chunks(&mut self, chunks: usize) -> Result<(), OutOfMemory> {
-        if self.spare.len() < chunks {
-            self.spare
-                .try_make_room(chunks.max(SPARE) - self.spare.len())?;
-            while self.spare.len() < chunks {
-                let mut areas = Vec::new();
-                areas.try_make_room(CHUNK)?;
-                self.spare.try_push(areas)?;
-            }
+        if self.reserved >= chunks {
+            return Ok(());
         }
-        self.chunks.try_make_room(chunks)
+        while self.spare.len() < chunks {
+            let mut areas = Vec::new();
+            areas.try_make_room(CHUNK)?;
+            let number = match self.vacant.pop() {
+                Some(number) => number,
+                None => {
+                    // Every chunk can become spare or vacant.
+                    let all = self.chunks.len() + 1;
+                    self.spare.try_make_room(all - self.spare.len())?;
+                    self.vacant.try_make_room(all - self.vacant.len())?;
+                    self.chunks.try_push(Chunk::of(Vec::new()))?;
+                    all as ChunkId - 1
+                }
+            };
+            self.chunks[number as usize] = Chunk::of(areas);
+            self.spare.try_push(number)?;
+        }
+        // The first chunk needs no node.
+        let is_first = self.count == 0 && chunks == 1;
+        if !is_first {
+            self.order.reserve(chunks, self.chunks.len())?;
+        }
+        self.reserved = chunks;
+        Ok(())
     }
 
     /// Ensures that `areas` insertions in ascending order cannot fail.
@@ -114,19 +147,83 @@ impl<B: Backed> AreaMap<B> {
     /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
     #[inline]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
-        let chunk = if self.chunks.len() == 1 {
-            0
+        let chunk = if self.order.height == 0 {
+            self.order.root
         } else {
-            self.chunks.partition_point(|chunk| {
-                chunk
-                    .areas
-                    .last()
-                    .is_some_and(|last| last.range.end <= page)
-            })
+            self.order.find(page)
         };
-        let areas = &self.chunks.get(chunk)?.areas;
+        let areas = &self.chunks.get(chunk as usize)?.areas;
         let slot = areas.partition_point(|area| area.range.end <= page);
-        (slot < areas.len()).then_some(Position { chunk, slot })
+        if slot < areas.len() {
+            return Some(Position { chunk, slot });
+        }
+        self.start_of(self.chunk_after(chunk))
+    }
+
+    /// Returns the chunk after `chunk`.
+    #[inline]
+    pub(super) fn chunk_after(&self, chunk: ChunkId) -> Option<ChunkId> {
+        if self.order.height == 0 {
+            None
+        } else {
+            self.order.next(chunk)
+        }
+    }
+
+    /// Returns the last chunk.
+    #[inline]
+    fn last_chunk(&self) -> Option<ChunkId> {
+        match (self.count, self.order.height) {
+            (0, _) => None,
+            (_, 0) => Some(self.order.root),
+            (_, _) => self.order.last(),
+        }
+    }
+
+    /// Returns the chunk before `chunk`.
+    #[inline]
+    pub(super) fn chunk_before(&self, chunk: ChunkId) -> Option<ChunkId> {
+        if self.order.height == 0 {
+            None
+        } else {
+            self.order.previous(chunk)
+        }
+    }
+
+    /// Returns the position of the first area of a chunk.
+    #[inline]
+    fn start_of(&self, chunk: Option<ChunkId>) -> Option<Position> {
+        let chunk = chunk?;
+        Some(Position { chunk, slot: 0 })
+    }
+
+    /// Returns the position of the last area of a chunk.
+    #[inline]
+    pub(super) fn end_of(&self, chunk: Option<ChunkId>) -> Option<Position> {
+        let chunk = chunk?;
+        let slot = self.areas(chunk).len().checked_sub(1)?;
+        Some(Position { chunk, slot })
+    }
+
+    /// Returns the areas of a chunk.
+    #[inline]
+    pub(super) fn areas(&self, chunk: ChunkId) -> &[Area<B>] {
+        &self.chunks[chunk as usize].areas
+    }
+
+    /// Returns the upper bound of the gaps below the areas of a chunk, in pages.
+    #[inline]
+    pub(super) fn room(&self, chunk: ChunkId) -> u64 {
+        self.chunks[chunk as usize].room
+    }
+
+    /// Lowers the upper bound of a chunk to its largest actual gap.
+    pub(super) fn tighten(&mut self, chunk: ChunkId) {
+        let slots = 0..self.areas(chunk).len();
+        let gaps = slots.map(|slot| self.gap_before(Position { chunk, slot }));
+        let room = gaps.max().unwrap_or_default();
+        self.chunks[chunk as usize].room = room;
+        self.order.lower(chunk, room);
     }
 
     /// Returns the area that contains `page`, and its position. Checks the last result first, because writers often
@@ -134,7 +231,11 @@ impl<B: Backed> AreaMap<B> {
     #[inline(always)]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
-        if let Some(area) = self.chunks.get(chunk).and_then(|here| here.areas.get(slot)) {
+        if let Some(area) = self
+            .chunks
+            .get(chunk as usize)
+            .and_then(|here| here.areas.get(slot))
+        {
             if area.range.contains(page) {
                 return Some((self.recent, area));
             }
@@ -153,63 +254,62 @@ impl<B: Backed> AreaMap<B> {
 
     #[inline(always)]
     pub(crate) fn get(&self, position: Position) -> &Area<B> {
-        &self.chunks[position.chunk].areas[position.slot]
+        &self.chunks[position.chunk as usize].areas[position.slot]
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, position: Position) -> &mut Area<B> {
-        &mut self.chunks[position.chunk].areas[position.slot]
+        &mut self.chunks[position.chunk as usize].areas[position.slot]
     }
 
     /// Returns the position of the area that follows the one at `position`, or `None` if that is the last area.
     #[inline]
     pub(crate) fn next(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
-        if slot + 1 < self.chunks[chunk].areas.len() {
-            Some(Position {
+        if slot + 1 < self.areas(chunk).len() {
+            return Some(Position {
                 chunk,
                 slot: slot + 1,
-            })
-        } else if chunk + 1 < self.chunks.len() {
-            Some(Position {
-                chunk: chunk + 1,
-                slot: 0,
-            })
-        } else {
-            None
+            });
         }
+        self.start_of(self.chunk_after(chunk))
     }
 
     /// Returns the position of the area before the one at `position`, or `None` if that is the first area.
     #[inline]
     pub(crate) fn previous(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
-        if slot > 0 {
-            Some(Position {
-                chunk,
-                slot: slot - 1,
-            })
-        } else if chunk > 0 {
-            let slot = self.chunks[chunk - 1].areas.len() - 1;
-            Some(Position {
-                chunk: chunk - 1,
-                slot,
-            })
-        } else {
-            None
+        match slot.checked_sub(1) {
+            Some(slot) => Some(Position { chunk, slot }),
+            None => self.end_of(self.chunk_before(chunk)),
         }
     }
 
     /// Returns all areas in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Area<B>> {
-        self.chunks.iter().flat_map(|chunk| chunk.areas.iter())
+        let (alone, first): (&[_], _) = match self.order.height {
+            0 => (
+                self.chunks
+                    .get(self.order.root as usize)
+                    .map_or(&[], |chunk| &chunk.areas),
+                None,
+            ),
+            _ => (&[], self.order.first()),
+        };
+        let chunks = core::iter::successors(first, |chunk| self.order.next(*chunk));
+        alone
+            .iter()
+            .chain(chunks.flat_map(|chunk| self.areas(chunk)))
     }
 
     /// Calls `visitor` with every area. This does not merge areas: if `visitor` changes properties that merging depends
     /// on, compatible neighbours can stay separate.
     pub(crate) fn for_each_mut(&mut self, mut visitor: impl FnMut(&mut Area<B>)) {
-        for chunk in &mut self.chunks {
-            chunk.areas.iter_mut().for_each(&mut visitor);
+        let mut next = self.order.first();
+        while let Some(chunk) = next {
+            let areas = &mut self.chunks[chunk as usize].areas;
+            areas.iter_mut().for_each(&mut visitor);
+            next = self.chunk_after(chunk);
         }
     }
 
@@ -233,14 +333,15 @@ impl<B: Backed> AreaMap<B> {
                 debug_assert!(area.range.end <= self.get(position).range.start);
                 position
             }
-            None => match self.chunks.len() {
-                0 => {
-                    self.add_chunk(0);
-                    Position { chunk: 0, slot: 0 }
+            None => match self.last_chunk() {
+                None => {
+                    let chunk = self.take_spare();
+                    self.order.root = chunk;
+                    Position { chunk, slot: 0 }
                 }
-                chunks => Position {
-                    chunk: chunks - 1,
-                    slot: self.chunks[chunks - 1].areas.len(),
+                Some(chunk) => Position {
+                    chunk,
+                    slot: self.areas(chunk).len(),
                 },
             },
         };
@@ -282,16 +383,13 @@ impl<B: Backed> AreaMap<B> {
 
     /// Removes an area from the map. Returns it, and the position of the next one.
     pub(crate) fn remove(&mut self, position: Position) -> (Area<B>, Option<Position>) {
-        let area = self.take(position);
         let Position { chunk, slot } = position;
-        let here = self.chunks.get(chunk);
-        let next = match here.map(|chunk| chunk.areas.len()) {
-            Some(areas) if slot < areas => Some(position),
-            Some(_) if chunk + 1 < self.chunks.len() => Some(Position {
-                chunk: chunk + 1,
-                slot: 0,
-            }),
-            Some(_) | None => None,
+        let after = self.chunk_after(chunk);
+        let area = self.take(position);
+        let next = if slot < self.areas(chunk).len() {
+            Some(position)
+        } else {
+            self.start_of(after)
         };
         if let Some(next) = next {
             self.note_gap(next);
@@ -302,9 +400,9 @@ impl<B: Backed> AreaMap<B> {
     /// Removes an area from its chunk. Positions below it stay valid.
     fn take(&mut self, position: Position) -> Area<B> {
         let Position { chunk, slot } = position;
-        let area = self.chunks[chunk].areas.remove(slot);
+        let area = self.chunks[chunk as usize].areas.remove(slot);
         self.count -= 1;
-        if self.chunks[chunk].areas.is_empty() {
+        if self.areas(chunk).is_empty() {
             self.drop_chunk(chunk);
         } else {
             self.join_chunks(chunk);
@@ -315,7 +413,7 @@ impl<B: Backed> AreaMap<B> {
     /// Merges the area at `position` with its neighbours where possible. Returns its new position.
     #[inline(always)]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
-        let areas = &self.chunks[position.chunk].areas;
+        let areas = self.areas(position.chunk);
         // In the common case both neighbours are in the same chunk, and neither can merge with the area at `position`.
         let apart = |one: &Area<B>, next: &Area<B>| {
             one.range.end != next.range.start || one.rights != next.rights
@@ -373,12 +471,24 @@ impl<B: Backed> AreaMap<B> {
             .offset
             .wrapping_sub(area.range.start.number() - start.number());
         area.range.start = start;
+        if position.slot == 0 && self.order.height > 0 {
+            self.order.lower_start(position.chunk, start);
+        }
     }
 
     /// Moves the end of the area at `position` up to `end`, over unmapped pages.
     pub(crate) fn grow_up(&mut self, position: Position, end: Page) {
         debug_assert!(end > self.get(position).range.end);
         self.get_mut(position).range.end = end;
+        self.note_end(position, end);
+    }
+
+    /// Updates the order of chunks after the area at `position` grew up to `end`.
+    #[inline]
+    fn note_end(&mut self, position: Position, end: Page) {
+        if position.slot + 1 == self.areas(position.chunk).len() && self.order.height > 0 {
+            self.order.raise_start_after(position.chunk, end);
+        }
     }
 
     /// Returns the size of the gap below the area at `position`, in pages.
@@ -401,7 +511,9 @@ impl<B: Backed> AreaMap<B> {
         if !area.has_faulted() {
             area.anon_vma = right.anon_vma;
         }
+        let end = area.range.end;
         self.merges += 1;
+        self.note_end(position, end);
     }
 
     #[expect(
@@ -416,62 +528,85 @@ impl<B: Backed> AreaMap<B> {
         if slot == CHUNK {
             // The new area follows the last area of a full chunk: start a new chunk, so that insertions in ascending
             // order fill every chunk completely.
-            self.add_chunk(chunk + 1);
-            (chunk, slot) = (chunk + 1, 0);
-        } else if self.chunks[chunk].areas.len() == CHUNK {
-            self.add_chunk(chunk + 1);
-            let (lower, upper) = self.chunks.split_at_mut(chunk + 1);
-            let (lower, upper) = (&mut lower[chunk], &mut upper[0]);
-            upper.areas.extend(lower.areas.drain(CHUNK / 2..));
-            upper.room = lower.room;
+            let after = self.take_spare();
+            self.order.insert_after(chunk, after, area.range.start, 0);
+            (chunk, slot) = (after, 0);
+        } else if self.areas(chunk).len() == CHUNK {
+            let upper = self.take_spare();
+            let mut moved = core::mem::take(&mut self.chunks[upper as usize].areas);
+            let lower = &mut self.chunks[chunk as usize];
+            moved.extend(lower.areas.drain(CHUNK / 2..));
+            let (start, room) = (moved[0].range.start, lower.room);
+            self.chunks[upper as usize] = Chunk { areas: moved, room };
+            self.order.insert_after(chunk, upper, start, room);
             if slot > CHUNK / 2 {
-                (chunk, slot) = (chunk + 1, slot - CHUNK / 2);
+                (chunk, slot) = (upper, slot - CHUNK / 2);
             }
         }
-        self.chunks[chunk].areas.insert(slot, area);
+        if slot == 0 && self.order.height > 0 {
+            self.order.lower_start(chunk, area.range.start);
+        }
+        self.chunks[chunk as usize].areas.insert(slot, area);
         self.count += 1;
         let position = Position { chunk, slot };
         self.note_gap(position);
         position
     }
 
-    #[expect(clippy::disallowed_methods, reason = "room was reserved")]
-    fn add_chunk(&mut self, index: usize) {
-        let areas = self.spare.pop().expect("an insertion was reserved");
-        debug_assert!(self.chunks.len() < self.chunks.capacity());
-        self.chunks.insert(index, Chunk { areas, room: 0 });
+    fn take_spare(&mut self) -> ChunkId {
+        self.reserved = self.reserved.saturating_sub(1);
+        let chunk = self.spare.pop().expect("an insertion was reserved");
+        self.chunks[chunk as usize].room = 0;
+        chunk
     }
 
-    #[expect(clippy::disallowed_methods, reason = "only within the capacity")]
-    fn drop_chunk(&mut self, index: usize) {
-        let chunk = self.chunks.remove(index);
-        debug_assert!(chunk.areas.is_empty());
-        if self.spare.len() < self.spare.capacity() {
-            self.spare.push(chunk.areas);
+    /// Removes a chunk without areas from the map.
+    #[expect(clippy::disallowed_methods, reason = "every chunk has room there")]
+    fn drop_chunk(&mut self, chunk: ChunkId) {
+        self.order.remove(chunk);
+        debug_assert!(self.areas(chunk).is_empty());
+        if self.spare.len() < SPARE {
+            self.spare.push(chunk);
+        } else {
+            self.chunks[chunk as usize] = Chunk::of(Vec::new());
+            self.vacant.push(chunk);
         }
     }
 
     /// Merges a chunk that became short with the next one, so that chunks stay about half full.
     #[expect(clippy::disallowed_methods, reason = "both fit into one chunk")]
-    fn join_chunks(&mut self, index: usize) {
-        let Some(next) = self.chunks.get(index + 1) else {
+    fn join_chunks(&mut self, chunk: ChunkId) {
+        let Some(next) = self.chunk_after(chunk) else {
             return;
         };
-        if self.chunks[index].areas.len() + next.areas.len() > CHUNK / 2 {
+        let areas = self.areas(chunk).len() + self.areas(next).len();
+        if areas > CHUNK / 2 || !self.order.are_siblings(chunk, next) {
             return;
         }
-        let (lower, upper) = self.chunks.split_at_mut(index + 1);
-        let (lower, upper) = (&mut lower[index], &mut upper[0]);
-        lower.areas.append(&mut upper.areas);
-        lower.room = lower.room.max(upper.room);
-        self.drop_chunk(index + 1);
+        let room = self.room(next);
+        let mut moved = core::mem::take(&mut self.chunks[next as usize].areas);
+        self.chunks[chunk as usize].areas.append(&mut moved);
+        self.chunks[next as usize].areas = moved;
+        self.raise(chunk, room);
+        self.drop_chunk(next);
     }
 
     /// Raises the chunk's upper bound of gaps to the gap below the area at `position`, which is new or has lost its
     /// lower neighbour.
     pub(super) fn note_gap(&mut self, position: Position) {
         let gap = self.gap_before(position);
-        let chunk = &mut self.chunks[position.chunk];
-        chunk.room = chunk.room.max(gap);
+        self.raise(position.chunk, gap);
+    }
+
+    /// Raises the upper bound of the gaps of a chunk to `gap`.
+    #[inline]
+    fn raise(&mut self, chunk: ChunkId, gap: u64) {
+        let room = &mut self.chunks[chunk as usize].room;
+        if *room < gap {
+            *room = gap;
+            if self.order.height > 0 {
+                self.order.raise(chunk, gap);
+            }
+        }
     }
 }

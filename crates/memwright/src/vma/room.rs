@@ -4,7 +4,8 @@
 use memwright_table::{Page, PageRange};
 
 use crate::vma::area::{Area, AreaFlags, Backed};
-use crate::vma::map::AreaMap;
+use crate::vma::map::{AreaMap, Position};
+use crate::vma::order::Toward;
 
 /// The number of pages that stay free below an area that grows downwards (Linux 7.2 `stack_guard_gap`).
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
@@ -23,81 +24,111 @@ impl<B: Backed> Area<B> {
 
 impl<B: Backed> AreaMap<B> {
     /// Returns the highest start of a free run of `pages` pages inside `bounds`.
+    ///
+    /// The guard pages below an area that grows downwards bound the search if the gap below that area, guard pages
+    /// included, is large enough (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
-        let fits = |floor: Page, ceiling: Page| {
-            let floor = floor.max(bounds.start).number();
-            let start = ceiling.number().checked_sub(pages)?;
-            (start >= floor).then(|| Page::new(start))
-        };
-        // The guard pages below an area that is above the bounds can reach into the bounds.
         let mut ceiling = bounds.end;
-        if let Some(above) = self.at_or_after(bounds.end) {
-            ceiling = ceiling.min(self.get(above).start_with_guard());
-        }
-        for index in (0..self.chunks.len()).rev() {
-            let chunk = &self.chunks[index];
-            let last = chunk.areas.last()?;
-            if chunk.areas[0].range.start >= bounds.end {
-                continue;
-            }
-            if chunk.room < pages {
-                // No gap before an area of this chunk is large enough. The gap above the chunk's last area may be large
-                // enough.
-                if let Some(start) = fits(last.range.end, ceiling) {
+        // The area above the gap.
+        let mut above = self.at_or_after(bounds.end);
+        loop {
+            let below = match above {
+                Some(position) => self.previous(position),
+                None => self.end_of(self.order.last()),
+            };
+            let floor = below.map_or(Page::new(0), |below| self.get(below).range.end);
+            let floor = floor.max(bounds.start).number();
+            let fits = |ceiling: Page| {
+                let start = ceiling.number().checked_sub(pages)?;
+                (start >= floor).then(|| Page::new(start))
+            };
+            let area = above.map(|above| self.get(above));
+            if fits(area.map_or(ceiling, |area| ceiling.min(area.range.start))).is_some() {
+                ceiling = area.map_or(ceiling, |area| ceiling.min(area.start_with_guard()));
+                if let Some(start) = fits(ceiling) {
                     return Some(start);
                 }
-                ceiling = ceiling.min(chunk.areas[0].start_with_guard());
-                continue;
             }
-            for area in chunk.areas.iter().rev() {
-                if let Some(start) = fits(area.range.end, ceiling) {
-                    return Some(start);
-                }
-                ceiling = ceiling.min(area.start_with_guard());
-                if ceiling <= bounds.start {
-                    return None;
-                }
+            let roomy = self.lower_gap(above, pages)?;
+            if self.get(roomy).range.start <= bounds.start {
+                return None;
             }
-            self.tighten(index);
+            above = Some(roomy);
         }
-        fits(Page::new(0), ceiling)
     }
 
     /// Returns the lowest start of a free run of `pages` pages inside `bounds`.
-    pub(crate) fn lowest_room(&self, pages: u64, bounds: PageRange) -> Option<Page> {
+    pub(crate) fn lowest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
         let mut floor = bounds.start;
-        let mut next = self.at_or_after(floor);
+        let mut above = self.at_or_after(floor);
         loop {
-            let ceiling = match next {
+            let ceiling = match above {
                 Some(position) => self.get(position).start_with_guard().min(bounds.end),
                 None => bounds.end,
             };
             if floor.number().checked_add(pages)? <= ceiling.number() {
                 return Some(floor);
             }
-            let position = next?;
-            floor = floor.max(self.get(position).range.end);
+            above = self.higher_gap(above?, pages);
+            let below = match above {
+                Some(position) => self.previous(position),
+                None => self.end_of(self.order.last()),
+            };
+            floor = floor.max(self.get(below?).range.end);
             if floor >= bounds.end {
                 return None;
             }
-            next = self.next(position);
         }
     }
 
-    /// Lowers the upper bound of a chunk to its largest actual gap.
-    fn tighten(&mut self, index: usize) {
-        let mut floor = match index
-            .checked_sub(1)
-            .and_then(|below| self.chunks[below].areas.last())
-        {
-            Some(below) => below.range.end.number(),
-            None => 0,
+    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` below it. `None` stands
+    /// for the end of the map.
+    fn lower_gap(&mut self, position: Option<Position>, pages: u64) -> Option<Position> {
+        let Position {
+            mut chunk,
+            mut slot,
+        } = match position {
+            Some(position) => position,
+            None => {
+                let chunk = self.order.last()?;
+                let slot = self.areas(chunk).len();
+                Position { chunk, slot }
+            }
         };
-        let chunk = &mut self.chunks[index];
-        chunk.room = 0;
-        for area in &chunk.areas {
-            chunk.room = chunk.room.max(area.range.start.number() - floor);
-            floor = area.range.end.number();
+        loop {
+            if self.room(chunk) >= pages {
+                let mut slots = (0..slot).rev();
+                let roomy =
+                    |slot: &usize| self.gap_before(Position { chunk, slot: *slot }) >= pages;
+                if let Some(slot) = slots.find(roomy) {
+                    return Some(Position { chunk, slot });
+                }
+                if slot == self.areas(chunk).len() {
+                    self.tighten(chunk);
+                }
+            }
+            chunk = self.order.roomy(chunk, Toward::Lower, pages)?;
+            slot = self.areas(chunk).len();
+        }
+    }
+
+    /// Returns the nearest area above the one at `position` that has a gap of at least `pages` below it.
+    fn higher_gap(&mut self, position: Position, pages: u64) -> Option<Position> {
+        let (mut chunk, mut first) = (position.chunk, position.slot + 1);
+        loop {
+            if self.room(chunk) >= pages {
+                let mut slots = first..self.areas(chunk).len();
+                let roomy =
+                    |slot: &usize| self.gap_before(Position { chunk, slot: *slot }) >= pages;
+                if let Some(slot) = slots.find(roomy) {
+                    return Some(Position { chunk, slot });
+                }
+                if first == 0 {
+                    self.tighten(chunk);
+                }
+            }
+            chunk = self.order.roomy(chunk, Toward::Higher, pages)?;
+            first = 0;
         }
     }
 }

@@ -263,16 +263,23 @@ impl Numbers {
 #[test]
 #[cfg_attr(
     miri,
-    ignore = "6,000 steps, each compared page by page: hours; nothing here is unsafe"
+    ignore = "40,000 steps, compared page by page: hours; nothing here is unsafe"
 )]
 fn many_areas_behave_as_a_plain_vector_of_pages() {
-    const PAGES: u64 = 4096;
+    const PAGES: u64 = 16_384;
     let mut numbers = Numbers(7);
     let mut map: AreaMap<char> = AreaMap::new();
     let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
-    for step in 0..6000 {
+    let mut most = 0;
+    for step in 0..40_000 {
+        // In between, areas become large: whole chunks go, and come again.
+        let longest = if step % 8000 < 6000 { 3 } else { 200 };
         let start = numbers.below(PAGES);
-        let end = (start + 1 + numbers.below(6)).min(PAGES);
+        let end = (start + 1 + numbers.below(longest)).min(PAGES);
+        if step % 5 == 0 {
+            grow(&mut map, &mut pages, &mut numbers, start);
+            continue;
+        }
         let wanted = range(start, end);
         map.reserve(3).unwrap();
         map.split_at(wanted.start);
@@ -284,19 +291,49 @@ fn many_areas_behave_as_a_plain_vector_of_pages() {
             assert!(wanted.covers(removed.range()));
             assert_eq!(next, map.at_or_after(removed.end()));
         }
-        let kind = ['a', 'b', 'A', '.'][numbers.below(4) as usize];
+        let kind = ['a', 'b', 'A', '.', 'B'][numbers.below(5) as usize];
         let new = (kind != '.').then_some(kind);
         if new.is_some() {
             let position = map.insert(area(start, end, kind));
             map.merge_around(position);
         }
         pages[start as usize..end as usize].fill(new);
-        if step % 97 == 0 {
+        if step % 997 == 0 {
             check(&mut map, &pages);
         }
+        most = most.max(map.len());
     }
-    assert!(map.len() > 2 * CHUNK, "the test shall fill several chunks");
+    assert!(
+        most > 100 * CHUNK,
+        "the test shall fill several nodes of the order of chunks"
+    );
     check(&mut map, &pages);
+}
+
+/// Grows the area at or after `page` up or down over some of the free pages beside it.
+fn grow(map: &mut AreaMap<char>, pages: &mut [Option<char>], numbers: &mut Numbers, page: u64) {
+    let Some(position) = map.at_or_after(Page::new(page)) else {
+        return;
+    };
+    let (start, end) = (map.get(position).start(), map.get(position).end());
+    let floor = map
+        .previous(position)
+        .map_or(0, |below| map.get(below).end().number());
+    let ceiling = map
+        .next(position)
+        .map_or(pages.len() as u64, |above| map.get(above).start().number());
+    let below = numbers.below(start.number() - floor + 1);
+    let above = numbers.below(ceiling - end.number() + 1);
+    let letter = pages[start.number() as usize];
+    if below > 0 {
+        let start = Page::new(start.number() - below);
+        map.grow_down(position, start);
+    }
+    if above > 0 {
+        map.grow_up(position, Page::new(end.number() + above));
+    }
+    let grown = (start.number() - below) as usize..(end.number() + above) as usize;
+    pages[grown].fill(letter);
 }
 
 /// Compares a map with a vector of pages.
@@ -342,13 +379,9 @@ fn insertions_in_order_need_what_was_reserved() {
         map.insert(area(2 * index, 2 * index + 1, 'a'));
     }
     assert_eq!(map.len(), areas);
-    assert!(
-        map.chunks
-            .iter()
-            .rev()
-            .skip(1)
-            .all(|chunk| chunk.areas.len() == CHUNK)
-    );
+    let chunks = core::iter::successors(map.order.last(), |chunk| map.order.previous(*chunk));
+    let mut full = chunks.skip(1).map(|chunk| map.areas(chunk).len());
+    assert!(full.all(|areas| areas == CHUNK));
 }
 
 #[test]

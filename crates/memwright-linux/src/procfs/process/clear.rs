@@ -1,7 +1,10 @@
 //! `/proc/PID/clear_refs`.
 
-use super::Subject;
-use crate::{errno::Errno, procfs::text::number, view::View};
+use crate::{
+    errno::Errno,
+    procfs::node::{Subject, text::number},
+    view::View,
+};
 use memwright::Forget;
 
 /// The effect of a number that a program writes to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).

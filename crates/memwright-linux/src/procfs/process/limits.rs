@@ -1,7 +1,11 @@
 //! `/proc/PID/limits` and `/proc/PID/oom_score_adj`.
 
-use super::Subject;
-use crate::{errno::Errno, identity::INFINITY, procfs::Text, view::View};
+use crate::{
+    errno::Errno,
+    identity::INFINITY,
+    procfs::node::{Subject, Text},
+    view::View,
+};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,

@@ -1,7 +1,11 @@
 //! `/proc/PID/maps`.
 
-use super::Subject;
-use crate::{M, batch::Batch, procfs::Text, view::View};
+use crate::{
+    M,
+    batch::Batch,
+    procfs::node::{Subject, Text},
+    view::View,
+};
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{Area, AreaFlags, Rights, object::Object};

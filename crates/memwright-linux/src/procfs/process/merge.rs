@@ -1,7 +1,9 @@
 //! `/proc/PID/ksm_stat` and `/proc/PID/ksm_merging_pages` (`fs/proc/base.c` of Linux 7.2).
 
-use super::Subject;
-use crate::{procfs::Text, view::View};
+use crate::{
+    procfs::node::{Subject, Text},
+    view::View,
+};
 use core::fmt::{self, Write};
 
 /// Writes `/proc/PID/ksm_merging_pages`, which is empty for a process without an address space.

@@ -1,10 +1,9 @@
 //! `/proc/PID/mounts` and `/proc/PID/mountinfo`.
 
-use super::Subject;
 use crate::{
     batch::Batch,
     fs::{dentry::Dentry, file_system::FileSystem},
-    procfs::{Text, stub::stubs},
+    procfs::node::{Subject, Text, stub::stubs},
     view::View,
 };
 use alloc::sync::Arc;

@@ -1,11 +1,14 @@
 //! `/proc/PID/numa_maps`.
 
-use super::{Subject, maps::Noted, smaps::pages_from};
 use crate::{
     M, Memory, Space,
     batch::Batch,
     numa::mode_name,
-    procfs::{Text, processors::write_list},
+    procfs::{
+        node::{Subject, Text},
+        process::{maps::Noted, smaps::pages_from},
+        system::processors::write_list,
+    },
     view::View,
 };
 use core::fmt::{self, Write};

@@ -1,7 +1,12 @@
 //! `PROCMAP_QUERY`: returns the line of one area in `/proc/PID/maps`, in binary form.
 
-use super::{Subject, maps::Noted};
-use crate::{abi::Plain, abi_struct, errno::Errno, view::View};
+use crate::{
+    abi::Plain,
+    abi_struct,
+    errno::Errno,
+    procfs::{node::Subject, process::maps::Noted},
+    view::View,
+};
 use alloc::string::String;
 use core::fmt::Write;
 use memwright::Rights;

@@ -1,14 +1,15 @@
 //! `/proc/PID/smaps` and `/proc/PID/smaps_rollup`.
 
-use super::{
-    Subject,
-    maps::{Noted, write_rollup},
-    pages::{Sums, bytes_of_shares},
-};
 use crate::{
     M, Space,
     batch::Batch,
-    procfs::{Text, stub::stubs, text::kibibyte_row},
+    procfs::{
+        node::{Subject, Text, stub::stubs, text::kibibyte_row},
+        process::{
+            maps::{Noted, write_rollup},
+            pages::{Sums, bytes_of_shares},
+        },
+    },
     protection_keys::has_keys,
     view::View,
 };
@@ -246,7 +247,7 @@ impl Codes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::procfs::text::written;
+    use crate::procfs::node::text::written;
 
     #[test]
     fn rows_have_linux_columns() {

@@ -1,10 +1,12 @@
 //! `/proc/PID/stat` and `/proc/PID/statm`.
 
-use super::{Subject, strings::trimmed};
 use crate::{
     identity::Resource,
     process::ticks,
-    procfs::{Text, stub::stubs},
+    procfs::{
+        node::{Subject, Text, stub::stubs},
+        process::strings::trimmed,
+    },
     view::View,
 };
 use core::{

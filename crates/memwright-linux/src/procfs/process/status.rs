@@ -1,14 +1,15 @@
 //! `/proc/PID/status`.
 
-use super::{Subject, strings::trimmed};
 use crate::{
     identity::{Ids, Resource},
     numa::MOST_NODES,
     procfs::{
-        Text,
-        nodes::write_allowed,
-        processors::{write_list, write_mask},
-        stub::stubs,
+        node::{Subject, Text, stub::stubs},
+        process::strings::trimmed,
+        system::{
+            nodes::write_allowed,
+            processors::{write_list, write_mask},
+        },
     },
     signal::{Handler, Signal},
     view::View,

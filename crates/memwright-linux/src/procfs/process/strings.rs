@@ -1,7 +1,10 @@
 //! Files with the arguments, the environment, the auxiliary vector, the cgroup and the name of a process.
 
-use super::Subject;
-use crate::{errno::Errno, procfs::Text, view::View};
+use crate::{
+    errno::Errno,
+    procfs::node::{Subject, Text},
+    view::View,
+};
 use core::fmt::{self, Write};
 use memwright_table::VirtAddr;
 

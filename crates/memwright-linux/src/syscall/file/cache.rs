@@ -1,14 +1,10 @@
 //! `cachestat`: how much of a file is in memory (Linux 7.3 `mm/filemap.c`).
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::permission::Permission,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
@@ -23,7 +19,7 @@ pub const CALLS: &[SystemCall] = &[real(
 
 fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, range, answer, flags, ..] = arguments;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     let range: [u64; 2] = context.user.read_value(range)?;
     let inode = open.inode();
     let regular = inode.regular();

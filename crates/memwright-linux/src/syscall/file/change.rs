@@ -1,9 +1,8 @@
 //! System calls that change a file's permissions, owner, times and size.
 
-use super::{descriptor, real};
 use crate::{
     abi::{Timespec, Timeval},
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         attributes::Moment,
@@ -14,13 +13,12 @@ use crate::{
     },
     kernel::Kernel,
     syscall::{
-        Arguments, CallResult,
-        table::{Kind, Status, SystemCall},
+        call::{Kind, Status, SystemCall, int, real},
+        file::status::AT_FLAGS,
     },
 };
 use linux_raw_sys::general as raw;
 
-use super::status::AT_FLAGS;
 use Kind::{DirFd, Fd, Flags, Hex, In, Int, Mode, Path};
 
 const ALLOCATE_FLAGS: &[(u64, &str)] = &[
@@ -147,14 +145,14 @@ fn chmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fchmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     change_mode(context, open.inode(), arguments[1])
 }
 
 fn fchmodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let entry = context
         .caller()
-        .resolve_at(descriptor(arguments[0]), arguments[1], 0)?;
+        .resolve_at(int(arguments[0]), arguments[1], 0)?;
     change_mode(context, &entry.inode, arguments[2])
 }
 
@@ -165,7 +163,7 @@ fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let entry = context
         .caller()
-        .resolve_at(descriptor(directory), path, flags as u32)?;
+        .resolve_at(int(directory), path, flags as u32)?;
     change_mode(context, &entry.inode, mode)
 }
 
@@ -218,7 +216,7 @@ fn lchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     change_owner(context, open.inode(), arguments[1], arguments[2])
 }
 
@@ -229,7 +227,7 @@ fn fchownat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let entry = context
         .caller()
-        .resolve_at(descriptor(directory), path, flags as u32)?;
+        .resolve_at(int(directory), path, flags as u32)?;
     change_owner(context, &entry.inode, user, group)
 }
 
@@ -315,12 +313,10 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     if path == 0 && flags == 0 {
         // Without a path, the call applies to the descriptor itself (`futimens`).
-        let open = context.files().get_usable(descriptor(directory))?;
+        let open = context.files().get_usable(int(directory))?;
         return set_times(context, open.inode(), times);
     }
-    let entry = context
-        .caller()
-        .resolve_at(descriptor(directory), path, flags)?;
+    let entry = context.caller().resolve_at(int(directory), path, flags)?;
     set_times(context, &entry.inode, times)
 }
 
@@ -332,9 +328,7 @@ fn set_timevals(context: &Context<'_>, directory: u64, path: u64, times: u64) ->
         ],
         None => [NewTime::Now; 2],
     };
-    let entry = context
-        .caller()
-        .resolve_at(descriptor(directory), path, 0)?;
+    let entry = context.caller().resolve_at(int(directory), path, 0)?;
     set_times(context, &entry.inode, times)
 }
 
@@ -410,7 +404,7 @@ fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = explicit(arguments[1] as i64)?;
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     if !open.is_writable() {
         return Err(Errno::EINVAL);
     }
@@ -420,7 +414,7 @@ fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, mode, offset, length, ..] = arguments;
     let (mode, offset, length) = (mode as u32, offset as i64, length as i64);
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -485,7 +479,7 @@ fn punch(kernel: &Kernel, regular: &Regular, start: u64, end: u64) -> Result<(),
 }
 
 fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     match &open.inode().body {
         Body::Regular(_) | Body::Directory(_) | Body::Block(_) => Ok(0),
         Body::Symlink(_)
@@ -500,7 +494,7 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Implements `syncfs`: only checks the descriptor, since every open file belongs to a file system.
 fn syncfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    context.files().get_usable(descriptor(arguments[0]))?;
+    context.files().get_usable(int(arguments[0]))?;
     Ok(0)
 }
 
@@ -510,7 +504,7 @@ fn sync(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
 
 fn fadvise64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, _, length, advice, ..] = arguments;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     if matches!(open.inode().body, Body::Fifo(_)) {
         return Err(Errno::ESPIPE);
     }
@@ -521,7 +515,7 @@ fn fadvise64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     if !open.is_readable() {
         return Err(Errno::EBADF);
     }

@@ -1,9 +1,8 @@
 //! The `fcntl`, `flock` and `ioctl` system calls.
 
-use super::{descriptor, real};
 use crate::{
     abi_struct,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
@@ -13,10 +12,7 @@ use crate::{
         regular::{Regular, Seals},
         seek::moved,
     },
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use linux_raw_sys::{general as raw, ioctl};
 
@@ -42,7 +38,7 @@ const F_DUPFD_QUERY: u32 = raw::F_LINUX_SPECIFIC_BASE + 3;
 
 fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, command, argument, ..] = arguments;
-    let (number, command) = (descriptor(number), command as u32);
+    let (number, command) = (int(number), command as u32);
     let files = context.files();
     let open = files.get(number)?;
     // An `O_PATH` descriptor permits only these commands.
@@ -71,7 +67,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             files.set_close_on_exec(number, close_on_exec).map(|()| 0)
         }
         F_DUPFD_QUERY => {
-            let other = files.get(descriptor(argument))?;
+            let other = files.get(int(argument))?;
             Ok(u64::from(alloc::sync::Arc::ptr_eq(&open, &other)))
         }
         raw::F_GETFL => Ok(u64::from(open.flags() & !raw::O_CLOEXEC)),
@@ -253,7 +249,7 @@ fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: boo
 
 fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let operation = arguments[1] as u32;
-    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    let open = context.files().get_usable(int(arguments[0]))?;
     let locks = &open.inode().locks;
     let strength = match operation & !raw::LOCK_NB {
         raw::LOCK_SH => Strength::Shared,
@@ -278,7 +274,7 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, command, argument, ..] = arguments;
-    let (number, command) = (descriptor(number), command as u32);
+    let (number, command) = (int(number), command as u32);
     let files = context.files();
     let open = files.get_usable(number)?;
     match command {

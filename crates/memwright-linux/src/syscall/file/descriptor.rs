@@ -1,13 +1,9 @@
 //! System calls that close and duplicate descriptors.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -39,7 +35,7 @@ pub const CALLS: &[SystemCall] = &[
 
 fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process().id;
-    context.files().close(process, descriptor(arguments[0]))?;
+    context.files().close(process, int(arguments[0]))?;
     context.kernel.vfs.mounts.reap();
     Ok(0)
 }
@@ -65,7 +61,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(descriptor(arguments[0]))?;
+    let open = context.files().get(int(arguments[0]))?;
     context.caller().add_descriptor(open, 0)
 }
 
@@ -87,7 +83,7 @@ fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) 
 
 fn dup2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, ..] = arguments;
-    let (old, new) = (descriptor(old), descriptor(new));
+    let (old, new) = (int(old), int(new));
     if old == new {
         return context.files().get(old).map(|_| old as u64);
     }
@@ -96,7 +92,7 @@ fn dup2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn dup3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, flags, ..] = arguments;
-    let (old, new, flags) = (descriptor(old), descriptor(new), flags as u32);
+    let (old, new, flags) = (int(old), int(new), flags as u32);
     if flags & !raw::O_CLOEXEC != 0 || old == new {
         return Err(Errno::EINVAL);
     }

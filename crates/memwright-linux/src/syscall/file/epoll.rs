@@ -1,13 +1,8 @@
 //! `epoll`: creating, changing, waiting.
 
-use super::{
-    descriptor,
-    poll::{milliseconds_argument, timeout_argument},
-    real,
-};
 use crate::{
     abi::Plain,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
@@ -16,8 +11,8 @@ use crate::{
     },
     sync::PausePoints,
     syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
+        call::{Kind, SystemCall, int, real},
+        file::poll::{milliseconds_argument, timeout_argument},
     },
     user::check_range,
 };
@@ -120,8 +115,8 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         };
     }
     let files = context.files();
-    let open = files.get_usable(descriptor(number))?;
-    let target = descriptor(target);
+    let open = files.get_usable(int(number))?;
+    let target = int(target);
     let watched = files.get_usable(target)?;
     if watched.file.polling() == Polling::Always {
         return Err(Errno::EPERM);
@@ -187,7 +182,7 @@ fn wait_arguments(
         return Err(Errno::EINVAL);
     }
     check_range(address, most * Event::SIZE)?;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     Ok((open, most))
 }
 

@@ -1,14 +1,10 @@
 //! The `eventfd` and `eventfd2` system calls.
 
-use super::real;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::eventfd::EventCounter,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, real},
 };
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;

@@ -1,8 +1,7 @@
 //! System calls of io_uring: rings of submissions and completions.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::OpenFile,
     identity::{Capabilities, Resource},
@@ -14,10 +13,7 @@ use crate::{
             SUBMIT_TAIL, Sizes,
         },
     },
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};
@@ -110,7 +106,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Returns the open file of a descriptor, after checking that it is a ring.
 fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     match open.as_kind::<Ring>() {
         Some(_) => Ok(open),
         None => Err(Errno::EOPNOTSUPP),

@@ -1,14 +1,10 @@
 //! System calls that list directories.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::dirents::Layout,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
@@ -36,7 +32,7 @@ const GATHER_MAX: usize = 32 * 1024;
 fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
     let &[number, address, size, ..] = arguments;
     context.check_heap()?;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     let size = size as u32 as usize;
     crate::user::check_range(address, size)?;
     let before = open.position();

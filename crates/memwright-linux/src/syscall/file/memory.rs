@@ -1,8 +1,7 @@
 //! System calls for unnamed files in memory.
 
-use super::real;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
@@ -14,8 +13,8 @@ use crate::{
         secret::SecretFile,
     },
     syscall::{
-        Arguments, CallResult, hugetlb,
-        table::{Kind, SystemCall},
+        call::{Kind, SystemCall, real},
+        memory::hugetlb,
     },
 };
 use alloc::{boxed::Box, sync::Arc};

@@ -1,13 +1,11 @@
 //! Mounting and unmounting.
 
-use super::real;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     identity::Capabilities,
-    syscall::table::{Kind, SystemCall},
-    syscall::{Arguments, CallResult},
+    syscall::call::{Kind, SystemCall, real},
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;

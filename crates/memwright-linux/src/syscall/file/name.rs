@@ -1,8 +1,7 @@
 //! System calls that create, remove and move names.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         attributes::DeviceNumber,
@@ -14,10 +13,7 @@ use crate::{
         walk::{LastLink, Walked},
     },
     procfs::{ProcEntry, ProcNode},
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
     view::View,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -104,7 +100,7 @@ fn walk_new(
     context.check_heap()?;
     let walked = context
         .caller()
-        .walk_at(descriptor(directory), path, LastLink::Keep)?;
+        .walk_at(int(directory), path, LastLink::Keep)?;
     walked.last_name(Errno::EEXIST)?;
     if walked.entry.is_some() {
         return Err(Errno::EEXIST);
@@ -224,7 +220,7 @@ fn mknodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) -> CallResult {
     let walked = context
         .caller()
-        .walk_at(descriptor(directory), path, LastLink::Keep)?;
+        .walk_at(int(directory), path, LastLink::Keep)?;
     let unnamed = match (removal, &walked.last) {
         (Removal::Other, _) => Errno::EISDIR,
         (Removal::Directory, crate::fs::walk::Last::Current) if walked.slash => {
@@ -285,10 +281,10 @@ fn rename_at(
     context.check_heap()?;
     let from = context
         .caller()
-        .walk_at(descriptor(old.0), old.1, LastLink::Keep)?;
+        .walk_at(int(old.0), old.1, LastLink::Keep)?;
     let to = context
         .caller()
-        .walk_at(descriptor(new.0), new.1, LastLink::Keep)?;
+        .walk_at(int(new.0), new.1, LastLink::Keep)?;
     let taken = if mode == RenameMode::Keep {
         Errno::EEXIST
     } else {
@@ -341,7 +337,7 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let follow = flags & raw::AT_SYMLINK_FOLLOW != 0;
     let nofollow = if follow { 0 } else { raw::AT_SYMLINK_NOFOLLOW };
     let how = flags & raw::AT_EMPTY_PATH | nofollow;
-    let entry = context.caller().resolve_at(descriptor(old.0), old.1, how)?;
+    let entry = context.caller().resolve_at(int(old.0), old.1, how)?;
     let walked = walk_new(context, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
     // A file opened with `O_TMPFILE` never had a name, but can be linked.
@@ -403,10 +399,7 @@ fn read_link(
         .filter(|size| *size > 0)
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
-    let entry = match context
-        .caller()
-        .resolve_at(descriptor(directory), path, flags)
-    {
+    let entry = match context.caller().resolve_at(int(directory), path, flags) {
         // An empty path is valid only together with a descriptor.
         Ok(_) if directory == HERE && context.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);

@@ -1,15 +1,11 @@
 //! Opening files.
 
-use super::{descriptor, real};
 use crate::{
     abi_struct,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::open::OpenRequest,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use linux_raw_sys::general as raw;
 
@@ -99,13 +95,7 @@ fn creat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn openat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, flags, mode, ..] = arguments;
-    open_at(
-        context,
-        descriptor(directory),
-        path,
-        flags as u32,
-        mode as u32,
-    )
+    open_at(context, int(directory), path, flags as u32, mode as u32)
 }
 
 /// Implements `openat2`. The `RESOLVE_` restrictions are not supported. They are refused, because a caller relies on
@@ -128,7 +118,7 @@ fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     open_at(
         context,
-        descriptor(directory),
+        int(directory),
         path,
         how.flags as u32,
         how.mode as u32,

@@ -1,20 +1,16 @@
 //! `perf_event_open` (Linux 7.2 `kernel/events/core.c`). The only supported events are uprobes, which count how often a
 //! thread executes an instruction of a file.
 
-use super::real;
 use crate::{
     abi_struct,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{inode::Body, open::OpenRequest, open_file::OpenFile},
     kernel::Kernel,
     perf_event::{EventFile, UPROBE},
     probes::{Probe, Refused},
     process::Thread,
-    syscall::{
-        Arguments, CallResult, int,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;

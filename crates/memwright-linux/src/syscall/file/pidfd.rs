@@ -1,17 +1,15 @@
 //! The `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd` system calls.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     pidfd::{self, ProcessFile},
     process::{Life, Process, queue, send_to_group},
     procfs::{ProcEntry, ProcNode},
     signal::{Signal, SignalInfo, code},
     syscall::{
-        Arguments, CallResult,
-        signal::{may_signal, sent_by},
-        table::{Kind, SystemCall},
+        call::{Kind, SystemCall, int, real},
+        process::signal::{may_signal, sent_by},
     },
 };
 use alloc::sync::Arc;
@@ -97,7 +95,7 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
     if flags & !(TO_THREAD | TO_PROCESS | TO_GROUP) != 0 || flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
-    let process = target(context, descriptor(number))?;
+    let process = target(context, int(number))?;
     let number = u64::from(signal as u32);
     if number > Signal::MAX.into() {
         return Err(Errno::EINVAL);
@@ -147,7 +145,7 @@ fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let process = named_process(context, descriptor(number))?;
+    let process = named_process(context, int(number))?;
     let ids = process.identity.credentials.lock().user;
     let allowed = process.id == context.process().id
         || context
@@ -163,6 +161,6 @@ fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::ESRCH);
     }
     let files = process.files().ok_or(Errno::ESRCH)?;
-    let open = files.get(descriptor(wanted))?;
+    let open = files.get(int(wanted))?;
     context.caller().add_descriptor(open, raw::O_CLOEXEC)
 }

@@ -1,8 +1,7 @@
 //! System calls that create pipes.
 
-use super::real;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
@@ -11,10 +10,7 @@ use crate::{
         mounts::pipe_name,
         pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
     },
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;

@@ -1,13 +1,9 @@
 //! The root and working directory of a process.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
     user::PATH_MAX,
 };
 use linux_raw_sys::general as raw;
@@ -63,7 +59,7 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(descriptor(arguments[0]))?;
+    let open = context.files().get(int(arguments[0]))?;
     context.caller().check_enterable(&open.entry)?;
     context.fs().set_directory(open.entry.clone());
     context.kernel.vfs.mounts.reap();

@@ -1,18 +1,14 @@
 //! Waiting for descriptors: `poll` and `ppoll`.
 
-use super::real;
 use crate::{
     abi::{Plain, Timespec},
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{OpenFile, Readiness},
     paged::Paged,
     process::RestartBlock,
     sync::PausePoints,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, real},
     wait::{Interest, Queues, WaitError},
 };
 use alloc::sync::Arc;

@@ -1,19 +1,18 @@
 //! System calls on the memory of other processes: advice, release, copies.
 
-use super::{descriptor, pidfd::named_process, real};
 use crate::{
     Space,
     abi::IoVector,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     fs::transfer::{Sink, Source},
     identity::Capabilities,
     memory::unmap_errno,
     syscall::{
-        Arguments, CallResult,
+        call::{Kind, SystemCall, int, real},
+        file::pidfd::named_process,
         memory::{advice, advise},
-        table::{Kind, SystemCall},
     },
     user::USER_END,
 };
@@ -81,7 +80,7 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let pieces = context.user.read_vectors(vectors, count)?;
-    let process = named_process(context, descriptor(number))?;
+    let process = named_process(context, int(number))?;
     let own = Arc::ptr_eq(&process, context.process());
     if !own && !context.process().identity.may_look_into(&process.identity) {
         return Err(Errno::EACCES);
@@ -121,7 +120,7 @@ fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     if arguments[1] as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let process = named_process(context, descriptor(arguments[0]))?;
+    let process = named_process(context, int(arguments[0]))?;
     let space = process.space().ok_or(Errno::ESRCH)?;
     if !will_free(context, &space) {
         return Err(Errno::EINVAL);

@@ -1,18 +1,16 @@
 //! Waiting for descriptors: `select` and `pselect6`.
 
-use super::{
-    poll::{Watch, Watches, deadline_after, finish, finish_timespec, timeout_argument, wait},
-    real,
-};
 use crate::{
     abi::Timeval,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     paged::Paged,
     sync::PausePoints,
     syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
+        call::{Kind, SystemCall, real},
+        file::poll::{
+            Watch, Watches, deadline_after, finish, finish_timespec, timeout_argument, wait,
+        },
     },
 };
 use alloc::vec::Vec;

@@ -1,15 +1,11 @@
 //! The `signalfd` and `signalfd4` system calls.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     signal::SignalSet,
     signalfd::SignalFile,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
@@ -43,8 +39,8 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
         return Err(Errno::EINVAL);
     }
     let mask = SignalSet(mask).minus(SignalSet::UNBLOCKABLE);
-    if descriptor(number) != -1 {
-        let open = context.files().get_usable(descriptor(number))?;
+    if int(number) != -1 {
+        let open = context.files().get_usable(int(number))?;
         let file = open.as_kind::<SignalFile>().ok_or(Errno::EINVAL)?;
         file.set_mask(context, mask);
         return Ok(number as u32 as u64);

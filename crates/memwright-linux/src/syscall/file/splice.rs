@@ -1,9 +1,8 @@
 //! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
 
-use super::{descriptor, real};
 use crate::{
     M, Space,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile, Readiness,
@@ -12,10 +11,7 @@ use crate::{
         socket::{SocketFile, SocketKind},
         transfer::{Sink, Source},
     },
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
     user::TRANSFER_MAX,
 };
 use alloc::sync::Arc;
@@ -77,7 +73,7 @@ struct Side {
 
 impl Side {
     fn new(context: &Context<'_>, number: u64) -> Result<Self, Errno> {
-        let open = context.files().get_usable(descriptor(number))?;
+        let open = context.files().get_usable(int(number))?;
         Ok(Self {
             is_pipe: open.as_kind::<PipeEnd>().is_some(),
             open,
@@ -256,8 +252,8 @@ fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if length == 0 {
         return Ok(0);
     }
-    let input = context.files().get_usable(descriptor(input))?;
-    let output = context.files().get_usable(descriptor(output))?;
+    let input = context.files().get_usable(int(input))?;
+    let output = context.files().get_usable(int(output))?;
     if !input.is_readable() || !output.is_writable() {
         return Err(Errno::EBADF);
     }
@@ -296,7 +292,7 @@ impl Lender for CallerMemory<'_> {
 fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, flags, ..] = arguments;
     let waits = waits(flags)?;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     let end = open.as_kind::<PipeEnd>().ok_or(Errno::EBADF)?;
     let pieces = context.user.read_vectors(vectors, count)?;
     let (_, writes) = end.sides();

@@ -1,14 +1,10 @@
 //! File attributes: `stat` and its relatives, `access`, `statfs`.
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{dentry::Dentry, kind::Kind as FileKind, permission::Permission, tmpfs::MountFlags},
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use linux_raw_sys::general as raw;
 
@@ -79,7 +75,7 @@ fn lstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(descriptor(arguments[0]))?;
+    let open = context.files().get(int(arguments[0]))?;
     store(context, &open.entry, arguments[1])
 }
 
@@ -92,7 +88,7 @@ fn newfstatat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let entry = context
         .caller()
-        .resolve_at(descriptor(directory), path, flags as u32)?;
+        .resolve_at(int(directory), path, flags as u32)?;
     store(context, &entry, record)
 }
 
@@ -104,9 +100,7 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     {
         return Err(Errno::EINVAL);
     }
-    let entry = context
-        .caller()
-        .resolve_at(descriptor(directory), path, flags)?;
+    let entry = context.caller().resolve_at(int(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
     let root = context.kernel.vfs.mounts.is_root(&entry);
     let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
@@ -119,9 +113,7 @@ fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32
     if flags & !allowed != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context
-        .caller()
-        .resolve_at(descriptor(directory), path, flags)?;
+    let entry = context.caller().resolve_at(int(directory), path, flags)?;
     let flags = entry.inode.file_system.flags();
     let executes = wanted.contains(Permission::EXECUTE) && entry.inode.kind() == FileKind::Regular;
     if executes && flags.contains(MountFlags::NO_EXECUTION) {
@@ -164,7 +156,7 @@ fn statfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn fstatfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(descriptor(arguments[0]))?;
+    let open = context.files().get(int(arguments[0]))?;
     store_status(context, &open.entry, arguments[1])
 }
 

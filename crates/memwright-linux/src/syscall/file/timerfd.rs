@@ -1,17 +1,13 @@
 //! `timerfd`: creating, setting, reading.
 
-use super::{descriptor, real};
 use crate::{
     abi::{SECOND, Timespec},
     abi_struct,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{OpenFile, timerfd::TimerFile},
     kernel::Kernel,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
     time::Schedule,
 };
 use alloc::{boxed::Box, sync::Arc};
@@ -112,7 +108,7 @@ fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn open_timer(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    context.files().get_usable(descriptor(number))
+    context.files().get_usable(int(number))
 }
 
 fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -1,9 +1,8 @@
 //! System calls that read, write and move the position.
 
-use super::{descriptor, real};
 use crate::{
     abi::IoVector,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
@@ -11,10 +10,7 @@ use crate::{
         transfer::{Sink, Source},
     },
     sync::pause_point,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
     user::TRANSFER_MAX,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -132,7 +128,7 @@ fn one_piece(
 
 /// Returns the open file if it permits this direction. Calls check this before all other arguments.
 fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
-    let open = context.files().get(descriptor(number))?;
+    let open = context.files().get(int(number))?;
     let allowed = if writes {
         open.is_writable()
     } else {
@@ -229,7 +225,7 @@ fn pwritev2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, offset, whence, ..] = arguments;
-    let open = context.files().get_usable(descriptor(number))?;
+    let open = context.files().get_usable(int(number))?;
     open.seek(context, offset as i64, Whence::decode(whence as u32)?)
 }
 

@@ -1,16 +1,12 @@
 //! The `userfaultfd` system call.
 
-use super::real;
 use crate::{
     Space,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{caller::Caller, device::UserfaultMaker},
     kernel::Kernel,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, real},
     userfault::{OpenedAs, Userfault, UserfaultFile},
     view::View,
 };

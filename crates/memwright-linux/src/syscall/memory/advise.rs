@@ -2,11 +2,10 @@
 
 use crate::{
     Space,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     memory::advise_errno,
-    syscall::{Arguments, CallResult},
     userfault::Announced,
 };
 use alloc::sync::Arc;

@@ -1,11 +1,10 @@
 //! The `brk` system call.
 
-use super::{PAGE, make_resident, telling};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     identity::Resource,
-    syscall::{Arguments, CallResult},
+    syscall::memory::{changes::telling, plan::PAGE, populate::make_resident},
     user::USER_END,
 };
 use memwright::{AreaFlags, MapRequest, Placement, Rights};

@@ -1,12 +1,11 @@
 //! The `mlock` family of system calls.
 
-use super::{PAGE, make_resident};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     memory::lock_errno,
-    syscall::{Arguments, CallResult},
+    syscall::memory::{plan::PAGE, populate::make_resident},
 };
 use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};

@@ -1,15 +1,8 @@
 //! The `mmap` system call.
 
-use super::{
-    PAGE,
-    lock::check_lock,
-    make_resident,
-    plan::{MapPlan, map_plan, placement, secret_plan},
-    telling,
-};
 use crate::{
     M, Space,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
@@ -19,7 +12,16 @@ use crate::{
         tmpfs::MountFlags,
     },
     memory::map_errno,
-    syscall::{Arguments, CallResult, hugetlb, int, keys},
+    syscall::{
+        call::int,
+        memory::{
+            changes::telling,
+            hugetlb, keys,
+            lock::check_lock,
+            plan::{MapPlan, PAGE, map_plan, placement, secret_plan},
+            populate::make_resident,
+        },
+    },
     user::USER_END,
 };
 use alloc::sync::Arc;

@@ -1,11 +1,10 @@
 //! The `mincore` system call.
 
-use super::PAGE;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     memory::advise_errno,
-    syscall::{Arguments, CallResult},
+    syscall::memory::plan::PAGE,
 };
 use alloc::vec::Vec;
 use memwright_table::VirtAddr;

@@ -1,10 +1,12 @@
 //! Decoding of the protection and flags of `mmap`.
 
-use super::PAGE;
-use crate::{errno::Errno, syscall::hugetlb};
+use crate::{errno::Errno, syscall::memory::hugetlb};
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, Placement, Rights};
 use memwright_table::VirtAddr;
+
+/// Bytes of a page.
+pub(in crate::syscall) const PAGE: u64 = 4096;
 
 /// The decoded request of `mmap`, apart from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,10 +1,9 @@
 //! The `prctl` settings of an address space.
 
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
-    syscall::{Arguments, CallResult},
 };
 use linux_raw_sys::prctl;
 use memwright::{ExecGain, HugeRefusal};

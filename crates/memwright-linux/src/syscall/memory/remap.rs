@@ -1,12 +1,11 @@
 //! The `mremap` system call.
 
-use super::{make_resident, telling};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     memory::remap_errno,
-    syscall::{Arguments, CallResult},
+    syscall::memory::{changes::telling, populate::make_resident},
 };
 use linux_raw_sys::general as raw;
 use memwright::RemapRequest;

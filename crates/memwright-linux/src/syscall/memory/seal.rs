@@ -1,11 +1,10 @@
 //! The `mseal` system call.
 
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     memory::seal_errno,
-    syscall::{Arguments, CallResult},
 };
 use memwright_table::VirtAddr;
 

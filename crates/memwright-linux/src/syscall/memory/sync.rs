@@ -1,11 +1,10 @@
 //! The `msync` system call.
 
-use super::PAGE;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     memory::sync_errno,
-    syscall::{Arguments, CallResult},
+    syscall::memory::plan::PAGE,
 };
 use linux_raw_sys::general as raw;
 use memwright::SyncFlags;

@@ -1,11 +1,10 @@
 //! The `munmap` system call.
 
-use super::telling;
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     memory::unmap_errno,
-    syscall::{Arguments, CallResult},
+    syscall::memory::changes::telling,
 };
 use memwright_table::VirtAddr;
 

@@ -4,10 +4,7 @@ mod mask;
 mod pages;
 mod policy;
 
-use super::{
-    file::real,
-    table::{Kind, SystemCall},
-};
+use crate::syscall::call::{Kind, SystemCall, real};
 use linux_raw_sys::general as raw;
 
 /// The table entries of this group.

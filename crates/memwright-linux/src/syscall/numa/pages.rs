@@ -1,14 +1,16 @@
 //! Page migration on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
 
-use super::{mask, policy};
 use crate::{
     Space,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     identity::Capabilities,
     process::Process,
     sync::PausePoints,
-    syscall::{Arguments, CallResult, int},
+    syscall::{
+        call::int,
+        numa::{mask, policy},
+    },
 };
 use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;

@@ -1,13 +1,12 @@
 //! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
-use super::mask::{self, Named};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
     identity::Capabilities,
     numa::{advance, set_policy},
-    syscall::{Arguments, CallResult},
+    syscall::numa::mask::{self, Named},
 };
 use linux_raw_sys::mempolicy as raw;
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};

@@ -3,118 +3,47 @@
 //! The table drives dispatch, `--strace`, the lists of unimplemented calls and of stubs in the report, and the
 //! bad-pointer test.
 
-mod flags;
 mod numbers;
 
-use super::{Handler, file};
-use crate::context::{Handlers, INDEXED};
+use crate::{
+    context::INDEXED,
+    syscall::{
+        call::{Kind, Status, SystemCall},
+        file, numa,
+    },
+};
 use numbers::NUMBERS;
 
-/// The type of an argument.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// A signed number.
-    Int,
-    /// An unsigned number.
-    Unsigned,
-    /// A number that is printed in hexadecimal, or an address that is not accessed.
-    Hex,
-    /// File permission bits, printed in octal.
-    Mode,
-    /// A file descriptor.
-    Fd,
-    /// A directory descriptor or `AT_FDCWD`.
-    DirFd,
-    /// A NUL-terminated path that is read.
-    Path,
-    /// A NUL-terminated string that is read.
-    Text,
-    /// A NULL-terminated array of strings that is read.
-    Strings,
-    /// A buffer of this many bytes that the call reads.
-    In(u16),
-    /// A buffer of this many bytes that the call writes.
-    Out(u16),
-    /// A buffer of this many bytes that the call reads and writes.
-    InOut(u16),
-    /// A buffer that the call reads. The argument with this index is its length in bytes.
-    InBuffer(u8),
-    /// A buffer that the call writes. The argument with this index is its length in bytes.
-    OutBuffer(u8),
-    /// An array of `struct iovec`. The argument with this index is the number of its elements.
-    Vectors(u8),
-    /// A signal number.
-    Signal,
-    /// Flags, printed by name.
-    Flags(&'static [(u64, &'static str)]),
-}
-
-/// How complete the implementation of a call is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Status {
-    /// It has the semantics of Linux.
-    Real,
-    /// It returns success without having an effect. The report lists it.
-    Stub,
-    /// Only its name is known; it returns `ENOSYS`. The report lists it.
-    Missing,
-}
-
-/// An entry of the table.
-#[derive(Clone, Copy)]
-pub struct SystemCall {
-    /// The number in RAX.
-    pub number: u16,
-    /// The name, as in the manual.
-    pub name: &'static str,
-    /// The arguments.
-    pub arguments: &'static [Kind],
-    /// How complete the implementation is.
-    pub status: Status,
-    /// The function that implements it.
-    pub handler: Handler,
-}
-
-const fn real(
-    number: u16,
-    name: &'static str,
-    arguments: &'static [Kind],
-    handler: Handler,
-) -> SystemCall {
-    SystemCall {
-        number,
-        name,
-        arguments,
-        status: Status::Real,
-        handler,
-    }
-}
-
-const fn stub(
-    number: u16,
-    name: &'static str,
-    arguments: &'static [Kind],
-    handler: Handler,
-) -> SystemCall {
-    SystemCall {
-        number,
-        name,
-        arguments,
-        status: Status::Stub,
-        handler,
-    }
-}
-
-const fn missing(number: u16, name: &'static str) -> SystemCall {
-    let handler = super::missing;
-    SystemCall {
-        number,
-        name,
-        arguments: &[],
-        status: Status::Missing,
-        handler,
-    }
-}
+/// The entries of the groups that list their own.
+const GROUPS: &[&[SystemCall]] = &[
+    file::cache::CALLS,
+    file::change::CALLS,
+    file::control::CALLS,
+    file::descriptor::CALLS,
+    file::epoll::CALLS,
+    file::eventfd::CALLS,
+    file::io_uring::CALLS,
+    file::list::CALLS,
+    file::memory::CALLS,
+    file::mount::CALLS,
+    file::name::CALLS,
+    numa::CALLS,
+    file::open::CALLS,
+    file::perf_event::CALLS,
+    file::pidfd::CALLS,
+    file::pipe::CALLS,
+    file::place::CALLS,
+    file::poll::CALLS,
+    file::remote::CALLS,
+    file::select::CALLS,
+    file::signalfd::CALLS,
+    file::socket::CALLS,
+    file::splice::CALLS,
+    file::status::CALLS,
+    file::timerfd::CALLS,
+    file::transfer::CALLS,
+    file::userfaultfd::CALLS,
+];
 
 /// All calls, by number.
 pub static CALLS: [SystemCall; NUMBERS.len()] = {
@@ -125,10 +54,10 @@ pub static CALLS: [SystemCall; NUMBERS.len()] = {
         row += 1;
     }
     let mut group = 0;
-    while group < file::GROUPS.len() {
+    while group < GROUPS.len() {
         let mut member = 0;
-        while member < file::GROUPS[group].len() {
-            let call = file::GROUPS[group][member];
+        while member < GROUPS[group].len() {
+            let call = GROUPS[group][member];
             calls[INDEX[call.number as usize] as usize - 1] = call;
             member += 1;
         }
@@ -158,29 +87,6 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     }
     rows
 };
-
-/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; stubs and
-/// unimplemented calls pass through the counters.
-static DIRECT: Handlers = {
-    let mut handlers = OBSERVED;
-    let mut row = 0;
-    while row < CALLS.len() {
-        if let Status::Real = CALLS[row].status {
-            handlers[CALLS[row].number as usize] = CALLS[row].handler;
-        }
-        row += 1;
-    }
-    handlers
-};
-
-/// Handlers for traced threads: every call passes through the counters and the trace.
-static TRACED: Handlers = OBSERVED;
-const OBSERVED: Handlers = [super::observed; INDEXED];
-
-/// Returns the handlers of a thread's system calls, with or without a trace.
-pub(crate) fn handlers(traced: bool) -> &'static Handlers {
-    if traced { &TRACED } else { &DIRECT }
-}
 
 /// Returns the call with this number.
 #[inline]

@@ -1,14 +1,22 @@
 //! The table entries of all numbers, in order.
 
-use super::flags::{CLONE, HOW, MAP, MREMAP, PROT};
-use super::{Kind, SystemCall, missing, real, stub};
 use crate::syscall::{
-    futex, identity, keys, membarrier, memory, process, protect, ptrace, remap_pages, scheduling,
-    semaphores, shared_memory, signal, swap, system, time,
+    call::{
+        Kind, SystemCall,
+        flags::{CLONE, HOW, MAP, MREMAP, PROT},
+        missing, real, stub,
+    },
+    ipc::{semaphores, shared_memory},
+    memory,
+    memory::{keys, protect, remap_pages},
+    process,
+    process::{futex, identity, membarrier, ptrace, scheduling, signal},
+    system,
+    system::{swap, time},
 };
 
 /// The entries of all call numbers of x86-64 Linux 7.2. Calls on files have placeholders here, which the entries of
-/// [`GROUPS`](crate::syscall::file::GROUPS) replace.
+/// [`GROUPS`](super::GROUPS) replace.
 pub(super) const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),

@@ -1,16 +1,17 @@
 //! Sending and receiving messages with their ancillary data.
 
-use super::{opened, read_address, socket_of, store_address};
 use crate::{
     abi::{IoVector, Plain},
     abi_struct,
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
-    fs::OpenFile,
-    fs::socket::{Address, Credentials, Received, Request, SocketKind},
-    fs::transfer::{Sink, Source},
+    fs::{
+        OpenFile,
+        socket::{Address, Credentials, Received, Request, SocketKind},
+        transfer::{Sink, Source},
+    },
     identity::Capabilities,
-    syscall::{Arguments, CallResult},
+    syscall::file::socket::{opened, read_address, socket_of, store_address},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, net};

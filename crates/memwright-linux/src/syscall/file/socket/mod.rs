@@ -6,18 +6,14 @@
 mod message;
 mod option;
 
-use super::{descriptor, real};
 use crate::{
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
         socket::{ADDRESS_MAX, Address, Socket, SocketFile, SocketKind, open, pair},
     },
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    syscall::call::{Kind, SystemCall, int, real},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{general as raw, net};
@@ -155,7 +151,7 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Returns the open file of a descriptor.
 fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    context.files().get_usable(descriptor(number))
+    context.files().get_usable(int(number))
 }
 
 /// Returns the socket of an open file.

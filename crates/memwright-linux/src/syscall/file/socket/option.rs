@@ -1,12 +1,11 @@
 //! The `getsockopt` and `setsockopt` system calls.
 
-use super::{opened, socket_of};
 use crate::{
     abi::{Plain, Timeval},
-    context::Context,
+    context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::socket::OptionValue,
-    syscall::{Arguments, CallResult},
+    syscall::file::socket::{opened, socket_of},
 };
 use linux_raw_sys::net;
 

@@ -1,0 +1,25 @@
+//! The files of a cgroup.
+
+use crate::{errno::Errno, kernel::Kernel, process::Cgroup, procfs::node::Text, view::View};
+use alloc::sync::Arc;
+use core::fmt::{self};
+
+/// Writes the text of a cgroup's file.
+pub type GroupReader = fn(&View<'_>, &Cgroup, &mut Text) -> fmt::Result;
+/// Handles a write to a cgroup's file.
+pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
+
+/// Returns a number that changes whenever the text of a cgroup's file changes.
+pub type GroupMark = fn(&Kernel, &Cgroup) -> u64;
+
+/// A file in each cgroup's directory.
+pub struct GroupFile {
+    pub(in crate::procfs) name: &'static str,
+    pub(in crate::procfs) permissions: u32,
+    /// Writes its text.
+    pub(in crate::procfs) read: GroupReader,
+    /// Handles a write to it.
+    pub(in crate::procfs) store: Option<GroupWriter>,
+    /// Returns the change counter of its text; `None` for a file whose pollers are not notified of changes.
+    pub(in crate::procfs) mark: Option<GroupMark>,
+}

@@ -1,0 +1,127 @@
+//! An entry of the table of system calls, and the types of arguments.
+
+pub(crate) mod flags;
+
+use crate::{
+    context::{Arguments, CallResult, Context, Handler},
+    errno::Errno,
+};
+
+/// The type of an argument.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A signed number.
+    Int,
+    /// An unsigned number.
+    Unsigned,
+    /// A number that is printed in hexadecimal, or an address that is not accessed.
+    Hex,
+    /// File permission bits, printed in octal.
+    Mode,
+    /// A file descriptor.
+    Fd,
+    /// A directory descriptor or `AT_FDCWD`.
+    DirFd,
+    /// A NUL-terminated path that is read.
+    Path,
+    /// A NUL-terminated string that is read.
+    Text,
+    /// A NULL-terminated array of strings that is read.
+    Strings,
+    /// A buffer of this many bytes that the call reads.
+    In(u16),
+    /// A buffer of this many bytes that the call writes.
+    Out(u16),
+    /// A buffer of this many bytes that the call reads and writes.
+    InOut(u16),
+    /// A buffer that the call reads. The argument with this index is its length in bytes.
+    InBuffer(u8),
+    /// A buffer that the call writes. The argument with this index is its length in bytes.
+    OutBuffer(u8),
+    /// An array of `struct iovec`. The argument with this index is the number of its elements.
+    Vectors(u8),
+    /// A signal number.
+    Signal,
+    /// Flags, printed by name.
+    Flags(&'static [(u64, &'static str)]),
+}
+
+/// How complete the implementation of a call is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Status {
+    /// It has the semantics of Linux.
+    Real,
+    /// It returns success without having an effect. The report lists it.
+    Stub,
+    /// Only its name is known; it returns `ENOSYS`. The report lists it.
+    Missing,
+}
+
+/// An entry of the table.
+#[derive(Clone, Copy)]
+pub struct SystemCall {
+    /// The number in RAX.
+    pub number: u16,
+    /// The name, as in the manual.
+    pub name: &'static str,
+    /// The arguments.
+    pub arguments: &'static [Kind],
+    /// How complete the implementation is.
+    pub status: Status,
+    /// The function that implements it.
+    pub handler: Handler,
+}
+
+/// Creates the entry of a call with the semantics of Linux.
+pub(crate) const fn real(
+    number: u32,
+    name: &'static str,
+    arguments: &'static [Kind],
+    handler: Handler,
+) -> SystemCall {
+    SystemCall {
+        number: number as u16,
+        name,
+        arguments,
+        status: Status::Real,
+        handler,
+    }
+}
+
+/// Creates the entry of a call that returns success without having an effect.
+pub(crate) const fn stub(
+    number: u32,
+    name: &'static str,
+    arguments: &'static [Kind],
+    handler: Handler,
+) -> SystemCall {
+    SystemCall {
+        number: number as u16,
+        name,
+        arguments,
+        status: Status::Stub,
+        handler,
+    }
+}
+
+/// Creates the entry of a call that is not implemented.
+pub(crate) const fn missing(number: u32, name: &'static str) -> SystemCall {
+    SystemCall {
+        number: number as u16,
+        name,
+        arguments: &[],
+        status: Status::Missing,
+        handler: not_implemented,
+    }
+}
+
+/// The handler of all calls that are not implemented.
+fn not_implemented(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Err(Errno::ENOSYS)
+}
+
+/// Converts an argument to a signed 32-bit number, such as a descriptor.
+#[must_use]
+pub const fn int(argument: u64) -> i32 {
+    argument as i32
+}

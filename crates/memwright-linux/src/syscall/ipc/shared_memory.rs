@@ -1,0 +1,406 @@
+//! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
+
+use crate::{
+    abi_struct,
+    context::{Arguments, CallResult, Context},
+    direct_reclaim::Retry,
+    errno::Errno,
+    fs::permission::Permission,
+    identity::{Capabilities, Resource},
+    ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
+    memory::{map_errno, unmap_errno},
+    syscall::{call::int, ipc, memory, memory::hugetlb},
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright::{
+    AreaFlags, MapError, MapKind, MapRequest, Placement, Rights, SharedSetting,
+    object::{Object, ObjectIdentity, Shmem},
+};
+use memwright_table::{Page, PageRange, VirtAddr};
+
+/// Flags and commands of `linux/shm.h`, which linux-raw-sys lacks.
+mod raw {
+    pub const SHM_HUGETLB: u32 = 0o4000;
+    pub const SHM_NORESERVE: u32 = 0o10000;
+    pub const SHM_RDONLY: u32 = 0o10000;
+    pub const SHM_RND: u32 = 0o20000;
+    pub const SHM_REMAP: u32 = 0o40000;
+    pub const SHM_EXEC: u32 = 0o100000;
+    pub const SHM_LOCK: u32 = 11;
+    pub const SHM_UNLOCK: u32 = 12;
+    pub const SHM_INFO: u32 = 14;
+    pub const SHM_LOCKED: u32 = 0o2000;
+}
+
+abi_struct! {
+    /// `struct shmid64_ds` of `asm-generic/shmbuf.h`.
+    pub struct SegmentStatus {
+        /// Owner and permissions.
+        pub ownership: ipc::Ownership,
+        /// Size in bytes.
+        pub size: u64,
+        /// Time of the last attach.
+        pub attached_at: i64,
+        /// Time of the last detach.
+        pub detached_at: i64,
+        /// Time of the last change.
+        pub changed_at: i64,
+        /// Process id of the creator.
+        pub maker: u32,
+        /// Process id of the last attach or detach.
+        pub last: u32,
+        /// Number of areas that map it.
+        pub attached: u64,
+        /// Unused.
+        pub rest: [u64; 2],
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// Implements `shmget`.
+pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    ipc::find_or_make(|| get(context, arguments))
+}
+
+/// Returns the segment with the key of a `shmget`, or creates one. Returns [`ipc::Got::Again`] if another thread
+/// created one with the key in the meantime.
+fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
+    let &[key, size, flags, ..] = arguments;
+    let (key, flags) = (key as u32, flags as u32);
+    let segments = &context.kernel.segments;
+    let found = match key {
+        ipc::IPC_PRIVATE => None,
+        key => segments.with_key(key),
+    };
+    if let Some(segment) = found {
+        let subject = context.caller().subject();
+        ipc::check_found(flags, size <= segment.size, |wanted| {
+            segment.permits(subject, wanted)
+        })?;
+        return Ok(ipc::Got::Id(segment.id));
+    }
+    if key != ipc::IPC_PRIVATE && flags & ipc::IPC_CREAT == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if size == 0 || size > segments.most_bytes.load(Ordering::Relaxed) {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    segments.check_room(size)?;
+    let wanted = Wanted {
+        key,
+        size,
+        mode: flags,
+        maker: (context.caller().subject(), context.process().id),
+        now: context.kernel.vfs.now().seconds,
+    };
+    let contents = contents(context, size, flags)?;
+    ipc::Got::of(segments.add(&wanted, contents))
+}
+
+/// Creates the pages of a segment. Unless the flags contain `SHM_NORESERVE`, they are accounted, or reserved in the
+/// hugetlb pool.
+fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Errno> {
+    let reserves = flags & raw::SHM_NORESERVE == 0;
+    if flags & raw::SHM_HUGETLB != 0 {
+        if !hugetlb::has_size(flags) {
+            return Err(Errno::EINVAL);
+        }
+        if !may_have_huge_pages(context) {
+            return Err(Errno::EPERM);
+        }
+        let file = hugetlb::nameless_file(context, size)?;
+        if reserves {
+            let pages = size.div_ceil(memwright::object::HUGE_BYTES);
+            file.reserve(0..pages).map_err(|_| Errno::ENOMEM)?;
+        }
+        return Ok(Contents::Huge(file));
+    }
+    let size = size
+        .checked_next_multiple_of(PAGE)
+        .filter(|size| *size <= crate::user::USER_END)
+        .ok_or(Errno::ENOMEM)?;
+    context.caller().check_open_files()?;
+    let memory = context.kernel.memory.clone();
+    let identity = ObjectIdentity::default();
+    let mut pages = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    if reserves {
+        pages = pages.promised().map_err(|_| Errno::ENOMEM)?;
+    }
+    Ok(Contents::Small(
+        pages.with_huge_pages(SharedSetting::Anonymous),
+    ))
+}
+
+/// Returns whether the caller is allowed to create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the
+/// group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
+fn may_have_huge_pages(context: &Context<'_>) -> bool {
+    const GROUP: u32 = 0;
+    let credentials = context.process().identity.credentials.lock();
+    let effective = credentials.capabilities.effective;
+    effective.contains(Capabilities::LOCK_MEMORY)
+        || credentials.group.file == GROUP
+        || credentials.groups().contains(&GROUP)
+}
+
+/// Implements `shmat`.
+pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, address, flags, ..] = arguments;
+    let (id, flags) = (int(id), flags as u32);
+    let id = u32::try_from(id).map_err(|_| Errno::EINVAL)?;
+    let segment = context.kernel.segments.find(id).ok_or(Errno::EINVAL)?;
+    let reads_only = flags & raw::SHM_RDONLY != 0;
+    let mut rights = Rights::READ;
+    let mut wanted = Permission::READ;
+    if !reads_only {
+        rights |= Rights::WRITE;
+        wanted |= Permission::WRITE;
+    }
+    if flags & raw::SHM_EXEC != 0 {
+        rights |= Rights::EXECUTE;
+        wanted |= Permission::EXECUTE;
+    }
+    let placement = attach_place(&segment, address, flags)?;
+    ipc::check(segment.permits(context.caller().subject(), wanted))?;
+    context.check_heap()?;
+    let object: Arc<dyn Object<crate::M>> = segment.clone();
+    let request = MapRequest {
+        length: segment.size,
+        rights,
+        max_rights: if reads_only {
+            Rights::all() - Rights::WRITE
+        } else {
+            Rights::all()
+        },
+        kind: MapKind::Object {
+            object,
+            offset: 0,
+            shared: true,
+        },
+        placement,
+        flags: AreaFlags::empty(),
+        populate: false,
+    };
+    let mapped = memory::map(context, &request).map_err(|error| match error {
+        // Another mapping is at the address.
+        MapError::Taken(_) => Errno::EINVAL,
+        other => map_errno(other),
+    })?;
+    let mut standing = segment.standing.lock();
+    standing.times[0] = context.kernel.vfs.now().seconds;
+    standing.last = context.process().id;
+    Ok(mapped.as_u64())
+}
+
+/// Returns the placement for attaching a segment. Attaching fails if there are mappings at the address, unless
+/// `SHM_REMAP` requests that they be replaced.
+fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement, Errno> {
+    let remaps = flags & raw::SHM_REMAP != 0;
+    if address == 0 {
+        return if remaps {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(Placement::Anywhere)
+        };
+    }
+    let down = address & !(PAGE - 1);
+    if address != down && flags & raw::SHM_RND == 0 || down == 0 && remaps {
+        return Err(Errno::EINVAL);
+    }
+    let at = VirtAddr::new(down);
+    if remaps {
+        return Ok(Placement::Fixed(at));
+    }
+    PageRange::from_addresses(at, segment.size).ok_or(Errno::EINVAL)?;
+    Ok(Placement::FixedNoReplace(at))
+}
+
+/// Implements `shmdt`: unmaps all areas that an attach of the segment at this address created and that still map it.
+pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let start = arguments[0];
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    let first = VirtAddr::new(start).page();
+    let segments = &context.kernel.segments;
+    let mut found = None;
+    let mut from = first;
+    // Handle one area at a time: look up its segment while the address space is not locked, then unmap it.
+    while let Some((part, identity)) = next_part(context, first, from) {
+        from = part.end;
+        if found.is_none() {
+            found = segments.shown(identity);
+        }
+        if found.as_ref().is_none_or(|one| one.identity() != identity) {
+            continue;
+        }
+        let (at, length) = (part.start.address(), part.len() * PAGE);
+        // `shmdt` sends no userfaultfd events (Linux 7.2 `ksys_shmdt`).
+        let unmap = || context.with_space(|space| space.unmap(at, length));
+        context.kernel.reclaim.retry(unmap).map_err(unmap_errno)?;
+    }
+    let segment = found.ok_or(Errno::EINVAL)?;
+    let mut standing = segment.standing.lock();
+    standing.times[1] = context.kernel.vfs.now().seconds;
+    standing.last = context.process().id;
+    Ok(0)
+}
+
+/// Returns the next area from page `from` on that maps an object at the offset that it would have if the object had
+/// been mapped from its beginning at `first`. Also returns the object's identity.
+fn next_part(
+    context: &Context<'_>,
+    first: Page,
+    from: Page,
+) -> Option<(PageRange, ObjectIdentity)> {
+    let mut found = None;
+    context.with_space(|space| {
+        space.areas_from(from.address(), &mut |area| {
+            let ahead = area.start().number().checked_sub(first.number());
+            let object = area.object().filter(|_| ahead == Some(area.offset()));
+            found = object.map(|object| (area.range(), object.identity()));
+            found.is_none()
+        });
+    });
+    found
+}
+
+/// Implements `shmctl`.
+pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, command, address, ..] = arguments;
+    let segments = &context.kernel.segments;
+    let command = command as u32 & !ipc::IPC_64;
+    match command {
+        ipc::IPC_INFO => {
+            let most = &segments.most_bytes;
+            let pages = segments.most_pages.load(Ordering::Relaxed);
+            let limits = [
+                most.load(Ordering::Relaxed),
+                1,
+                MOST_SEGMENTS,
+                MOST_SEGMENTS,
+                pages,
+            ];
+            return write_words(context, address, &limits, 72);
+        }
+        raw::SHM_INFO => {
+            let totals = segments.totals();
+            let count = u64::from(totals.segments);
+            let words = [count, totals.pages, totals.resident, totals.swapped];
+            return write_words(context, address, &words, 48);
+        }
+        _ => {}
+    }
+    let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
+    // Read the new attributes before searching for the segment.
+    let wanted: Option<SegmentStatus> = match command {
+        ipc::IPC_SET => Some(context.user.read_value(address)?),
+        _ => None,
+    };
+    let segment = segments.find(id).ok_or(Errno::EINVAL)?;
+    if let Some(wanted) = wanted {
+        return set_status(context, &segment, &wanted);
+    }
+    match command {
+        ipc::IPC_STAT => {
+            ipc::check(segment.permits(context.caller().subject(), Permission::READ))?;
+            context
+                .user
+                .write_value(address, &status(&segment))
+                .map(|()| 0)
+        }
+        ipc::IPC_RMID if !segment.is_owned_by(context.caller().subject()) => Err(Errno::EPERM),
+        ipc::IPC_RMID => {
+            segments.remove(id);
+            Ok(0)
+        }
+        raw::SHM_LOCK => lock_segment(context, &segment),
+        raw::SHM_UNLOCK => {
+            check_locker(context, &segment)?;
+            segment.lock_pages(None);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Checks whether the caller is allowed to lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
+/// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
+fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
+    if context.caller().has_any(Capabilities::LOCK_MEMORY) {
+        return Ok(true);
+    }
+    let user = context.caller().subject().user;
+    let owners = [segment.standing.lock().owner.user, segment.maker.0.user];
+    if owners.contains(&user) {
+        Ok(false)
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Locks the pages of a segment in memory (`SHM_LOCK`). They count against the user's `RLIMIT_MEMLOCK`.
+///
+/// # Errors
+/// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
+fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
+    let unlimited = check_locker(context, segment)?;
+    let limit = context.process().identity.soft_limit(Resource::Locked);
+    if !unlimited && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    if segment.is_huge() || segment.standing.lock().locker.is_some() {
+        return Ok(0);
+    }
+    let user = context.caller().subject().user;
+    let locked = context.kernel.segments.locked_by(user);
+    if !unlimited && locked + segment.size.div_ceil(PAGE) > limit / PAGE {
+        return Err(Errno::ENOMEM);
+    }
+    segment.lock_pages(Some(user));
+    Ok(0)
+}
+
+/// Changes the owner and permissions of a segment (`IPC_SET`).
+fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
+    if !segment.is_owned_by(context.caller().subject()) {
+        return Err(Errno::EPERM);
+    }
+    let mut standing = segment.standing.lock();
+    (standing.owner, standing.mode) = wanted.ownership.wanted();
+    standing.times[2] = context.kernel.vfs.now().seconds;
+    Ok(0)
+}
+
+/// Writes a structure of `size` bytes that begins with these words; the rest is zero.
+fn write_words(context: &Context<'_>, address: u64, words: &[u64], size: usize) -> CallResult {
+    let mut bytes = [0; 72];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    context
+        .user
+        .write_bytes(address, &bytes[..size])
+        .map(|()| 0)
+}
+
+fn status(segment: &Segment) -> SegmentStatus {
+    let standing = *segment.standing.lock();
+    let (made_by, maker) = segment.maker;
+    let [attached_at, detached_at, changed_at] = standing.times;
+    let locked = standing.locker.map_or(0, |_| raw::SHM_LOCKED);
+    let mode = standing.mode | locked;
+    SegmentStatus {
+        ownership: ipc::Ownership::new(segment.key, standing.owner, made_by, mode),
+        size: segment.size,
+        attached_at,
+        detached_at,
+        changed_at,
+        maker,
+        last: standing.last,
+        attached: segment.attached(),
+        rest: [0; 2],
+    }
+}

@@ -1,0 +1,145 @@
+//! `membarrier`: memory barriers on other CPUs.
+
+use crate::{
+    context::{Arguments, CallResult, Context},
+    errno::Errno,
+};
+use core::sync::atomic::{Ordering, fence};
+use linux_raw_sys::general::membarrier_cmd as raw;
+use memwright_table::CpuSet;
+
+flags! {
+    /// The kinds of barriers that a process has registered for. The bits are the numbers of the registering commands.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    struct Registered: u32 {
+        const GLOBAL = raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
+        const PRIVATE = raw::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32;
+    }
+}
+
+/// The supported commands, as a query returns them.
+const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
+    | raw::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32
+    | raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32
+    | raw::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32
+    | raw::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32
+    | raw::MEMBARRIER_CMD_GET_REGISTRATIONS as u32;
+
+/// The CPUs that take part in a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// CPUs that can be running a thread of the caller's address space.
+    Space,
+    /// All CPUs.
+    Machine,
+}
+
+/// A decoded command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Query,
+    Registrations,
+    Register(Registered),
+    /// A barrier on these CPUs, for which the process must have this registration.
+    Barrier(Extent, Registered),
+}
+
+fn decode(command: u32) -> Option<Command> {
+    const QUERY: u32 = raw::MEMBARRIER_CMD_QUERY as u32;
+    const GLOBAL: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32;
+    const GLOBAL_EXPEDITED: u32 = raw::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32;
+    const PRIVATE_EXPEDITED: u32 = raw::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
+    const REGISTRATIONS: u32 = raw::MEMBARRIER_CMD_GET_REGISTRATIONS as u32;
+    Some(match command {
+        QUERY => Command::Query,
+        GLOBAL | GLOBAL_EXPEDITED => Command::Barrier(Extent::Machine, Registered::empty()),
+        PRIVATE_EXPEDITED => Command::Barrier(Extent::Space, Registered::PRIVATE),
+        REGISTRATIONS => Command::Registrations,
+        command => {
+            let registered = Registered::from_bits(command)?;
+            (registered.bits().count_ones() == 1).then_some(Command::Register(registered))?
+        }
+    })
+}
+
+/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented by the
+/// expedited one: there is no slower and cheaper way to wait for all CPUs.
+pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [command, flags, ..] = *arguments;
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let registered = &context.process().barriers;
+    match decode(command as u32).ok_or(Errno::EINVAL)? {
+        Command::Query => Ok(COMMANDS.into()),
+        Command::Registrations => Ok(registered.load(Ordering::Relaxed).into()),
+        Command::Register(what) => {
+            registered.fetch_or(what.bits(), Ordering::Relaxed);
+            Ok(0)
+        }
+        Command::Barrier(extent, needed) => {
+            let have = Registered::from_bits_truncate(registered.load(Ordering::Relaxed));
+            if !have.contains(needed) {
+                return Err(Errno::EPERM);
+            }
+            barrier(context, extent);
+            Ok(0)
+        }
+    }
+}
+
+/// Interrupts the CPUs and waits until each has answered. The accesses of these CPUs before their answers are ordered
+/// before the accesses of the caller after this call. The accesses of the caller before this call are ordered before
+/// the accesses of these CPUs after their answers.
+fn barrier(context: &Context<'_>, extent: Extent) {
+    let host = context.kernel.host;
+    // A CPU that loads the address space after this fence executes a barrier when it does so.
+    fence(Ordering::SeqCst);
+    let (root, loaded) = context.with_space(|space| (space.table().root(), space.table().loaded()));
+    let targets = match extent {
+        Extent::Space => loaded,
+        Extent::Machine => CpuSet::from_bits(u64::MAX >> (64 - host.cpu_count())),
+    };
+    let targets = targets.without(host.cpu());
+    if !targets.is_empty() {
+        host.invalidate_remote(targets, root, &[]);
+    }
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Extent, Registered, decode};
+
+    #[test]
+    fn commands_are_decoded() {
+        for (command, expected) in [
+            (0, Some(Command::Query)),
+            (
+                1,
+                Some(Command::Barrier(Extent::Machine, Registered::empty())),
+            ),
+            (
+                2,
+                Some(Command::Barrier(Extent::Machine, Registered::empty())),
+            ),
+            (4, Some(Command::Register(Registered::GLOBAL))),
+            (
+                8,
+                Some(Command::Barrier(Extent::Space, Registered::PRIVATE)),
+            ),
+            (16, Some(Command::Register(Registered::PRIVATE))),
+            (20, None),
+            // Core-serialising barriers and restartable sequences.
+            (32, None),
+            (64, None),
+            (128, None),
+            (256, None),
+            (512, Some(Command::Registrations)),
+            (3, None),
+            (1024, None),
+        ] {
+            assert_eq!(decode(command), expected, "{command}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! System calls that create, replace, terminate, schedule and observe processes and threads.
+
+mod clone;
+mod exec;
+mod exit;
+pub(super) mod futex;
+pub(super) mod identity;
+mod ids;
+pub(super) mod membarrier;
+mod prctl;
+pub(super) mod ptrace;
+pub(super) mod scheduling;
+pub(super) mod signal;
+mod wait;
+
+pub use clone::{clone, clone3, fork, vfork};
+pub use exec::execve;
+pub use exit::{exit, exit_group};
+pub use ids::{
+    getpgid, getpgrp, getpid, getppid, getsid, gettid, set_tid_address, setpgid, setsid,
+};
+pub use prctl::{arch_prctl, prctl};
+pub use wait::{wait4, waitid};

@@ -1,0 +1,94 @@
+//! `arch_prctl` and `prctl`.
+
+use crate::{
+    arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
+    context::{Arguments, CallResult, Context},
+    errno::Errno,
+    identity::Capabilities,
+    signal::Signal,
+    user::USER_END,
+};
+use core::sync::atomic::Ordering;
+use linux_raw_sys::prctl;
+
+/// Implements `arch_prctl`.
+pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [operation, address, ..] = *arguments;
+    context.store_bases();
+    match operation {
+        ARCH_SET_FS | ARCH_SET_GS if address >= USER_END => Err(Errno::EPERM),
+        ARCH_SET_FS | ARCH_SET_GS => {
+            let mut state = *context.state();
+            if operation == ARCH_SET_FS {
+                state.fs_base = address;
+            } else {
+                state.gs_base = address;
+            }
+            context.replace_state(state);
+            Ok(0)
+        }
+        ARCH_GET_FS => {
+            let base = context.state().fs_base;
+            context.user.write_value(address, &base).map(|()| 0)
+        }
+        ARCH_GET_GS => {
+            let base = context.state().gs_base;
+            context.user.write_value(address, &base).map(|()| 0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings with a fixed
+/// value.
+pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [operation, value, ..] = *arguments;
+    let process = context.process();
+    match operation as u32 {
+        prctl::PR_SET_NAME => {
+            let mut name = [0; 16];
+            let text = context.user.read_string(value, 16, Errno::E2BIG);
+            match text {
+                Ok(text) => name[..text.len()].copy_from_slice(&text),
+                // Longer names are truncated.
+                Err(Errno::E2BIG) => context.user.read_bytes(value, &mut name)?,
+                Err(error) => return Err(error),
+            }
+            context.thread.set_name(&name[..15]);
+            Ok(0)
+        }
+        prctl::PR_GET_NAME => context
+            .user
+            .write_bytes(value, &context.thread.name())
+            .map(|()| 0),
+        prctl::PR_SET_PDEATHSIG => {
+            if value != 0 && Signal::new(value).is_none() {
+                return Err(Errno::EINVAL);
+            }
+            process
+                .parent_death_signal
+                .store(value as u8, Ordering::SeqCst);
+            Ok(0)
+        }
+        prctl::PR_GET_PDEATHSIG => {
+            let signal = i32::from(process.parent_death_signal.load(Ordering::SeqCst));
+            context.user.write_value(value, &signal).map(|()| 0)
+        }
+        prctl::PR_GET_DUMPABLE => Ok(process.dumpable.load(Ordering::SeqCst).into()),
+        prctl::PR_SET_DUMPABLE if value <= 1 => {
+            process.dumpable.store(value as u8, Ordering::SeqCst);
+            Ok(0)
+        }
+        prctl::PR_GET_KEEPCAPS | prctl::PR_GET_NO_NEW_PRIVS | prctl::PR_GET_SECCOMP => Ok(0),
+        // Every capability is in the bounding set.
+        prctl::PR_CAPBSET_READ if value <= Capabilities::LAST.into() => Ok(1),
+        prctl::PR_SET_MDWE => crate::syscall::memory::set_exec_gain(context, arguments),
+        prctl::PR_GET_MDWE => crate::syscall::memory::get_exec_gain(context, arguments),
+        prctl::PR_SET_THP_DISABLE => crate::syscall::memory::set_huge_refusal(context, arguments),
+        prctl::PR_GET_THP_DISABLE => crate::syscall::memory::get_huge_refusal(context, arguments),
+        prctl::PR_SET_MEMORY_MERGE => crate::syscall::memory::set_merging(context, arguments),
+        prctl::PR_GET_MEMORY_MERGE => crate::syscall::memory::get_merging(context, arguments),
+        prctl::PR_GET_TIMERSLACK => Ok(50_000),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,248 @@
+//! System calls on scheduling. There is one policy, and all CPUs are equal.
+
+use crate::{
+    abi::Timespec,
+    context::{Arguments, CallResult, Context},
+    errno::Errno,
+    identity::Capabilities,
+    process::{Process, Thread},
+    scheduler::TIME_SLICE,
+    syscall::call::int,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright_table::CpuSet;
+
+/// Implements `sched_yield`.
+pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    context.kernel.scheduler.yield_now(context.thread);
+    Ok(0)
+}
+
+/// Returns the thread with this id; the calling thread for 0.
+fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
+    match int(id) {
+        id if id < 0 => Err(Errno::EINVAL),
+        0 => Ok(context.thread.clone()),
+        id => context.kernel.tasks.thread(id as u32).ok_or(Errno::ESRCH),
+    }
+}
+
+/// Checks that a thread with this id exists; 0 means the calling thread.
+fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
+    find(context, id).map(|_| ())
+}
+
+/// Implements `sched_getaffinity`: returns the existing CPUs on which the thread is allowed to run.
+pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, size, mask, ..] = *arguments;
+    let scheduler = &context.kernel.scheduler;
+    if size.saturating_mul(8) < u64::from(scheduler.all_cpus().len()) || size % 8 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let allowed = find(context, id)?.affinity().bits() & scheduler.all_cpus().bits();
+    context.user.write_value(mask, &allowed)?;
+    Ok(8)
+}
+
+/// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves to another CPU before it returns
+/// to user mode.
+pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, size, mask, ..] = *arguments;
+    let mut bytes = [0; 8];
+    let length = bytes.len().min(size as usize);
+    context.user.read_bytes(mask, &mut bytes[..length])?;
+    let thread = find(context, id)?;
+    if !may_change(context, &thread) {
+        return Err(Errno::EPERM);
+    }
+    let scheduler = &context.kernel.scheduler;
+    let wanted = u64::from_le_bytes(bytes) & scheduler.all_cpus().bits();
+    if wanted == 0 {
+        return Err(Errno::EINVAL);
+    }
+    scheduler.restrict(&thread, CpuSet::from_bits(wanted));
+    Ok(0)
+}
+
+/// Returns whether the caller owns the thread or is privileged (`check_same_owner` of Linux 7.2).
+fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
+    let (caller, privileged) = {
+        let credentials = context.process().identity.credentials.lock();
+        (
+            credentials.user.effective,
+            credentials.has(Capabilities::NICE),
+        )
+    };
+    let owner = thread.process.identity.credentials.lock().user;
+    privileged || caller == owner.effective || caller == owner.real
+}
+
+/// Implements `sched_getscheduler`: always `SCHED_OTHER`.
+pub fn sched_getscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    check(context, arguments[0])?;
+    Ok(0)
+}
+
+/// Implements `sched_getparam`: always priority 0, the only one of `SCHED_OTHER`.
+pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if arguments[1] == 0 {
+        return Err(Errno::EINVAL);
+    }
+    check(context, arguments[0])?;
+    context.user.write_value(arguments[1], &0i32).map(|()| 0)
+}
+
+/// Returns the lowest and the highest priority of a policy.
+fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
+    match policy as u32 {
+        raw::SCHED_FIFO | raw::SCHED_RR => Ok((1, 99)),
+        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE | raw::SCHED_DEADLINE => Ok((0, 0)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Checks a requested policy. `SCHED_OTHER` is accepted; all other policies are refused like for a process without
+/// `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
+fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
+    let policy = policy & !(raw::SCHED_RESET_ON_FORK as i32);
+    let (lowest, highest) = priorities(policy)?;
+    if policy as u32 == raw::SCHED_DEADLINE || !(lowest..=highest).contains(&priority) {
+        Err(Errno::EINVAL)
+    } else if policy as u32 == raw::SCHED_NORMAL {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Implements `sched_setscheduler` for `SCHED_OTHER` only.
+pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, policy, parameter, ..] = *arguments;
+    if parameter == 0 || int(policy) < 0 || int(id) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = context.user.read_value(parameter)?;
+    check(context, id)?;
+    change_policy(int(policy), priority).map(|()| 0)
+}
+
+/// Implements `sched_setparam` for priority 0 only.
+pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, parameter, ..] = *arguments;
+    if parameter == 0 || int(id) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = context.user.read_value(parameter)?;
+    check(context, id)?;
+    change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
+}
+
+/// Implements `sched_get_priority_max`.
+pub fn sched_get_priority_max(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(priorities(int(arguments[0]))?.1 as u64)
+}
+
+/// Implements `sched_get_priority_min`.
+pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(priorities(int(arguments[0]))?.0 as u64)
+}
+
+/// Implements `sched_rr_get_interval`: returns the time slice.
+pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    check(context, arguments[0])?;
+    context
+        .user
+        .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))
+        .map(|()| 0)
+}
+
+/// Implements `getpriority`: always nice 0, which the call returns as 20.
+pub fn getpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 20)
+}
+
+/// Checks that the thread, process group or user selected by `which` and `number` exists; number 0 means that of the
+/// caller (Linux 7.3 `kernel/sys.c`, `getpriority`).
+///
+/// # Errors
+/// `EINVAL` for an unknown `which`, `ESRCH` if the selected thread, group or user does not exist.
+fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno> {
+    let tasks = &context.kernel.tasks;
+    let found = match which {
+        raw::PRIO_PROCESS => number == 0 || tasks.thread(number).is_some(),
+        raw::PRIO_PGRP => number == 0 || tasks.lock().group_exists(number),
+        raw::PRIO_USER => number == 0 || user_has_process(context, number),
+        _ => return Err(Errno::EINVAL),
+    };
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+fn user_has_process(context: &Context<'_>, user: u32) -> bool {
+    let real = |process: &Process| process.identity.credentials.lock().user.real;
+    if real(context.process()) == user {
+        return true;
+    }
+    let tasks = &context.kernel.tasks;
+    let mut processes = tasks.processes();
+    processes.any(|process| real(&process) == user)
+}
+
+/// Implements `setpriority`. The call succeeds, but has no effect on the round-robin order.
+pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 0)
+}
+
+/// Implements `getcpu`.
+pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let cpu = context.kernel.host.cpu();
+    let node = context.kernel.memory.frames().topology().node_of(cpu);
+    context
+        .user
+        .write_optional(arguments[0], &(cpu.index() as u32))?;
+    context
+        .user
+        .write_optional(arguments[1], &u32::from(node))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, change_policy, priorities};
+
+    #[test]
+    fn policies_and_priorities() {
+        for (policy, expected) in [
+            (0, Ok((0, 0))),
+            (1, Ok((1, 99))),
+            (2, Ok((1, 99))),
+            (3, Ok((0, 0))),
+            (4, Err(Errno::EINVAL)),
+            (5, Ok((0, 0))),
+            (6, Ok((0, 0))),
+            (-1, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(priorities(policy), expected, "{policy}");
+        }
+        const RESET_ON_FORK: i32 = 0x4000_0000;
+        for (policy, priority, expected) in [
+            (0, 0, Ok(())),
+            (RESET_ON_FORK, 0, Ok(())),
+            (0, 1, Err(Errno::EINVAL)),
+            (1, 0, Err(Errno::EINVAL)),
+            (1, 1, Err(Errno::EPERM)),
+            (2, 99, Err(Errno::EPERM)),
+            (2, 100, Err(Errno::EINVAL)),
+            (3, 0, Err(Errno::EPERM)),
+            (5, 0, Err(Errno::EPERM)),
+            (6, 0, Err(Errno::EINVAL)),
+            (7, 0, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(
+                change_policy(policy, priority),
+                expected,
+                "{policy} {priority}"
+            );
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! System calls on signals: actions, masks, sending, waiting.
+
+use crate::{
+    abi::{Plain, Timespec},
+    arch::x86_64::{
+        regs::FpuArea,
+        signal_frame::{FrameHead, restore, selectors_return},
+        uapi::FP_XSTATE_MAGIC2,
+        xstate::{self, Extent, Unloadable},
+    },
+    context::{Arguments, CallResult, Context},
+    errno::Errno,
+    process::{Process, REAPER, force_fault, queue, send_to_process},
+    protection_keys,
+    signal::{Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code},
+    sync::PausePoints,
+    syscall::call::int,
+    wait::WaitError,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// Size of `sigset_t` in bytes.
+const SET_SIZE: u64 = 8;
+/// Processes that are sent a signal between two scheduling points.
+const PROCESSES: u32 = 16;
+
+fn check_size(size: u64) -> Result<(), Errno> {
+    if size == SET_SIZE {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Implements `rt_sigaction`.
+pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [signal, new, old, size, ..] = *arguments;
+    check_size(size)?;
+    let new: Option<KernelAction> = context.user.read_optional(new)?;
+    let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
+    if new.is_some() && SignalSet::UNBLOCKABLE.contains(signal) {
+        return Err(Errno::EINVAL);
+    }
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let before = match new.map(Action::from) {
+            None => signals.actions.get(signal),
+            Some(new) => signals.actions.replace(signal, new),
+        };
+        if let Some(new) = new
+            && Action::from(new).ignores(signal)
+        {
+            // Pending instances are discarded, whether the signal is blocked or not.
+            signals.pending.discard_one(signal);
+            for (_, state) in &mut signals.threads {
+                state.pending.discard_one(signal);
+            }
+            signals.recalculate(context.thread);
+        }
+        before
+    };
+    context
+        .user
+        .write_optional(old, &KernelAction::from(before))?;
+    Ok(0)
+}
+
+/// Implements `rt_sigprocmask`.
+pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [how, new, old, size, ..] = *arguments;
+    check_size(size)?;
+    let new: Option<u64> = context.user.read_optional(new)?;
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let before = signals.thread(context.thread).blocked;
+        if let Some(set) = new.map(SignalSet) {
+            let blocked = match how as u32 {
+                raw::SIG_BLOCK => before.union(set),
+                raw::SIG_UNBLOCK => before.minus(set),
+                raw::SIG_SETMASK => set,
+                _ => return Err(Errno::EINVAL),
+            };
+            signals.set_blocked(context.thread, blocked);
+        }
+        before
+    };
+    context.user.write_optional(old, &before.0)?;
+    Ok(0)
+}
+
+/// Implements `rt_sigpending`.
+pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if arguments[1] > SET_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    let pending = {
+        let mut signals = context.process().signals.lock();
+        let shared = signals.pending.set();
+        let state = signals.thread(context.thread);
+        state
+            .pending
+            .set()
+            .union(shared)
+            .intersection(state.blocked)
+    };
+    let bytes = pending.0.to_le_bytes();
+    context
+        .user
+        .write_bytes(arguments[0], &bytes[..arguments[1] as usize])?;
+    Ok(0)
+}
+
+/// Replaces the signal mask until the current call returns. If a handler runs, the old mask is restored after it.
+pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
+    let mut signals = context.process().signals.lock();
+    let state = signals.thread(context.thread);
+    let before = state.blocked;
+    state.saved_mask.get_or_insert(before);
+    signals.set_blocked(context.thread, mask);
+}
+
+/// Restores the mask replaced by [`with_mask_until_return`], if no signal arrived. After a signal, its delivery
+/// restores the mask.
+pub fn restore_mask(context: &Context<'_>) {
+    let mut signals = context.process().signals.lock();
+    if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
+        signals.set_blocked(context.thread, mask);
+    }
+}
+
+/// Implements `rt_sigsuspend`.
+pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    check_size(arguments[1])?;
+    let mask: u64 = context.user.read_value(arguments[0])?;
+    with_mask_until_return(context, SignalSet(mask));
+    wait_for_signal(context)
+}
+
+/// Implements `pause`.
+pub fn pause(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    wait_for_signal(context)
+}
+
+fn wait_for_signal(context: &Context<'_>) -> CallResult {
+    let never = context.wait_until(&[], None, || None::<()>);
+    debug_assert_eq!(never, Err(WaitError::Interrupted));
+    Err(Errno::ERESTARTNOHAND)
+}
+
+/// Implements `rt_sigtimedwait`.
+pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [set, info, timeout, size, ..] = *arguments;
+    check_size(size)?;
+    let set: u64 = context.user.read_value(set)?;
+    let set = SignalSet(set).minus(SignalSet::UNBLOCKABLE);
+    let timeout: Option<Timespec> = context.user.read_optional(timeout)?;
+    let deadline = match timeout {
+        Some(timeout) => {
+            let length = timeout.to_nanoseconds().ok_or(Errno::EINVAL)?;
+            Some(context.kernel.host.now().saturating_add(length))
+        }
+        None => None,
+    };
+    let process = context.process();
+    let take = || {
+        let mut signals = process.signals.lock();
+        let taken = signals.take(context.thread, SignalSet(!set.0));
+        signals.recalculate(context.thread);
+        taken
+    };
+    process.signals.lock().thread(context.thread).waited = set;
+    let result = context.wait_until(&[], deadline, take);
+    process.signals.lock().thread(context.thread).waited = SignalSet::EMPTY;
+    let taken = result.map_err(WaitError::interrupt)?;
+    if info != 0 {
+        context.user.write_bytes(info, &taken.to_bytes())?;
+    }
+    Ok(taken.signal.number().into())
+}
+
+/// Implements `sigaltstack`.
+pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    /// `MINSIGSTKSZ` of `asm/signal.h`.
+    const LEAST: u64 = 2048;
+    let new: Option<AlternateStack> = context.user.read_optional(arguments[0])?;
+    let pointer = context.state().regs.rsp;
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let state = signals.thread(context.thread);
+        let mut before = state.alternate_stack;
+        let now = before.state(pointer);
+        if let Some(new) = new {
+            if now == AlternateStack::ONSTACK {
+                return Err(Errno::EPERM);
+            }
+            let mode = new.flags & !AlternateStack::AUTODISARM;
+            state.alternate_stack = match mode {
+                AlternateStack::DISABLE => AlternateStack::default(),
+                0 | AlternateStack::ONSTACK if new.size < LEAST => return Err(Errno::ENOMEM),
+                0 | AlternateStack::ONSTACK => AlternateStack {
+                    flags: new.flags & AlternateStack::AUTODISARM,
+                    padding: 0,
+                    ..new
+                },
+                _ => return Err(Errno::EINVAL),
+            };
+        }
+        before.flags |= now;
+        before
+    };
+    context.user.write_optional(arguments[1], &before)?;
+    Ok(0)
+}
+
+/// Implements `rt_sigreturn`: loads the registers from the frame. A frame that cannot be read raises SIGSEGV.
+pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    let regs = context.state().regs;
+    match restore_frame(context, regs.rsp.wrapping_sub(8)) {
+        Ok(()) => {
+            let result = context.state().regs.rax;
+            Ok(result)
+        }
+        Err(_) => {
+            force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+            Ok(0)
+        }
+    }
+}
+
+fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
+    let mut bytes = [0; FrameHead::SIZE];
+    context.user.read_bytes(frame, &mut bytes)?;
+    let head = FrameHead::from_bytes(&bytes);
+    restore_extended(context, head.context.extended_state)?;
+    let regs = restore(&head.context, &context.state().regs);
+    context.replace_registers(regs);
+    if !selectors_return(&head) {
+        // The processor would refuse to return with these selectors, which is a general protection fault of the program
+        // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
+        force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+    }
+    let mut signals = context.process().signals.lock();
+    signals.set_blocked(context.thread, SignalSet(head.mask));
+    // As on Linux, the alternate stack is restored from the frame.
+    let flags = head.stack.flags & AlternateStack::AUTODISARM;
+    let pointer = head.context.rsp;
+    let state = signals.thread(context.thread);
+    if state.alternate_stack.state(pointer) != AlternateStack::ONSTACK {
+        state.alternate_stack = AlternateStack {
+            flags,
+            padding: 0,
+            ..head.stack
+        };
+    }
+    Ok(())
+}
+
+/// Loads the extended state of a frame. The address is null if the frame has none: the initial state is loaded.
+fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
+    let host = context.kernel.host;
+    let mut area = FpuArea::INITIAL;
+    if address == 0 {
+        host.restore_fpu(&area);
+        protection_keys::reset(host);
+        return Ok(());
+    }
+    if !address.is_multiple_of(64) {
+        return Err(Errno::EFAULT);
+    }
+    context
+        .user
+        .read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
+    let mut extended = false;
+    if let Extent::Extended(size) = xstate::extent(&area.bytes[..512], host.fpu_size()) {
+        let end: u32 = context.user.read_value(address + size as u64)?;
+        if end == FP_XSTATE_MAGIC2 {
+            let rest = &mut area.bytes[FpuArea::HEADER..size];
+            context
+                .user
+                .read_bytes(address + FpuArea::HEADER as u64, rest)?;
+            extended = true;
+        }
+    }
+    let features = host.fpu_features();
+    xstate::check(&area, features, extended).map_err(|Unloadable| Errno::EFAULT)?;
+    xstate::sanitize(&mut area, features, extended);
+    host.restore_fpu(&area);
+    Ok(())
+}
+
+/// Creates a signal with the caller as its sender.
+pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
+    let process = context.process();
+    let user = process.identity.credentials.lock().user.real;
+    let detail = Detail::Sender {
+        process: process.id,
+        user,
+    };
+    SignalInfo {
+        signal,
+        code,
+        errno: 0,
+        detail,
+    }
+}
+
+/// Returns whether the caller is allowed to send this signal to a process: its ids permit it, or the signal is SIGCONT
+/// within the session.
+pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
+    let caller = context.process();
+    let ids = to.identity.credentials.lock().user;
+    caller.id == to.id
+        || caller.identity.credentials.lock().may_signal(&ids)
+        || (signal == Some(Signal::SIGCONT) && caller.session() == to.session())
+}
+
+/// Implements `kill`.
+pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let target = int(arguments[0]);
+    let number = u64::from(arguments[1] as u32);
+    if number > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    let signal = Signal::new(number);
+    let (mut found, mut sent) = (false, false);
+    loop {
+        let mut killed = false;
+        each_target(context, target, |process| {
+            found = true;
+            if may_signal(context, process, signal) {
+                sent = true;
+                if let Some(signal) = signal {
+                    killed |= signal == Signal::SIGKILL && !process.is_ending();
+                    send_to_process(process, sent_by(context, signal, code::SI_USER));
+                }
+            }
+        });
+        // Repeat the walk: a member may have created a process that the walk did not visit. A killed process creates
+        // none.
+        if target > 0 || !killed {
+            break;
+        }
+    }
+    match (sent, found) {
+        (true, _) => Ok(0),
+        (false, false) => Err(Errno::ESRCH),
+        (false, true) => Err(Errno::EPERM),
+    }
+}
+
+/// Calls `act` for each target of `kill`: one process, all processes but the caller, or a group.
+fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>)) {
+    let tasks = &context.kernel.tasks;
+    let own = context.process();
+    match target {
+        id if id > 0 => tasks.process(id as u32).iter().for_each(act),
+        -1 => {
+            let is_other = |process: &Process| process.id != REAPER && process.id != own.id;
+            let others = tasks.living(is_other);
+            for_each(others, act);
+        }
+        i32::MIN => {}
+        0 => for_each(tasks.group(own.group()), act),
+        group => for_each(tasks.group(group.unsigned_abs()), act),
+    }
+}
+
+fn for_each(processes: impl Iterator<Item = Arc<Process>>, mut act: impl FnMut(&Arc<Process>)) {
+    let mut points = PausePoints::every(PROCESSES);
+    for process in processes {
+        act(&process);
+        points.round();
+    }
+}
+
+/// Implements `tkill`.
+pub fn tkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    send_to_one(context, None, arguments[0], arguments[1])
+}
+
+/// Implements `tgkill`.
+pub fn tgkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if int(arguments[0]) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    send_to_one(
+        context,
+        Some(arguments[0] as u32),
+        arguments[1],
+        arguments[2],
+    )
+}
+
+fn send_to_one(
+    context: &Context<'_>,
+    process: Option<u32>,
+    thread: u64,
+    signal: u64,
+) -> CallResult {
+    let signal = u64::from(signal as u32);
+    if int(thread) <= 0 || signal > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    let thread = context
+        .kernel
+        .tasks
+        .thread(thread as u32)
+        .ok_or(Errno::ESRCH)?;
+    if process.is_some_and(|process| process != thread.process.id) {
+        return Err(Errno::ESRCH);
+    }
+    let signal = Signal::new(signal);
+    if !may_signal(context, &thread.process, signal) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(signal) = signal {
+        let info = sent_by(context, signal, code::SI_TKILL);
+        queue(&thread.process, Some(&thread), info)?;
+    }
+    Ok(0)
+}
+
+/// Implements `rt_sigqueueinfo`: sends the signal to the process of the thread with this id (Linux 7.3
+/// `kernel/signal.c`, `do_rt_sigqueueinfo` and `kill_pid_info`).
+pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, number, info, ..] = *arguments;
+    let mut bytes = [0; SignalInfo::SIZE];
+    context.user.read_bytes(info, &mut bytes)?;
+    let number = u64::from(number as u32);
+    let signal = Signal::new(number);
+    // The code is checked for signal 0 as well, which only tests whether the process exists.
+    let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
+    // Codes that the kernel and `kill` use are forged if another sender sets them.
+    let forged = info.code >= 0 || info.code == code::SI_TKILL;
+    if forged && id as u32 != context.thread.id() {
+        return Err(Errno::EPERM);
+    }
+    let tasks = &context.kernel.tasks;
+    let process = tasks.thread(id as u32).map(|thread| thread.process.clone());
+    let process = process.or_else(|| tasks.process(id as u32));
+    let process = process.ok_or(Errno::ESRCH)?;
+    if number > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    if !may_signal(context, &process, signal) {
+        return Err(Errno::EPERM);
+    }
+    if signal.is_some() {
+        queue(&process, None, info)?;
+    }
+    Ok(0)
+}
+
+impl Context<'_> {
+    /// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
+    /// is null.
+    ///
+    /// # Errors
+    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
+    pub fn with_signal_mask(
+        &self,
+        address: u64,
+        size: u64,
+        act: impl FnOnce() -> Result<u64, Errno>,
+    ) -> Result<u64, Errno> {
+        if address == 0 {
+            return act();
+        }
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mask: u64 = self.user.read_value(address)?;
+        with_mask_until_return(self, SignalSet(mask));
+        let result = act();
+        // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
+        // when the handler returns.
+        if !matches!(
+            result,
+            Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
+        ) {
+            restore_mask(self);
+        }
+        result
+    }
+}
