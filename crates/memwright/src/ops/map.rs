@@ -340,7 +340,7 @@ fn place<M: Machine>(
             let fits = start >= bounds.start && start.number() + pages <= bounds.end.number();
             if fits {
                 let range = PageRange::new(start, start.add(pages));
-                if areas.map.lowest_room(pages, range) == Some(start) {
+                if areas.map.is_free(range) {
                     return Ok(start);
                 }
             }

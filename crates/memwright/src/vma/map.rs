@@ -11,6 +11,7 @@ use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::{Area, AreaFlags, Backed};
 use crate::vma::order::{ChunkId, Order, SPARE};
+use crate::vma::room::Full;
 
 /// The most areas in a chunk.
 pub(super) const CHUNK: usize = 32;
@@ -28,6 +29,14 @@ struct Chunk<B> {
 impl<B> Chunk<B> {
     const fn of(areas: Vec<Area<B>>) -> Self {
         Self { areas, room: 0 }
+    }
+
+    /// Returns whether `page` is between the start of the first area and the end of the last one.
+    #[inline]
+    fn contains(&self, page: Page) -> bool {
+        let (first, last) = (self.areas.first(), self.areas.last());
+        first.is_some_and(|first| first.range.start <= page)
+            && last.is_some_and(|last| page < last.range.end)
     }
 }
 
@@ -51,9 +60,11 @@ pub(crate) struct AreaMap<B> {
     vacant: Vec<ChunkId>,
     /// The number of chunks that can be inserted without an allocation.
     reserved: usize,
-    /// The position at which [`locate`](AreaMap::locate) last found an area. It is only a hint: `locate` checks it
-    /// before use.
+    /// The position at which [`locate`](AreaMap::locate) last found an area, or at which the last one was inserted. It is
+    /// only a hint, which is checked before use.
     recent: Position,
+    /// The addresses below the top that have no large gap.
+    pub(super) full: Full,
     count: usize,
     splits: u64,
     merges: u64,
@@ -78,6 +89,7 @@ impl<B: Backed> AreaMap<B> {
             vacant: Vec::new(),
             reserved: 0,
             recent: Position { chunk: 0, slot: 0 },
+            full: Full::UNKNOWN,
             count: 0,
             splits: 0,
             merges: 0,
@@ -147,8 +159,11 @@ impl<B: Backed> AreaMap<B> {
     /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
     #[inline]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
+        let recent = self.chunks.get(self.recent.chunk as usize)?;
         let chunk = if self.order.height == 0 {
             self.order.root
+        } else if recent.contains(page) {
+            self.recent.chunk
         } else {
             self.order.find(page)
         };
@@ -219,11 +234,25 @@ impl<B: Backed> AreaMap<B> {
 
     /// Lowers the upper bound of a chunk to its largest actual gap.
     pub(super) fn tighten(&mut self, chunk: ChunkId) {
-        let slots = 0..self.areas(chunk).len();
-        let gaps = slots.map(|slot| self.gap_before(Position { chunk, slot }));
-        let room = gaps.max().unwrap_or_default();
-        self.chunks[chunk as usize].room = room;
+        let first = self.gap_before(Position { chunk, slot: 0 });
+        let here = &mut self.chunks[chunk as usize];
+        let gaps = here.areas.windows(2).map(|pair| match pair {
+            [below, above] => above.range.start.number() - below.range.end.number(),
+            _ => 0,
+        });
+        here.room = gaps.fold(first, u64::max);
+        let room = here.room;
         self.order.lower(chunk, room);
+    }
+
+    /// Lowers the upper bound of a chunk after a change that left of one gap, which had `before` pages, at most `after`
+    /// pages. If the bound can be more than twice the largest gap, looks at all gaps, so that no search has to do so for
+    /// many chunks.
+    #[inline]
+    fn note_smaller_gap(&mut self, chunk: ChunkId, before: u64, after: u64) {
+        if before >= self.room(chunk) && after < before / 2 {
+            self.tighten(chunk);
+        }
     }
 
     /// Returns the area that contains `page`, and its position. Checks the last result first, because writers often
@@ -391,8 +420,11 @@ impl<B: Backed> AreaMap<B> {
         } else {
             self.start_of(after)
         };
-        if let Some(next) = next {
-            self.note_gap(next);
+        match next {
+            Some(next) => {
+                self.note_gap(next);
+            }
+            None => self.full = Full::UNKNOWN,
         }
         (area, next)
     }
@@ -465,6 +497,7 @@ impl<B: Backed> AreaMap<B> {
 
     /// Moves the start of the area at `position` down to `start`, over unmapped pages.
     pub(crate) fn grow_down(&mut self, position: Position, start: Page) {
+        let gap = self.gap_before(position);
         let area = self.get_mut(position);
         debug_assert!(start < area.range.start);
         area.offset = area
@@ -474,13 +507,20 @@ impl<B: Backed> AreaMap<B> {
         if position.slot == 0 && self.order.height > 0 {
             self.order.lower_start(position.chunk, start);
         }
+        self.note_smaller_gap(position.chunk, gap, self.gap_before(position));
     }
 
     /// Moves the end of the area at `position` up to `end`, over unmapped pages.
     pub(crate) fn grow_up(&mut self, position: Position, end: Page) {
         debug_assert!(end > self.get(position).range.end);
+        let gap = self
+            .next(position)
+            .map(|next| (next, self.gap_before(next)));
         self.get_mut(position).range.end = end;
         self.note_end(position, end);
+        if let Some((next, gap)) = gap {
+            self.note_smaller_gap(next.chunk, gap, self.gap_before(next));
+        }
     }
 
     /// Updates the order of chunks after the area at `position` grew up to `end`.
@@ -539,6 +579,8 @@ impl<B: Backed> AreaMap<B> {
             let (start, room) = (moved[0].range.start, lower.room);
             self.chunks[upper as usize] = Chunk { areas: moved, room };
             self.order.insert_after(chunk, upper, start, room);
+            self.tighten(chunk);
+            self.tighten(upper);
             if slot > CHUNK / 2 {
                 (chunk, slot) = (upper, slot - CHUNK / 2);
             }
@@ -546,10 +588,15 @@ impl<B: Backed> AreaMap<B> {
         if slot == 0 && self.order.height > 0 {
             self.order.lower_start(chunk, area.range.start);
         }
+        let position = Position { chunk, slot };
+        let above = self.areas(chunk).get(slot).map(|above| above.range.start);
+        let gap = above.map_or(0, |_| self.gap_before(position));
+        let left = above.map_or(0, |above| above.number() - area.range.end.number());
         self.chunks[chunk as usize].areas.insert(slot, area);
         self.count += 1;
-        let position = Position { chunk, slot };
-        self.note_gap(position);
+        self.recent = position;
+        let below = self.note_gap(position);
+        self.note_smaller_gap(chunk, gap, left.max(below));
         position
     }
 
@@ -592,10 +639,13 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Raises the chunk's upper bound of gaps to the gap below the area at `position`, which is new or has lost its
-    /// lower neighbour.
-    pub(super) fn note_gap(&mut self, position: Position) {
+    /// lower neighbour. Returns the gap in pages.
+    fn note_gap(&mut self, position: Position) -> u64 {
         let gap = self.gap_before(position);
+        let above = self.get(position).range.start;
+        self.full.note_gap(gap, above);
         self.raise(position.chunk, gap);
+        gap
     }
 
     /// Raises the upper bound of the gaps of a chunk to `gap`.

@@ -1,11 +1,12 @@
 //! get_unmapped_area: finding a free range for a new area (Linux 7.2 `mm/vma.c`, `unmapped_area` and
 //! `unmapped_area_topdown`).
 
+use core::ops::Range;
 use memwright_table::{Page, PageRange};
 
 use crate::vma::area::{Area, AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
-use crate::vma::order::Toward;
+use crate::vma::order::{ChunkId, Toward};
 
 /// The number of pages that stay free below an area that grows downwards (Linux 7.2 `stack_guard_gap`).
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
@@ -22,15 +23,59 @@ impl<B: Backed> Area<B> {
     }
 }
 
+/// The addresses below the end of the last search that have no gap of some size, so that the next search need not look
+/// there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    /// The end of the bounds of the search.
+    end: Page,
+    /// No gap between `from` and `end` has this number of pages.
+    pages: u64,
+    from: Page,
+}
+
+impl Full {
+    /// Nothing is known.
+    pub(super) const UNKNOWN: Self = Self {
+        end: Page::new(0),
+        pages: u64::MAX,
+        from: Page::new(0),
+    };
+
+    /// Records that there is a gap of `pages` below the area that starts at `above`.
+    #[inline]
+    pub(super) fn note_gap(&mut self, pages: u64, above: Page) {
+        if pages >= self.pages {
+            self.from = self.from.max(above);
+        }
+    }
+
+    /// Returns the page from which a search downwards for `pages` pages below `end` can start.
+    fn start(&self, pages: u64, end: Page) -> Page {
+        if self.end == end && self.pages <= pages {
+            self.from.min(end)
+        } else {
+            end
+        }
+    }
+}
+
 impl<B: Backed> AreaMap<B> {
+    /// Returns whether `range` is free, without guard pages of the area above it.
+    pub(crate) fn is_free(&self, range: PageRange) -> bool {
+        let above = self.at_or_after(range.start);
+        above.is_none_or(|above| self.get(above).start_with_guard() >= range.end)
+    }
+
     /// Returns the highest start of a free run of `pages` pages inside `bounds`.
     ///
     /// The guard pages below an area that grows downwards bound the search if the gap below that area, guard pages
     /// included, is large enough (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
-        let mut ceiling = bounds.end;
+        let mut ceiling = self.full.start(pages, bounds.end);
         // The area above the gap.
-        let mut above = self.at_or_after(bounds.end);
+        let mut above = self.at_or_after(ceiling);
+        let mut guarded = false;
         loop {
             let below = match above {
                 Some(position) => self.previous(position),
@@ -46,8 +91,17 @@ impl<B: Backed> AreaMap<B> {
             if fits(area.map_or(ceiling, |area| ceiling.min(area.range.start))).is_some() {
                 ceiling = area.map_or(ceiling, |area| ceiling.min(area.start_with_guard()));
                 if let Some(start) = fits(ceiling) {
+                    let (end, from) = (bounds.end, area.map(|area| area.range.start));
+                    let from = from.unwrap_or(end).min(end);
+                    // Guard pages would bound the next search, too.
+                    self.full = if guarded {
+                        Full::UNKNOWN
+                    } else {
+                        Full { end, pages, from }
+                    };
                     return Some(start);
                 }
+                guarded = true;
             }
             let roomy = self.lower_gap(above, pages)?;
             if self.get(roomy).range.start <= bounds.start {
@@ -97,10 +151,7 @@ impl<B: Backed> AreaMap<B> {
         };
         loop {
             if self.room(chunk) >= pages {
-                let mut slots = (0..slot).rev();
-                let roomy =
-                    |slot: &usize| self.gap_before(Position { chunk, slot: *slot }) >= pages;
-                if let Some(slot) = slots.find(roomy) {
+                if let Some(slot) = self.roomy_slot(chunk, 0..slot, Toward::Lower, pages) {
                     return Some(Position { chunk, slot });
                 }
                 if slot == self.areas(chunk).len() {
@@ -117,10 +168,8 @@ impl<B: Backed> AreaMap<B> {
         let (mut chunk, mut first) = (position.chunk, position.slot + 1);
         loop {
             if self.room(chunk) >= pages {
-                let mut slots = first..self.areas(chunk).len();
-                let roomy =
-                    |slot: &usize| self.gap_before(Position { chunk, slot: *slot }) >= pages;
-                if let Some(slot) = slots.find(roomy) {
+                let slots = first..self.areas(chunk).len();
+                if let Some(slot) = self.roomy_slot(chunk, slots, Toward::Higher, pages) {
                     return Some(Position { chunk, slot });
                 }
                 if first == 0 {
@@ -129,6 +178,29 @@ impl<B: Backed> AreaMap<B> {
             }
             chunk = self.order.roomy(chunk, Toward::Higher, pages)?;
             first = 0;
+        }
+    }
+
+    /// Returns the last of `slots` in a chunk whose area has a gap of at least `pages` below it, or the first one toward
+    /// higher addresses.
+    fn roomy_slot(
+        &self,
+        chunk: ChunkId,
+        slots: Range<usize>,
+        toward: Toward,
+        pages: u64,
+    ) -> Option<usize> {
+        let areas = self.areas(chunk);
+        let mut slots = slots.filter(|slot| {
+            let gap = match slot.checked_sub(1) {
+                Some(below) => areas[*slot].range.start.number() - areas[below].range.end.number(),
+                None => self.gap_before(Position { chunk, slot: 0 }),
+            };
+            gap >= pages
+        });
+        match toward {
+            Toward::Lower => slots.next_back(),
+            Toward::Higher => slots.next(),
         }
     }
 }
