@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 
 use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
-use crate::frame::{END, FOLIO_FRAMES, FrameRef, Frames, UNLINKED};
+use crate::frame::{END, FOLIO_FRAMES, FrameKind, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
 use crate::root::{CpuShare, Table};
 use send::send;
@@ -113,6 +113,8 @@ pub struct GatherCounts {
     /// Frames to which references were dropped. A whole-folio reference counts as all frames of the folio, or as none
     /// if the folio belongs to the huge page pool.
     pub released: u64,
+    /// The frames among them that were pages of objects.
+    pub released_objects: u64,
     /// Removed entries that named a page in swap.
     pub slots: u64,
 }
@@ -150,6 +152,7 @@ impl GatherCounts {
         self.early += other.early;
         self.completed += other.completed;
         self.released += other.released;
+        self.released_objects += other.released_objects;
         self.slots += other.slots;
     }
 }
@@ -469,7 +472,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn hold(&mut self, frame: Frame) {
         let frames = self.table.frames();
         let first = frames.first_frame(frame);
-        if frames.meta(first).claim(self.held) {
+        let meta = frames.meta(first);
+        self.counts.released_objects += u64::from(meta.kind() == FrameKind::Object);
+        if meta.claim(self.held) {
             self.held = first.number();
         } else {
             self.hold_shared(first, false);
@@ -500,11 +505,11 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         self.held_count += WHOLE_HELD;
         // Pages of the huge page pool are not resident memory: `released` does not count them.
-        let frames = if self.table.frames().kind(head).is_pool() {
-            0
-        } else {
-            FOLIO_FRAMES
-        };
+        let kind = self.table.frames().kind(head);
+        let frames = if kind.is_pool() { 0 } else { FOLIO_FRAMES };
+        if kind == FrameKind::Object {
+            self.counts.released_objects += u64::from(FOLIO_FRAMES);
+        }
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 

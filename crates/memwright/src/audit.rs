@@ -38,6 +38,13 @@ pub enum AuditError {
         /// Found in the page table.
         found: u64,
     },
+    /// The count of resident pages of objects is wrong.
+    ResidentObjects {
+        /// Counted as pages were mapped and unmapped.
+        counted: u64,
+        /// Found in the page table.
+        found: u64,
+    },
     /// The count of swap entries is wrong.
     Swapped {
         /// Counted as pages were swapped out and in.
@@ -100,7 +107,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
 }
 
 fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
-    let (mut found, mut swapped) = (0, 0);
+    let (mut found, mut objects, mut swapped) = (0, 0, 0);
     let mut cursor = core
         .table
         .look(PageRange::new(Page::new(0), Page::USER_END));
@@ -124,6 +131,9 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
                 let pooled = area.flags().contains(AreaFlags::HUGETLB);
                 if !present.bits.contains(Bits::BORROWED) && !pooled {
                     found += extent.range.len();
+                    if !core.is_private(present.frame) {
+                        objects += extent.range.len();
+                    }
                 }
             }
         }
@@ -134,6 +144,13 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
     let counted = core.resident();
     if counted != found {
         return Err(AuditError::Resident { counted, found });
+    }
+    let counted = core.resident_objects();
+    if counted != objects {
+        return Err(AuditError::ResidentObjects {
+            counted,
+            found: objects,
+        });
     }
     let counted = core.swapped();
     if counted != swapped {

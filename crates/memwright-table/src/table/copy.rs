@@ -8,7 +8,7 @@ use super::runs::count_alike;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};
-use crate::frame::{END, Frames, OutOfFrames, add_references};
+use crate::frame::{END, FrameKind, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -23,6 +23,19 @@ pub struct CopyRule {
     withhold: Bits,
     /// Marks that the copy gets.
     marks: Marks,
+    /// Which pages the area can have.
+    pages: AreaPages,
+}
+
+/// The kinds of pages that an area can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AreaPages {
+    /// Private pages only.
+    Private,
+    /// Pages of an object, and private copies of them.
+    Both,
+    /// Pages of an object only.
+    Object,
 }
 
 impl CopyRule {
@@ -39,6 +52,13 @@ impl CopyRule {
             .union(Bits::WATCHED)
             .union(Bits::MERGED),
         marks: Marks::GUARD.union(Marks::POISON),
+        pages: AreaPages::Private,
+    };
+
+    /// A private area of an object.
+    pub const PRIVATE_OF_OBJECT: CopyRule = CopyRule {
+        pages: AreaPages::Both,
+        ..Self::PRIVATE
     };
 
     /// A shared area: both sides keep their rights, and the copy starts clean.
@@ -51,6 +71,7 @@ impl CopyRule {
             .union(Bits::FOLDED_ACCESSED)
             .union(Bits::WATCHED),
         marks: Marks::GUARD.union(Marks::POISON),
+        pages: AreaPages::Object,
     };
 
     /// A shared area of an object that must be notified of the first write: the copy is clean, so it must not be
@@ -65,9 +86,9 @@ impl CopyRule {
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
-            clear: self.clear,
             withhold: self.withhold.difference(Bits::UFFD_WP.union(Bits::WATCHED)),
             marks: self.marks.union(Marks::UFFD_WP),
+            ..self
         }
     }
 }
@@ -92,6 +113,8 @@ pub struct Copied {
     /// The number of these pages whose copy holds a reference, without pages of the huge page pool. A special
     /// (`BORROWED`) page has no reference.
     pub counted: u64,
+    /// The pages among `counted` that are pages of objects.
+    pub objects: u64,
     /// Copied entries that name pages in swap.
     pub swapped: u64,
     /// Why the copy stopped. Both cursors are at the place where it stopped.
@@ -102,6 +125,7 @@ pub struct Copied {
 struct Pass {
     pages: u64,
     counted: u64,
+    objects: u64,
     markers: u64,
     swapped: u64,
     /// The page where the copy stopped, or the end of the pages to copy.
@@ -218,6 +242,23 @@ impl Alike {
         }
     }
 
+    /// Returns how many of the entries `copies` map pages of objects and hold a reference.
+    fn objects<M: Machine>(&self, frames: &Frames<M>, copies: &[AtomicU64]) -> u64 {
+        match self.rule.pages {
+            _ if !self.counted => 0,
+            AreaPages::Private => 0,
+            AreaPages::Object => copies.len() as u64,
+            AreaPages::Both => {
+                let frame =
+                    |copy: &&AtomicU64| x86_64::frame(copy.load(Ordering::Relaxed), self.inverted);
+                let objects = copies
+                    .iter()
+                    .filter(|copy| frames.kind(frame(copy)) == FrameKind::Object);
+                objects.count() as u64
+            }
+        }
+    }
+
     /// Counts the entries that were copied from `start` on, and records the change of the originals in the gather.
     fn tell<M: Machine>(
         &self,
@@ -308,6 +349,7 @@ impl<M: Machine> Cursor<'_, M> {
             entries: 0,
             pages: 0,
             counted: 0,
+            objects: 0,
             swapped: 0,
             stop: CopyStop::Done,
         };
@@ -324,9 +366,12 @@ impl<M: Machine> Cursor<'_, M> {
                             copied.pages += self.size().pages();
                         }
                         let frames = self.table.frames();
-                        let counted = here.counted_frame();
-                        if counted.is_some_and(|frame| !frames.kind(frame).is_pool()) {
+                        let kind = here.counted_frame().map(|frame| frames.kind(frame));
+                        if kind.is_some_and(|kind| !kind.is_pool()) {
                             copied.counted += self.size().pages();
+                        }
+                        if kind == Some(FrameKind::Object) {
+                            copied.objects += self.size().pages();
                         }
                         to.park();
                         self.advance();
@@ -345,6 +390,7 @@ impl<M: Machine> Cursor<'_, M> {
             copied.entries += pass.pages;
             copied.pages += pass.pages;
             copied.counted += pass.counted;
+            copied.objects += pass.objects;
             copied.swapped += pass.swapped;
             if let Some(stop) = pass.stop {
                 self.go(pass.end);
@@ -380,6 +426,7 @@ impl<M: Machine> Cursor<'_, M> {
         let mut pass = Pass {
             pages: 0,
             counted: 0,
+            objects: 0,
             markers: 0,
             swapped: 0,
             end,
@@ -395,6 +442,7 @@ impl<M: Machine> Cursor<'_, M> {
             } else if alike.present {
                 let copied = alike.apply(frames, &slots[done..], &targets[done..]);
                 alike.tell(at, &copied, &mut pass, gather);
+                pass.objects += alike.objects(frames, &targets[done..done + copied.count]);
                 done += copied.count;
                 if copied.pinned {
                     let word = slots[done].load(Ordering::Relaxed);

@@ -174,6 +174,7 @@ impl<M: Machine> Fault<'_, M> {
         drop(cursor);
         around.release(self);
         core.note_filled(self.cpu, mapped);
+        core.note_objects(self.cpu, mapped);
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
@@ -258,6 +259,7 @@ impl<M: Machine> Fault<'_, M> {
         let _ = folio.into_raw();
         drop(cursor);
         core.note_filled_huge(self.cpu);
+        core.note_objects(self.cpu, HUGE_PAGES);
         core.memory.count_mapped_whole();
         Ok(Some(FaultKind::Huge))
     }

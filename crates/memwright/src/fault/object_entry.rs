@@ -31,6 +31,7 @@ impl<M: Machine> Fault<'_, M> {
         drop(cursor);
         around.release(self);
         self.core.note_filled(self.cpu, mapped);
+        self.core.note_objects(self.cpu, mapped);
         mapped
     }
 

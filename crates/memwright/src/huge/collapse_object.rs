@@ -168,6 +168,7 @@ impl<M: Machine> Core<M> {
         };
         if mapped {
             self.note_filled_huge(cpu);
+            self.note_objects(cpu, PageSize::Size2M.pages());
             self.memory.count_mapped_whole();
         }
         mapped

@@ -27,6 +27,8 @@ use crate::types::trace::Event;
 struct CpuResident {
     /// Pages that this CPU mapped, minus those that it unmapped.
     pages: AtomicI64,
+    /// The part of `pages` that are pages of objects.
+    objects: AtomicI64,
     /// The highest count over all CPUs that this CPU sampled before it unmapped pages.
     peak: AtomicU64,
     /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
@@ -62,6 +64,8 @@ pub(crate) struct Core<M: Machine> {
     pace: Pace,
     /// Pages that are accounted as pinned for a long time.
     pinned_pages: AtomicU64,
+    /// Whether the address space ever mapped an area whose pages `totals` has to look at.
+    has_special_areas: AtomicBool,
 }
 
 impl<M: Machine> Core<M> {
@@ -93,6 +97,7 @@ impl<M: Machine> Core<M> {
             merge_number: AtomicU64::new(UNSCANNED),
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
+            has_special_areas: AtomicBool::new(false),
         })
     }
 
@@ -192,6 +197,27 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
+    /// Counts `pages` resident pages, which are counted already, as pages of objects.
+    #[inline]
+    pub(crate) fn note_objects(&self, cpu: CpuId, pages: u64) {
+        let cell = &self.resident[cpu.index()].objects;
+        cell.store(
+            cell.load(Ordering::Relaxed) + pages as i64,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Records that the address space maps pages which are counted by looking at their areas: huge pages of the pool,
+    /// or pages of objects that are not memory.
+    pub(crate) fn note_special_areas(&self) {
+        self.has_special_areas.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the address space ever mapped such pages.
+    pub(crate) fn has_special_areas(&self) -> bool {
+        self.has_special_areas.load(Ordering::Relaxed)
+    }
+
     /// Returns which huge pages the process opts out of.
     pub(crate) fn huge_refusal(&self) -> HugeRefusal {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
@@ -266,6 +292,9 @@ impl<M: Machine> Core<M> {
             cell.load(Ordering::Relaxed) + copied.counted as i64,
             Ordering::Relaxed,
         );
+        if copied.objects > 0 {
+            self.note_objects(cpu, copied.objects);
+        }
         if copied.pages != copied.counted {
             self.note_uncounted(cpu, copied.pages - copied.counted);
         }
@@ -319,6 +348,13 @@ impl<M: Machine> Core<M> {
                 Ordering::Relaxed,
             );
         }
+        if counts.released_objects > 0 {
+            let cell = &self.resident[cpu.index()].objects;
+            cell.store(
+                cell.load(Ordering::Relaxed) - counts.released_objects as i64,
+                Ordering::Relaxed,
+            );
+        }
         if counts.slots > 0 {
             self.note_swapped(-(counts.slots as i64));
         }
@@ -366,6 +402,13 @@ impl<M: Machine> Core<M> {
             .iter()
             .map(|cpu| cpu.pages.load(Ordering::Relaxed))
             .sum();
+        sum.max(0) as u64
+    }
+
+    /// Returns the number of resident pages that are pages of objects, summed over all CPUs.
+    pub(crate) fn resident_objects(&self) -> u64 {
+        let each = self.resident.iter();
+        let sum: i64 = each.map(|cpu| cpu.objects.load(Ordering::Relaxed)).sum();
         sum.max(0) as u64
     }
 

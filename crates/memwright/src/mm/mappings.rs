@@ -154,6 +154,9 @@ impl<M: Machine> Attachment<M> {
         space: &Shared<Core<M>>,
     ) -> Result<Self, OutOfMemory> {
         object.mappings().attach(space)?;
+        if !object.is_memory() || object.huge().is_some() {
+            space.note_special_areas();
+        }
         Ok(Self {
             object,
             space: space.clone(),

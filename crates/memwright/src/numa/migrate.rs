@@ -177,7 +177,7 @@ impl<M: Machine> Core<M> {
         let node = frames.node_of(target.frame());
         self.follow_migrated(page.frame, target.frame(), page.size);
         let (view, policy) = (area.view(), self.memory.policy().write_upgrade());
-        let is_resident = !frames.kind(page.frame).is_pool();
+        let kind = frames.kind(page.frame);
         let mut gather = self.gather();
         let old = cursor.migrate(
             target,
@@ -187,7 +187,7 @@ impl<M: Machine> Core<M> {
             },
             &mut gather,
         );
-        self.note_migrated(&mut gather, old.size, is_resident);
+        self.note_migrated(&mut gather, old.size, kind);
         Ok(node)
     }
 
@@ -254,11 +254,14 @@ impl<M: Machine> Core<M> {
     }
 
     /// Updates the counters for a page that was migrated: one entry removed, one set.
-    fn note_migrated(&self, gather: &mut Gather<'_, M>, size: PageSize, is_resident: bool) {
+    fn note_migrated(&self, gather: &mut Gather<'_, M>, size: PageSize, kind: FrameKind) {
         let cpu = self.cpu();
         let counts = gather.close();
         self.note_gather(cpu, counts);
-        if !is_resident {
+        if kind == FrameKind::Object {
+            self.note_objects(cpu, size.pages());
+        }
+        if kind.is_pool() {
             self.note_borrowed(cpu, size.pages());
         } else if size == PageSize::Size4K {
             self.note_filled(cpu, 1);

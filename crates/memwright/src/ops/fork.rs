@@ -165,7 +165,11 @@ fn copy_entries<M: Machine>(
     gather: &mut Gather<'_, M>,
 ) -> Result<u64, OutOfFrames> {
     let mut rule = if !area.is_shared() {
-        CopyRule::PRIVATE
+        if area.object().is_none() {
+            CopyRule::PRIVATE
+        } else {
+            CopyRule::PRIVATE_OF_OBJECT
+        }
     } else if area.backing().notifies_first_write() {
         CopyRule::SHARED_NOTIFIED
     } else {

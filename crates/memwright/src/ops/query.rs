@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
-use crate::mm::areas::Totals;
+use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::memcg::Memcg;
@@ -58,11 +58,18 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// Returns the sizes of the address space. This walks the page table to classify the pages.
+    /// Returns the sizes of the address space. Pages are counted as they are mapped and unmapped. Only areas of the huge
+    /// page pool, and of objects that are not memory, are looked at in the page table.
     pub fn totals(&self) -> Totals {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
-        let mut totals = Totals {
+        let (resident, objects) = (core.resident(), core.resident_objects());
+        let special = if core.has_special_areas() {
+            core.count_special(&areas)
+        } else {
+            Special::default()
+        };
+        Totals {
             mapped: areas.mapped,
             mapped_peak: areas.mapped_peak,
             data: areas.data,
@@ -70,37 +77,15 @@ impl<M: Machine> AddressSpace<M> {
             executable: areas.executable,
             locked: areas.locked,
             pinned: core.pinned_pages().load(Ordering::Relaxed),
+            resident,
             resident_peak: core.peak(),
+            resident_anonymous: resident.saturating_sub(objects),
+            resident_file: special.file,
+            resident_shared: objects.saturating_sub(special.file),
+            hugetlb: special.hugetlb,
             swapped: core.swapped(),
             table_frames: core.table.table_frames(),
-            ..Totals::default()
-        };
-        let mut points = PausePoints::every(AREAS);
-        for area in areas.map.iter() {
-            points.round();
-            let memory = area.object().is_none_or(|object| object.is_memory());
-            let mut cursor = core.table.look(area.range()).pausing();
-            while let Some(extent) = cursor.next_filled() {
-                if extent.entry.present().is_some() && area.flags().contains(AreaFlags::HUGETLB) {
-                    totals.hugetlb += extent.range.len();
-                    cursor.advance();
-                    continue;
-                }
-                match core.kind_of(extent.entry) {
-                    Some(kind) if kind.is_private() => {
-                        totals.resident_anonymous += extent.range.len();
-                    }
-                    Some(_) if memory => totals.resident_shared += extent.range.len(),
-                    Some(_) => totals.resident_file += extent.range.len(),
-                    None => {}
-                }
-                if !cursor.advance() {
-                    break;
-                }
-            }
         }
-        totals.resident = totals.resident_anonymous + totals.resident_file + totals.resident_shared;
-        totals
     }
 
     /// Returns the number of resident pages (`VmRSS`) without a walk.
@@ -125,7 +110,43 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// The pages that are counted by looking at their areas.
+#[derive(Default)]
+struct Special {
+    /// Pages of objects that are not memory.
+    file: u64,
+    /// Pages of the huge page pool.
+    hugetlb: u64,
+}
+
 impl<M: Machine> Core<M> {
+    /// Counts the pages of areas of the huge page pool, and of objects that are not memory.
+    fn count_special(&self, areas: &Areas<M>) -> Special {
+        let mut special = Special::default();
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.iter() {
+            points.round();
+            let pooled = area.flags().contains(AreaFlags::HUGETLB);
+            let memory = area.object().is_none_or(|object| object.is_memory());
+            if memory && !pooled {
+                continue;
+            }
+            let mut cursor = self.table.look(area.range()).pausing();
+            while let Some(extent) = cursor.next_filled() {
+                let pages = extent.range.len();
+                if pooled {
+                    special.hugetlb += u64::from(extent.entry.present().is_some()) * pages;
+                } else if let Some(kind) = self.kind_of(extent.entry) {
+                    special.file += u64::from(!kind.is_private()) * pages;
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        special
+    }
+
     /// Returns the kind of the frame that an entry maps, if the entry counts as resident.
     pub(crate) fn kind_of(&self, entry: Entry) -> Option<FrameKind> {
         let page = entry.present()?;

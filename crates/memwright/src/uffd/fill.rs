@@ -256,6 +256,7 @@ impl<M: Machine> Place<'_, M> {
         drop(cursor);
         let _ = shown.into_raw();
         core.note_filled(core.cpu(), 1);
+        core.note_objects(core.cpu(), 1);
         Ok(true)
     }
 

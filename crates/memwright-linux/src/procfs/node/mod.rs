@@ -1,6 +1,7 @@
 //! The node types of `/proc` and `/sys`, their inode numbers, and what their files consist of.
 
 mod group;
+mod line;
 mod names;
 mod processor;
 pub mod stub;
@@ -8,6 +9,7 @@ mod subject;
 pub(super) mod text;
 
 pub use group::{GroupFile, GroupMark, GroupReader};
+pub use line::Line;
 pub use names::{decimal, list_entries};
 pub use processor::{PROCESSOR_NUMBERS, ProcessorDirectory, ProcessorEntry, ProcessorWriter};
 pub use subject::{Needs, ProcessWriter, ReadText, Subject, open_file, space};

@@ -1,5 +1,6 @@
 //! Text of `/proc` and `/sys` files: parses what programs write, and generates the text that they read, piece by piece.
 
+use super::Line;
 use crate::{Space, batch::Batch, errno::Errno};
 use alloc::{
     sync::{Arc, Weak},
@@ -232,8 +233,10 @@ impl Text {
 
 /// Writes a row `NAME: N kB` in which the number ends in column 24, as in `/proc/meminfo` and `/proc/PID/smaps`.
 pub(in crate::procfs) fn kibibyte_row(text: &mut Text, name: &str, kibibytes: u64) -> fmt::Result {
-    let pad = 15_usize.saturating_sub(name.len());
-    writeln!(text, "{name}:{:pad$}{kibibytes:8} kB", "")
+    let mut line = Line::new();
+    line.text(name).text(":");
+    line.spaces(15_usize.saturating_sub(name.len()));
+    line.decimal(kibibytes, 8).text(" kB\n").write(text)
 }
 
 /// Returns the text that `write` writes, for tests.
@@ -249,6 +252,10 @@ pub(in crate::procfs) fn written(
 impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes())
+    }
+
+    fn write_char(&mut self, character: char) -> fmt::Result {
+        self.push(character.encode_utf8(&mut [0; 4]).as_bytes())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     M,
     batch::Batch,
-    procfs::node::{Subject, Text},
+    procfs::node::{Line, Subject, Text},
     view::View,
 };
 use alloc::sync::Arc;
@@ -52,31 +52,26 @@ impl AreaLine {
             if self.rights.contains(right) {
                 letter
             } else {
-                '-'
+                "-"
             }
         };
         let (major, minor) = self.device_numbers();
-        write!(
-            text,
-            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
-            self.start,
-            self.end,
-            right(Rights::READ, 'r'),
-            right(Rights::WRITE, 'w'),
-            right(Rights::EXECUTE, 'x'),
-            if self.shared { 's' } else { 'p' },
-            self.offset,
-            major,
-            minor,
-            self.inode,
-        )
+        let mut line = Line::new();
+        line.hex(self.start, 8).text("-").hex(self.end, 8);
+        line.text(" ").text(right(Rights::READ, "r"));
+        line.text(right(Rights::WRITE, "w"));
+        line.text(right(Rights::EXECUTE, "x"));
+        line.text(if self.shared { "s " } else { "p " });
+        line.hex(self.offset, 8).text(" ");
+        line.hex(major.into(), 2).text(":").hex(minor.into(), 2);
+        line.text(" ").decimal(self.inode, 0).text(" ").write(text)
     }
 }
 
 /// Pads the line that begins at `start` to [`NAME_COLUMN`] columns, and adds one space.
 fn pad(text: &mut Text, start: usize) -> fmt::Result {
     let missing = NAME_COLUMN.saturating_sub(text.len() - start);
-    write!(text, "{:missing$} ", "")
+    Line::new().spaces(missing + 1).write(text)
 }
 
 /// A copy of the fields of an area, which is taken while the address space is locked. The line is written after the
@@ -155,7 +150,9 @@ impl Noted {
 /// Writes the header line of `/proc/PID/smaps_rollup`, which spans all areas.
 pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result {
     let before = text.len();
-    write!(text, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ")?;
+    let mut line = Line::new();
+    line.hex(start, 8).text("-").hex(end, 8);
+    line.text(" ---p 00000000 00:00 0 ").write(text)?;
     pad(text, before)?;
     text.write_str("[rollup]\n")
 }

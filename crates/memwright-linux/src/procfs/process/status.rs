@@ -4,7 +4,7 @@ use crate::{
     identity::{Ids, Resource},
     numa::MOST_NODES,
     procfs::{
-        node::{Subject, Text, stub::stubs},
+        node::{Line, Subject, Text, stub::stubs},
         process::strings::trimmed,
         system::{
             nodes::write_allowed,
@@ -146,7 +146,9 @@ pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resul
         ("CapEff", capabilities.effective.bits()),
     ];
     for (name, set) in rows {
-        writeln!(text, "{name}:\t{set:016x}")?;
+        let mut line = Line::new();
+        line.text(name).text(":\t").hex(set, 16);
+        line.text("\n").write(text)?;
     }
     writeln!(text, "CapBnd:\t{BOUNDING}\nCapAmb:\t{AMBIENT}")?;
     writeln!(text, "NoNewPrivs:\t{NO_NEW}\nSeccomp:\t{SECCOMP}")?;
@@ -173,7 +175,12 @@ fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
         saved,
         file,
     } = ids;
-    writeln!(text, "{name}:\t{real}\t{effective}\t{saved}\t{file}")
+    let mut line = Line::new();
+    line.text(name).text(":");
+    for id in [real, effective, saved, file] {
+        line.text("\t").decimal((*id).into(), 0);
+    }
+    line.text("\n").write(text)
 }
 
 /// Writes the rows about memory. `code` is the number of pages of code of the executable itself.
@@ -195,11 +202,14 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
         ("VmLib", library),
         ("VmPTE", totals.table_frames),
         ("VmSwap", totals.swapped),
+        ("HugetlbPages", totals.hugetlb),
     ];
     for (name, pages) in rows {
-        writeln!(text, "{name}:\t{:8} kB", pages * 4)?;
+        let mut line = Line::new();
+        line.text(name).text(":\t").decimal(pages * 4, 8);
+        line.text(" kB\n").write(text)?;
     }
-    writeln!(text, "HugetlbPages:\t{:8} kB", totals.hugetlb * 4)
+    Ok(())
 }
 
 /// Writes the CPUs on which the thread is allowed to run, as a mask and as a list.

@@ -4,7 +4,7 @@ use crate::{
     errno::Errno,
     procfs::{
         node::{
-            SystemControl,
+            Line, SystemControl,
             stub::stubs,
             text::{Text, setting},
         },
@@ -283,6 +283,9 @@ pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
         ("memwright_flush_local", count(Row::FlushLocal)),
         ("oom_kill", view.kernel.oom.kills()),
     ];
-    rows.into_iter()
-        .try_for_each(|(name, value)| writeln!(text, "{name} {value}"))
+    rows.into_iter().try_for_each(|(name, value)| {
+        let mut line = Line::new();
+        line.text(name).text(" ").decimal(value, 0);
+        line.text("\n").write(text)
+    })
 }
