@@ -5,6 +5,7 @@ pub mod again;
 pub mod bench_sheet;
 pub mod comparison;
 pub mod functions;
+pub mod growth;
 pub mod identity;
 pub mod limit;
 pub mod matching;

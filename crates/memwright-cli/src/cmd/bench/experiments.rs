@@ -103,6 +103,38 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "growth",
+        question: "How does the cost of an operation grow with what there is?",
+        source: include_str!("../../../../../programs/experiments/growth.c"),
+        runs: &[
+            Run {
+                label: "areas",
+                arguments: &["areas"],
+                ..RUN
+            },
+            Run {
+                label: "memory",
+                arguments: &["memory"],
+                ..RUN
+            },
+            Run {
+                label: "descriptors",
+                arguments: &["descriptors"],
+                ..RUN
+            },
+            Run {
+                label: "directory",
+                arguments: &["directory"],
+                ..RUN
+            },
+            Run {
+                label: "processes",
+                arguments: &["processes"],
+                ..RUN
+            },
+        ],
+    },
+    Experiment {
         name: "fork-reuse",
         question: "Does the parent reuse its pages after the child has exited?",
         source: include_str!("../../../../../programs/experiments/fork_reuse.c"),
