@@ -1,6 +1,7 @@
 //! Tests of rule see-pending-flushes: an operation that finds a right already removed, because another operation
 //! removed it and has not flushed yet, does not return before that flush is done.
 
+use memwright_table::MoveRule;
 use std::sync::Arc;
 
 use memwright_sim::{Incoherence, MachineOptions, SimulatedMachine};
@@ -225,7 +226,7 @@ fn a_move_completes_the_protection_change_before() {
     let mut second = bench.table.gather();
     bench
         .table
-        .move_entries(range(), PAGE.add(600), false, &mut second)
+        .move_entries(range(), PAGE.add(600), MoveRule::PLAIN, &mut second)
         .expect("memory");
     let _ = second.finish();
     bench.assert_coherent("a move");

@@ -1,6 +1,7 @@
 //! Tests of the cursors, gathers and tables of `memwright-table` on CPUs with stale TLBs: after every operation no CPU
 //! can make an access that the table no longer permits, and only flushes that are not needed are elided.
 
+use memwright_table::MoveRule;
 use std::sync::Arc;
 
 use memwright_sim::{Adversary, MachineOptions, SimulatedMachine};
@@ -419,7 +420,7 @@ fn a_move_takes_contents_along_and_leaves_no_old_translation() {
     assert_eq!(
         bench
             .table
-            .move_entries(bench.range(8), to, false, &mut gather),
+            .move_entries(bench.range(8), to, MoveRule::PLAIN, &mut gather),
         Ok(8)
     );
     let _ = gather.finish();

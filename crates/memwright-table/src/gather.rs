@@ -405,6 +405,16 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
+    /// Records that a last-level table with `entries` entries was unlinked in order to be linked elsewhere. Every CPU must
+    /// also invalidate the upper-level entries that it cached.
+    pub(crate) fn record_table_moved(&mut self, entries: u64) {
+        self.counts.changed[Change::Freed.index()] += entries;
+        self.tables = true;
+        if self.pending.is_none() {
+            self.pending = Some(self.table.begin_pending());
+        }
+    }
+
     /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared. Every CPU
     /// must invalidate what it cached through the entry, at all levels (rule: fold-before-clearing).
     pub(crate) fn record_upper_cleared(&mut self) {

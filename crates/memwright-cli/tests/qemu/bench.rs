@@ -114,6 +114,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 28_902.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 14_718.0),
     ("growth", 1, "read of /proc/self/status", "1024 MiB resident", 40_794.0),
+    ("growth", 1, "mremap of all of it", "16 MiB resident", 16_411.0),
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 2767.0),
     ("fork-reuse", 0, "child that lives", "parent's write, per page", 2500.0),
     ("fork-reuse", 0, "child that wrote all, gone", "child's write, per page", 2500.0),

@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::cursor::Cursor;
+use super::level::slot_pages;
+use super::move_table::WholeTables;
 use super::runs::count_alike;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
@@ -507,6 +509,24 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
+/// How the entries of one area are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveRule {
+    /// Moved pages keep userfaultfd's write protection (rule: uffd-wp-survives).
+    pub keep_uffd_wp: bool,
+    /// Last-level tables move as they are where all of their pages move by a multiple of 512 pages. These pages keep
+    /// userfaultfd's write protection and do not become soft-dirty, as all others do.
+    pub whole_tables: bool,
+}
+
+impl MoveRule {
+    /// Each entry moves on its own, and loses userfaultfd's write protection.
+    pub const PLAIN: MoveRule = MoveRule {
+        keep_uffd_wp: false,
+        whole_tables: false,
+    };
+}
+
 /// The number of entries that a move takes out at a time.
 const MOVED_AT_A_TIME: usize = 32;
 /// The number of such batches between two scheduling points.
@@ -515,10 +535,9 @@ const MOVES: u32 = 16;
 const PREPARED: u32 = 512;
 
 impl<M: Machine> Table<M> {
-    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. Moved
-    /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule:
-    /// uffd-wp-survives). The ranges can share tables, but must not share pages. The calling thread can yield. Returns
-    /// how many entries were moved.
+    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped, by the
+    /// given rule. The ranges can share tables, but must not share pages. The calling thread can yield. Returns how many
+    /// entries were moved.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -532,40 +551,57 @@ impl<M: Machine> Table<M> {
         &self,
         from: PageRange,
         to: Page,
-        keep_uffd_wp: bool,
+        rule: MoveRule,
         gather: &mut Gather<'_, M>,
     ) -> Result<u64, OutOfFrames> {
         let there = |page: Page| to.add(page.number() - from.start.number());
         let target = PageRange::new(to, there(from.end));
-        self.prepare_move(from, target, there, gather)?;
+        let whole = WholeTables::of(from, to, rule.whole_tables);
+        if whole.any() {
+            // Nothing is mapped there, so the tables that are left are empty.
+            self.cursor(target).free_tables(gather);
+        }
+        self.prepare_move(from, target, whole, gather)?;
 
         let mut moved = 0;
         let mut points = PausePoints::every(MOVES);
         let mut next = from.start;
         let mut aside = END;
+        let mut taken = [(Page::new(0), Entry::Empty); MOVED_AT_A_TIME];
         while next < from.end {
             points.round();
-            let mut taken = [(Page::new(0), Entry::Empty); MOVED_AT_A_TIME];
             let mut count = 0;
+            let mut table = None;
             let mut source = self.cursor(PageRange::new(next, from.end));
             while count < MOVED_AT_A_TIME && source.next_filled().is_some() {
+                table = whole
+                    .around(source.position())
+                    .filter(|_| source.level == 1);
+                if table.is_some() {
+                    break;
+                }
                 taken[count] = (source.position(), source.take_to_move(&mut aside, gather));
                 count += 1;
                 source.advance();
             }
             next = source.position();
             drop(source);
-            if count == 0 {
+            if count > 0 {
+                let mut there_cursor = self.cursor(target);
+                for &(page, entry) in &taken[..count] {
+                    let entry = moved_entry(entry, rule.keep_uffd_wp);
+                    if entry != Entry::Empty {
+                        there_cursor.seek(there(page));
+                        there_cursor.put_moved(entry, &mut aside);
+                        moved += 1;
+                    }
+                }
+            } else if table.is_none() {
                 break;
             }
-            let mut there_cursor = self.cursor(target);
-            for &(page, entry) in &taken[..count] {
-                let entry = moved_entry(entry, keep_uffd_wp);
-                if entry != Entry::Empty {
-                    there_cursor.seek(there(page));
-                    there_cursor.put_moved(entry, &mut aside);
-                    moved += 1;
-                }
+            if let Some(pages) = table {
+                moved += self.move_table(pages.start, there(pages.start), gather);
+                next = pages.end;
             }
         }
         Ok(moved)
@@ -576,12 +612,15 @@ impl<M: Machine> Table<M> {
         &self,
         from: PageRange,
         target: PageRange,
-        there: impl Fn(Page) -> Page,
+        whole: WholeTables,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), OutOfFrames> {
+        let there = |page: Page| target.start.add(page.number() - from.start.number());
         let mut points = PausePoints::every(PREPARED);
         let mut source = self.cursor(from);
         source.split_edges(gather)?;
+        // The upper table at the new place that is known to be there, as a multiple of the pages that it covers.
+        let mut prepared = None;
         loop {
             let Some(extent) = source.next_filled() else {
                 return Ok(());
@@ -593,7 +632,17 @@ impl<M: Machine> Table<M> {
             }
             // Hold one lock at a time, because the old and the new place can share a table.
             let at = source.position();
-            let level = source.level;
+            let table = whole.around(at).filter(|_| source.level == 1);
+            // A table that moves is linked one level up.
+            let level = source.level + u8::from(table.is_some());
+            let upper = there(at).number() / slot_pages(3);
+            if let Some(pages) = table.filter(|_| prepared == Some(upper)) {
+                source.park();
+                points.round();
+                source.go(pages.end);
+                continue;
+            }
+            prepared = table.map(|_| upper);
             drop(source);
             let mut place = self.cursor(target);
             place.seek(there(at));
@@ -608,7 +657,7 @@ impl<M: Machine> Table<M> {
                 continue;
             }
             // Continue after this slot.
-            let next = at.add(size);
+            let next = table.map_or(at.add(size), |pages| pages.end);
             if next >= from.end {
                 return Ok(());
             }

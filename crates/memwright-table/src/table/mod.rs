@@ -41,6 +41,7 @@ mod huge;
 pub(crate) mod level;
 mod look;
 mod migrate;
+mod move_table;
 mod prune;
 mod quiet;
 mod runs;
@@ -49,7 +50,7 @@ mod swap;
 
 pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
-pub use copy::{Copied, CopyRule, CopyStop};
+pub use copy::{Copied, CopyRule, CopyStop, MoveRule};
 pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use quiet::{Prepared, WrittenRun};

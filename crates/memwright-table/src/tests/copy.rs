@@ -1,11 +1,18 @@
 //! Tests of the batch operations of fork and mremap.
 
+use crate::MoveRule;
 use std::sync::Arc;
 
 use super::machine::{TestMachine, frames};
 use crate::{
     Bits, Change, CopyRule, CopyStop, Entry, FrameKind, Frames, Marks, Page, PageRange, PageSize,
     Present, Table,
+};
+
+/// Moved entries keep userfaultfd's write protection.
+const KEEPING: MoveRule = MoveRule {
+    keep_uffd_wp: true,
+    ..MoveRule::PLAIN
 };
 
 type Setup = (
@@ -199,7 +206,12 @@ fn a_move_carries_pages_across_tables() {
     let stays = map(&setup, 99, MINE);
     let table = &setup.1;
     let mut gather = table.gather();
-    let done = table.move_entries(range(100, 512), Page::new(600), false, &mut gather);
+    let done = table.move_entries(
+        range(100, 512),
+        Page::new(600),
+        MoveRule::PLAIN,
+        &mut gather,
+    );
     assert_eq!(done, Ok(4));
     assert_eq!(gather.finish().of(Change::Freed), 4);
     for (frame, page) in moved.into_iter().zip([600, 601, 700, 1011]) {
@@ -230,7 +242,7 @@ fn a_move_that_fails_has_moved_nothing() {
         setup.0.fail_after(Some(fail));
         let mut gather = table.gather();
         let to = Page::new(1 << 30);
-        let done = table.move_entries(range(0, 1024), to, true, &mut gather);
+        let done = table.move_entries(range(0, 1024), to, KEEPING, &mut gather);
         gather.finish();
         if let Ok(moved) = done {
             assert_eq!(moved, 2);
@@ -240,6 +252,76 @@ fn a_move_that_fails_has_moved_nothing() {
         }
         assert_eq!(bits_at(table, 100), MINE);
         assert_eq!(bits_at(table, 700), MINE);
+    }
+    panic!("never succeeded");
+}
+
+/// Moved entries stay in their tables.
+const WHOLE: MoveRule = MoveRule {
+    whole_tables: true,
+    ..MoveRule::PLAIN
+};
+
+#[test]
+fn whole_tables_move_where_all_of_their_pages_do() {
+    let setup = setup();
+    // The first page of the range, two whole tables, and the last page of the range.
+    let pages = [511, 512, 700, 1024, 1535, 1536];
+    let frames = pages.map(|page| map(&setup, page, MINE));
+    let stays = map(&setup, 1537, MINE);
+    let table = &setup.1;
+    let to = (1 << 18) + 511;
+    let mut gather = table.gather();
+    let done = table.move_entries(range(511, 1537), Page::new(to), WHOLE, &mut gather);
+    assert_eq!(done, Ok(6));
+    assert_eq!(gather.finish().of(Change::Freed), 6);
+    for (page, frame) in pages.into_iter().zip(frames) {
+        let at = to + page - 511;
+        let entry = table.cursor(range(at, at + 1)).entry().entry;
+        let entry = entry.present().unwrap();
+        assert_eq!(entry.frame, frame, "{page}");
+        let kept = MINE.difference(Bits::UFFD_WP) | Bits::SOFT_DIRTY;
+        let whole = (512..1536).contains(&page);
+        assert_eq!(entry.bits, if whole { MINE } else { kept }, "{page}");
+    }
+    assert_eq!(table.cursor(range(511, 1537)).next_filled(), None);
+    assert_eq!(bits_at(table, 1537), MINE);
+    assert_eq!(setup.0.references(stays), 1);
+
+    // Back again, over the tables that the first move left empty, and by entries where the places differ.
+    for (from, to, rule, count) in [(to, 511, WHOLE, 6), (511, to + 1, WHOLE, 6)] {
+        let mut gather = table.gather();
+        let moving = range(from, from + 1026);
+        let done = table.move_entries(moving, Page::new(to), rule, &mut gather);
+        assert_eq!(done, Ok(count));
+        gather.finish();
+        assert_eq!(table.cursor(moving).next_filled(), None);
+    }
+    let mut all = table.cursor(range(0, 1 << 20));
+    let mut found = 0;
+    while all.next_filled().is_some() {
+        found += 1;
+        all.advance();
+    }
+    assert_eq!(found, 7);
+}
+
+#[test]
+fn a_move_of_tables_that_fails_has_moved_nothing() {
+    let setup = setup();
+    map(&setup, 512, MINE);
+    let table = &setup.1;
+    for fail in 0..6 {
+        setup.0.fail_after(Some(fail));
+        let mut gather = table.gather();
+        let done = table.move_entries(range(0, 1024), Page::new(1 << 30), WHOLE, &mut gather);
+        gather.finish();
+        if done.is_ok() {
+            assert_eq!(bits_at(table, (1 << 30) + 512), MINE);
+            setup.0.fail_after(None);
+            return;
+        }
+        assert_eq!(bits_at(table, 512), MINE);
     }
     panic!("never succeeded");
 }

@@ -1,5 +1,6 @@
 //! Tests of folios: reference counts through splits, forks and partial removal.
 
+use crate::MoveRule;
 use std::sync::Arc;
 
 use super::machine::{TestMachine, frames};
@@ -248,7 +249,7 @@ fn a_move_takes_the_table_that_was_set_aside_along() {
     let far = Page::new(1 << 20);
     let moved = world
         .parent
-        .move_entries(range(512, 1024), far, false, &mut gather);
+        .move_entries(range(512, 1024), far, MoveRule::PLAIN, &mut gather);
     gather.finish();
     assert_eq!(moved, Ok(1));
     world.check_tables();

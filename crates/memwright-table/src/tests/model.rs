@@ -1,6 +1,7 @@
 //! Tests of the cursor against a model, which is a map from pages to entries, over windows that cross table boundaries
 //! of every kind.
 
+use crate::MoveRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -11,6 +12,12 @@ use super::machine::{TestMachine, frames};
 use crate::{
     Bits, Edit, Entry, Extent, FrameKind, Frames, Marker, Marks, Page, PageRange, PageSize,
     Present, Table,
+};
+
+/// Moved entries keep userfaultfd's write protection.
+const KEEPING: MoveRule = MoveRule {
+    keep_uffd_wp: true,
+    ..MoveRule::PLAIN
 };
 
 /// Pages of a window.
@@ -284,7 +291,7 @@ impl World {
         let mut gather = self.table.gather();
         let target = Page::new(self.base + to);
         self.table
-            .move_entries(self.range(start, length), target, true, &mut gather)
+            .move_entries(self.range(start, length), target, KEEPING, &mut gather)
             .unwrap();
         gather.finish();
         for offset in 0..length {

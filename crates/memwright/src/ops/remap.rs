@@ -1,6 +1,6 @@
 //! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
 
-use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Change, CpuId, Machine, MoveRule, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Backing, cuts_hugetlb};
 use crate::mm::core::Core;
@@ -318,10 +318,7 @@ impl<M: Machine> Core<M> {
             }
             None => {
                 let below = PageRange::new(self.bounds().start, self.layout.mmap_top.page());
-                areas
-                    .map
-                    .highest_room(new_pages, below)
-                    .ok_or(RemapError::NoRoom)?
+                place_for(areas, new_pages, below, start).ok_or(RemapError::NoRoom)?
             }
         };
         // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
@@ -339,8 +336,8 @@ impl<M: Machine> Core<M> {
         if is_hugetlb(areas, start) {
             self.clear_way(new);
         }
-        let keeps_watch = areas.map.find(start).is_some_and(follows);
-        if let Err(error) = self.move_pages(cpu, (old, target), keeps_watch) {
+        let rule = areas.map.find(start).map_or(MoveRule::PLAIN, move_rule);
+        if let Err(error) = self.move_pages(cpu, (old, target), rule) {
             self.memory.take_back(promised);
             return Err(error);
         }
@@ -397,15 +394,13 @@ impl<M: Machine> Core<M> {
         &self,
         cpu: CpuId,
         (old, target): (PageRange, Page),
-        keeps_watch: bool,
+        rule: MoveRule,
     ) -> Result<(), RemapError> {
         if old.is_empty() {
             return Ok(());
         }
         let mut gather = self.gather();
-        let moved = self
-            .table
-            .move_entries(old, target, keeps_watch, &mut gather);
+        let moved = self.table.move_entries(old, target, rule, &mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);
         let split = counts.of(Change::Resized);
@@ -541,6 +536,37 @@ impl<M: Machine> Core<M> {
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     let watcher = area.backing().watcher();
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
+}
+
+/// Returns how the entries of an area move. Whole tables can move if nothing changes in their entries: moved pages are
+/// soft-dirty because their area is, and no write protection of userfaultfd is lost (Linux 7.3 `mm/mremap.c`,
+/// `move_normal_pmd`).
+fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
+    let keep_uffd_wp = follows(area);
+    MoveRule {
+        keep_uffd_wp,
+        whole_tables: area.flags.contains(AreaFlags::SOFT_DIRTY)
+            && (keep_uffd_wp || !area.flags.intersects(AreaFlags::UFFD)),
+    }
+}
+
+/// Returns the start of a free range of `pages` pages inside `bounds` for the pages from `old` on: if there are enough
+/// for a whole page table, one at which they have the same place in their tables, so that tables can move as a whole.
+fn place_for<M: Machine>(
+    areas: &mut Areas<M>,
+    pages: u64,
+    bounds: PageRange,
+    old: Page,
+) -> Option<Page> {
+    if pages >= HUGE_PAGES {
+        let room = areas.map.highest_room(pages + HUGE_PAGES - 1, bounds);
+        if let Some(room) = room {
+            let last = room.number() + HUGE_PAGES - 1;
+            let above = last.wrapping_sub(old.number()) % HUGE_PAGES;
+            return Some(Page::new(last - above));
+        }
+    }
+    areas.map.highest_room(pages, bounds)
 }
 
 /// Unregisters the area from its userfaultfd.

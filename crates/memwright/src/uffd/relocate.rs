@@ -1,7 +1,7 @@
 //! Moving pages into a registered area without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
 
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
+use memwright_table::{Bits, Entry, Gather, Machine, MoveRule, Page, PageRange, PageSize, Present};
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
@@ -129,7 +129,8 @@ impl<M: Machine> Core<M> {
             source.split_edges(gather)?;
         }
         drop(source);
-        self.table.move_entries(moving, to, false, gather)?;
+        self.table
+            .move_entries(moving, to, MoveRule::PLAIN, gather)?;
         Ok(moving.len())
     }
 
