@@ -818,7 +818,7 @@ static void huge_pages(void)
 
 // Open files that hold locks on one file: shared locks of all of it, then a byte each.
 static void lock_holders(void) {
-	enum { COUNT = 80000, BYTES = 4000 };
+	enum { COUNT = 100000, BYTES = 4000 };
 	rlim_t limit = raise_files(1 << 20);
 	int count = limit < COUNT + 16 ? (int)limit - 16 : COUNT;
 	char path[] = "/tmp/locksXXXXXX";

@@ -444,6 +444,38 @@ fn a_move_takes_contents_along_and_leaves_no_old_translation() {
 }
 
 #[test]
+fn moved_tables_leave_no_old_translation() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let first = Page::new(START.number() & !511);
+    let pages = PageRange::new(first, first.add(1024));
+    let to = |page: Page| page.add(512 * 512 * 3);
+    let rule = MoveRule {
+        whole_tables: true,
+        ..MoveRule::PLAIN
+    };
+    let tables = bench.table.table_frames();
+    let mut gather = bench.table.gather();
+    let moved = bench
+        .table
+        .move_entries(pages, to(first), rule, &mut gather);
+    assert_eq!(moved, Ok(8));
+    // The two upper tables at the new place are new. The two tables of the last level are not.
+    assert_eq!(bench.table.table_frames(), tables + 2);
+    let _ = gather.finish();
+    bench.check();
+    for cpu in [FIRST, SECOND] {
+        let mut bytes = [0; 7];
+        let here = bench.machine.on(cpu);
+        here.read(to(START).add(7).address(), &mut bytes)
+            .expect("moved here");
+        assert_eq!(&bytes, b"touched");
+        assert!(here.read(START.address(), &mut bytes).is_err());
+    }
+}
+
+#[test]
 fn an_entry_that_lost_its_frame_leaves_the_memory_to_others() {
     let bench = Bench::new();
     bench.fill(8);
