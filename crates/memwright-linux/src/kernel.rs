@@ -5,7 +5,7 @@ use crate::{
     call_counts::CallCounts,
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
-    fs::{Mounts, file_limits::FileLimits, lock_waits::LockWaits, vfs::Vfs},
+    fs::{Mounts, file_limits::FileLimits, locks::waits::LockWaits, vfs::Vfs},
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,

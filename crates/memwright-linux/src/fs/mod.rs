@@ -11,52 +11,30 @@
 //! ([`turn`]) serialises threads there. Objects that the removal of an entry frees are dropped after the lock is
 //! released.
 
-pub mod attributes;
-pub mod caller;
-pub mod console;
-pub mod dentry;
-pub mod descriptors;
-pub mod device;
-pub mod directory;
-pub mod dirents;
-pub mod disk_node;
-pub mod entries;
+mod body;
 pub mod epoll;
-pub mod eventfd;
-pub mod executable;
-pub mod file_limits;
-pub mod file_system;
-pub mod generated;
-pub mod initrd;
-pub mod inode;
-pub mod kind;
-mod lock_queue;
-pub mod lock_waits;
+mod files;
 pub mod locks;
 pub mod mounts;
-pub mod name;
+mod node;
 pub mod open;
-pub mod open_file;
-pub mod permission;
 pub mod pipe;
-mod place;
-pub mod record_locks;
 pub mod regular;
-pub mod secret;
-pub mod seek;
 pub mod socket;
-mod table;
-pub mod timerfd;
-pub mod tmpfs;
-pub mod transfer;
 pub mod tree;
-pub mod turn;
-pub mod used;
-pub mod vfs;
+mod types;
 pub mod walk;
+mod watch;
 
-pub use executable::Executable;
-pub use mounts::Mounts;
-pub use open_file::{File, Mapping, OpenFile, Readiness};
-pub use place::FsContext;
-pub use table::FileTable;
+pub use files::{console, device, directory, eventfd, secret, timerfd};
+pub use mounts::{Mounts, initrd};
+pub use node::open_file::{File, Mapping, OpenFile, Readiness};
+pub use node::{
+    FileTable, FsContext, caller, dentry, disk_node, file_limits, generated, inode, open_file,
+    used, vfs,
+};
+pub use open::{Executable, executable};
+pub use types::{
+    attributes, descriptors, dirents, entries, file_system, kind, name, permission, seek, tmpfs,
+    transfer, turn,
+};

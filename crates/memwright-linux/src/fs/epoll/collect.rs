@@ -1,9 +1,12 @@
 //! The collection of events from the ready list.
 
-use super::{Epoll, Event, Item};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
+    fs::{
+        caller::Caller,
+        epoll::{Epoll, Event, Item},
+        watch::ready::ENTRIES,
+    },
     paged::Paged,
     sync::{PausePoints, relax},
     wait::WaitError,
@@ -97,7 +100,7 @@ impl Epoll {
         loop {
             let items = self.items.lock();
             let mut rest = items.range((after, Bound::Unbounded));
-            for (_, item) in rest.by_ref().take(super::ENTRIES as usize) {
+            for (_, item) in rest.by_ref().take(ENTRIES as usize) {
                 after = Bound::Excluded(item.key);
                 act(item)?;
             }
@@ -115,7 +118,7 @@ impl Epoll {
         let look = self.ready.look();
         // Entries that are added to the list from now on are left for the next call.
         let mut candidates = look.len();
-        let mut points = PausePoints::every(super::ENTRIES);
+        let mut points = PausePoints::every(ENTRIES);
         while found.len() < most && candidates > 0 {
             candidates -= 1;
             points.round();

@@ -4,18 +4,17 @@
 //! with the number of layers, so neither check follows each path. The search for loops proceeds level by level and
 //! visits an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
 
-use super::{Epoll, Watches};
 use crate::{
     errno::Errno,
-    fs::open_file::OpenFile,
+    fs::{
+        epoll::Epoll,
+        open_file::OpenFile,
+        watch::{marks::LONGEST, ready::ENTRIES, watches::Watches},
+    },
     sync::{Lock, LockGuard, PausePoints, Rank},
 };
 use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memwright_table::TryPush;
-
-/// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
-const LONGEST: usize = 4;
 
 /// Maximum number of paths to one file, by the number of links between epolls in the path (`path_limits`). Paths
 /// without such a link are not limited.
@@ -23,46 +22,6 @@ const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
 /// Serialises changes of the graph of epolls (`epnested_mutex`). The value is the number of the last pass.
 static ORDER: Lock<u64> = Lock::new(Rank::Links, 0);
-
-/// The last pass of a check that visited an epoll or a file.
-///
-/// # Locks
-/// Written under [`ORDER`].
-#[derive(Debug, Default)]
-pub(super) struct Mark(AtomicU64);
-
-impl Mark {
-    pub(super) const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Sets the mark to `pass`. Returns `false` if the mark already had this value.
-    fn visit(&self, pass: u64) -> bool {
-        self.0.swap(pass, Ordering::Relaxed) != pass
-    }
-
-    fn is(&self, pass: u64) -> bool {
-        self.0.load(Ordering::Relaxed) == pass
-    }
-}
-
-/// The number of paths of each length from an epoll up to an epoll that is not watched itself. The counts are valid
-/// only during the check that wrote them.
-///
-/// # Locks
-/// Written under [`ORDER`].
-#[derive(Debug, Default)]
-pub(super) struct PathCounts([AtomicU32; LONGEST + 1]);
-
-impl PathCounts {
-    fn get(&self, length: usize) -> u32 {
-        self.0[length].load(Ordering::Relaxed)
-    }
-
-    fn set(&self, length: usize, count: u32) {
-        self.0[length].store(count, Ordering::Relaxed);
-    }
-}
 
 /// Returns whether the counts of paths to a file, by length, exceed a limit.
 fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
@@ -88,7 +47,7 @@ enum Direction {
 ///
 /// It keeps a reference to every epoll and file that it visited until the lock is released: dropping the last reference
 /// to an open file closes the file, which takes locks.
-pub(super) struct Nesting {
+pub(in crate::fs) struct Nesting {
     order: LockGuard<'static, u64>,
     epolls: Vec<Arc<Epoll>>,
     files: Vec<Arc<OpenFile>>,
@@ -97,7 +56,7 @@ pub(super) struct Nesting {
 impl Nesting {
     /// Begins a change if adding a file to `outer` must be checked, else returns `None`. It must be checked if the file
     /// is an epoll (`inner`) or other epolls watch `outer`.
-    pub(super) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
+    pub(in crate::fs) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
         (inner.is_some() || outer.watched.is_watched()).then(|| Self {
             order: ORDER.lock(),
             epolls: Vec::new(),
@@ -109,7 +68,7 @@ impl Nesting {
     ///
     /// # Errors
     /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.
-    pub(super) fn check_loop(
+    pub(in crate::fs) fn check_loop(
         &mut self,
         outer: &Arc<Epoll>,
         inner: &Arc<Epoll>,
@@ -127,7 +86,7 @@ impl Nesting {
     ///
     /// # Errors
     /// `EINVAL` if a file has too many paths, `ENOMEM`.
-    pub(super) fn check_paths(
+    pub(in crate::fs) fn check_paths(
         &mut self,
         open: &Arc<OpenFile>,
         inner: Option<&Arc<Epoll>>,
@@ -138,7 +97,7 @@ impl Nesting {
         }
         let pass = self.pass();
         self.count_paths(pass)?;
-        let mut points = PausePoints::every(super::ENTRIES);
+        let mut points = PausePoints::every(ENTRIES);
         for file in &self.files {
             points.round();
             let counts = core::array::from_fn(|length| file.watches.paths(length, pass));
@@ -210,7 +169,7 @@ impl Nesting {
     /// from each of them.
     fn count_paths(&mut self, pass: u64) -> Result<(), Errno> {
         let start = self.epolls.len();
-        let mut points = PausePoints::every(super::ENTRIES);
+        let mut points = PausePoints::every(ENTRIES);
         for file in &self.files {
             points.round();
             file.watches.visit(pass, &mut self.epolls)?;
@@ -267,7 +226,7 @@ impl Epoll {
     }
 }
 
-impl Watches {
+impl Watches<OpenFile> {
     /// Appends to `found` the watching epolls that `pass` has not visited.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         // The heap must not grow under the lock of the entries, so `found` grows while that lock is not held.
@@ -309,7 +268,7 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mark, exceeds};
+    use super::exceeds;
 
     #[test]
     fn paths_between_epolls_are_limited_by_length() {
@@ -323,12 +282,5 @@ mod tests {
         ] {
             assert_eq!(exceeds(&counts), too_many, "{counts:?}");
         }
-    }
-
-    #[test]
-    fn a_mark_is_new_once_per_pass() {
-        let mark = Mark::new();
-        assert!(mark.visit(1) && !mark.visit(1) && mark.is(1));
-        assert!(mark.visit(2) && !mark.is(1));
     }
 }

@@ -1,6 +1,5 @@
 //! `mount`: mounts a tmpfs, or changes the options of a mounted tmpfs.
 
-use super::{MOST_MOUNTS, Mount, Mounts, covering};
 use crate::{
     errno::Errno,
     fs::{
@@ -8,6 +7,7 @@ use crate::{
         dentry::Dentry,
         file_system::FileSystemKind,
         inode::{Body, Inode},
+        mounts::{MOST_MOUNTS, Mount, Mounts, covering},
         tmpfs::{MountFlags, Tmpfs},
     },
 };

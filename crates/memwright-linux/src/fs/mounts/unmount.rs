@@ -1,10 +1,9 @@
 //! `umount`: removes an unused file system, or detaches a file system in use, which is freed when its last user is
 //! gone.
 
-use super::Mounts;
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Body},
+    fs::{dentry::Dentry, inode::Body, mounts::Mounts},
     sync::lock_with_room_for,
 };
 use alloc::{sync::Arc, vec::Vec};

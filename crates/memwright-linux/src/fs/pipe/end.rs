@@ -1,6 +1,5 @@
 //! Open ends of pipes: the read side, the write side, or both.
 
-use super::{Pipe, Room, Step};
 use crate::{
     M,
     direct_reclaim::Retry,
@@ -8,6 +7,7 @@ use crate::{
     fs::{
         caller::Caller,
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        pipe::{Pipe, Room, Step},
         transfer::{Sink, Source},
         vfs::Vfs,
     },

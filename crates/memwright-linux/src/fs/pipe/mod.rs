@@ -1,10 +1,10 @@
 //! Pipes, both named and anonymous.
 
 mod end;
-pub mod ring;
 mod room;
 mod splice;
 
+pub use crate::fs::body::ring;
 pub use end::{Lender, PIPE_FLAGS, PipeEnd};
 pub use room::Room;
 
@@ -12,7 +12,7 @@ use crate::{
     M, Memory,
     direct_reclaim::Retry,
     errno::Errno,
-    fs::{caller::Caller, open_file::Readiness, vfs::Vfs},
+    fs::{caller::Caller, open_file::Readiness, turn::Turn, vfs::Vfs},
     identity::Capabilities,
     sync::{Lock, Rank},
     wait::WaitQueue,
@@ -21,8 +21,6 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
 use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
-
-use super::turn::Turn;
 
 /// The page of a slot that contains data.
 #[derive(Clone, Copy)]

@@ -1,9 +1,8 @@
 //! The capacity of pipes, which is accounted to users.
 
-use super::{Page, ring::DEFAULT_PAGES};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
+    fs::{body::ring::DEFAULT_PAGES, caller::Caller, pipe::Page},
     identity::{Capabilities, User},
 };
 use alloc::vec::Vec;

@@ -3,8 +3,14 @@
 //! Data is copied, at most one page at a time. The copying thread holds the pipe's sleeping mutex, as it holds the
 //! pipe's mutex on Linux.
 
-use super::{Pipe, PipeEnd, Step};
-use crate::{errno::Errno, fs::caller::Caller, sync::pause_point};
+use crate::{
+    errno::Errno,
+    fs::{
+        caller::Caller,
+        pipe::{Pipe, PipeEnd, Step},
+    },
+    sync::pause_point,
+};
 use alloc::vec::Vec;
 use memwright_table::{PAGE_SIZE, TryPush};
 

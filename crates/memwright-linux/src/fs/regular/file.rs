@@ -1,6 +1,5 @@
 //! The operations of an open regular file: reads, writes, seeks and mappings.
 
-use super::{Contents, Regular, Seals, object_errno, read_errno};
 use crate::{
     direct_reclaim::Retry,
     errno::Errno,
@@ -9,6 +8,7 @@ use crate::{
         file_system::FileSystemKind,
         inode::{Body, Inode},
         open_file::{File, Mapping, OpenFile, Splices},
+        regular::{Contents, Regular, Seals, object_errno, read_errno},
         seek::{Whence, moved, readable, storable},
         transfer::{Sink, Source, with_buffer},
     },

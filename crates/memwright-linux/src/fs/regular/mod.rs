@@ -8,16 +8,17 @@ pub use describe::describe_object;
 pub use file::RegularFile;
 pub use seals::{Seals, WritableMapping};
 
-use super::{
-    seek::SIZE_MAX,
-    tmpfs::Tmpfs,
-    turn::{Turn, TurnGuard},
-};
 use crate::{
     M, Memory,
     direct_reclaim::Retry,
     errno::Errno,
-    fs::{caller::Caller, vfs::Vfs},
+    fs::{
+        caller::Caller,
+        seek::SIZE_MAX,
+        tmpfs::Tmpfs,
+        turn::{Turn, TurnGuard},
+        vfs::Vfs,
+    },
 };
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};

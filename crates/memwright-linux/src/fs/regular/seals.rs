@@ -1,7 +1,10 @@
 //! The seals of memfds (`F_ADD_SEALS`).
 
-use super::Regular;
-use crate::{Memory, errno::Errno, fs::open_file::OpenFile};
+use crate::{
+    Memory,
+    errno::Errno,
+    fs::{open_file::OpenFile, regular::Regular},
+};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;

@@ -1,7 +1,9 @@
 //! Shuts down and closes sockets.
 
-use super::{Message, Remains, Socket, State};
-use crate::errno::Errno;
+use crate::{
+    errno::Errno,
+    fs::socket::{Message, Remains, Socket, State},
+};
 use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;
 

@@ -1,14 +1,14 @@
 //! Creation of socket pairs, and the binding and connecting of sockets.
 
-use super::{Address, Credentials, Listening, Socket, SocketKind, name::Place};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
     fs::{
+        caller::Caller,
         dentry::Dentry,
         inode::{Body, Inode},
         open_file::OpenFile,
         permission::Permission,
+        socket::{Address, Credentials, Listening, Socket, SocketKind, name::Place},
         walk::LastLink,
     },
 };

@@ -1,15 +1,15 @@
 //! Sockets as open files.
 
-use super::{Remains, Request, Socket};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
-    fs::vfs::Vfs,
     fs::{
+        caller::Caller,
         dentry::Dentry,
         inode::{Body, Inode},
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness, Splices},
+        socket::{Remains, Request, Socket},
         transfer::{Sink, Source},
+        vfs::Vfs,
     },
     short::Short,
     wait::Queues,

@@ -1,16 +1,18 @@
 //! Open files in flight between sockets.
 
-use super::{
-    Socket,
-    file::SocketFile,
-    graph::{Carrier, Graph},
-    remains::Remains,
-};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
-    fs::open_file::OpenFile,
-    fs::vfs::Vfs,
+    fs::{
+        caller::Caller,
+        open_file::OpenFile,
+        socket::{
+            Socket,
+            file::SocketFile,
+            graph::{Carrier, Graph},
+            remains::Remains,
+        },
+        vfs::Vfs,
+    },
     identity::{Capabilities, Resource},
     sync::{Lock, Rank},
 };

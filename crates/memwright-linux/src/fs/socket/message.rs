@@ -1,7 +1,13 @@
 //! Messages between sockets, and the arguments and results of sends and receives.
 
-use super::{flight::Cargo, name::Address};
-use crate::{abi_struct, fs::caller::Caller, fs::open_file::OpenFile};
+use crate::{
+    abi_struct,
+    fs::{
+        caller::Caller,
+        open_file::OpenFile,
+        socket::{flight::Cargo, name::Address},
+    },
+};
 use alloc::{sync::Arc, vec::Vec};
 
 abi_struct! {

@@ -23,9 +23,9 @@ pub use name::{ADDRESS_MAX, Address, Registry};
 pub use options::OptionValue;
 pub use remains::Remains;
 
-use super::{open_file::Readiness, turn::Turn};
 use crate::{
     errno::Errno,
+    fs::{open_file::Readiness, turn::Turn},
     sweep::Sweep,
     sync::{Lock, Rank},
     wait::WaitQueue,

@@ -1,8 +1,8 @@
 //! The names of sockets, and the registry of bound sockets.
 
-use super::{Flights, Socket};
 use crate::{
     errno::Errno,
+    fs::socket::{Flights, Socket},
     short::Short,
     sync::{Lock, Rank},
 };

@@ -1,7 +1,10 @@
 //! Socket options.
 
-use super::{Credentials, Socket};
-use crate::{abi::Timeval, errno::Errno};
+use crate::{
+    abi::Timeval,
+    errno::Errno,
+    fs::socket::{Credentials, Socket},
+};
 use linux_raw_sys::net;
 
 /// The options of a socket.

@@ -1,10 +1,13 @@
 //! Receives messages and bytes of streams from sockets.
 
-use super::{Message, Received, Socket, SocketKind};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
-    fs::{open_file::OpenFile, transfer::Sink},
+    fs::{
+        caller::Caller,
+        open_file::OpenFile,
+        socket::{Message, Received, Socket, SocketKind},
+        transfer::Sink,
+    },
     wait::WaitError,
 };
 use linux_raw_sys::net;

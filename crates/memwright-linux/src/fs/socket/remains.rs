@@ -1,7 +1,9 @@
 //! The deferred closing of open files.
 
-use super::message::Message;
-use crate::{fs::open_file::OpenFile, sync::PausePoints};
+use crate::{
+    fs::{open_file::OpenFile, socket::message::Message},
+    sync::PausePoints,
+};
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
 
 /// Number of messages that are freed between two scheduling points.

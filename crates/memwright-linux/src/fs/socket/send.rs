@@ -1,13 +1,16 @@
 //! Sends messages and bytes of streams to sockets.
 
-use super::{
-    Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, State,
-    connect::find,
-};
 use crate::{
     errno::Errno,
-    fs::caller::Caller,
-    fs::{open_file::OpenFile, transfer::Source},
+    fs::{
+        caller::Caller,
+        open_file::OpenFile,
+        socket::{
+            Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind,
+            State, connect::find,
+        },
+        transfer::Source,
+    },
     wait::{WaitError, WaitQueue},
 };
 use alloc::{sync::Arc, vec::Vec};

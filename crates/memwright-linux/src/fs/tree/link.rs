@@ -1,9 +1,13 @@
 //! Creates hard links to existing inodes.
 
-use super::{Change, Namespace, changeable};
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Inode, name::NAME_MAX},
+    fs::{
+        dentry::Dentry,
+        inode::Inode,
+        name::NAME_MAX,
+        tree::{Change, Namespace, changeable},
+    },
 };
 use alloc::sync::Arc;
 

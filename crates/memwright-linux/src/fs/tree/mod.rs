@@ -12,15 +12,15 @@ mod rename;
 pub use remove::Removal;
 pub use rename::{RenameMode, RenameSide};
 
-use super::{
-    attributes::Moment,
-    dentry::Dentry,
-    entries::Entries,
-    inode::{Body, Inode},
-    permission::{Permission, Subject},
-};
 use crate::{
     errno::Errno,
+    fs::{
+        attributes::Moment,
+        dentry::Dentry,
+        entries::Entries,
+        inode::{Body, Inode},
+        permission::{Permission, Subject},
+    },
     sync::{Lock, LockGuard, Rank},
 };
 use alloc::sync::Arc;

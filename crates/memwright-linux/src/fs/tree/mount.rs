@@ -1,9 +1,8 @@
 //! Mounts and unmounts on a directory, under the lock of the tree.
 
-use super::Namespace;
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Body},
+    fs::{dentry::Dentry, inode::Body, tree::Namespace},
     paged::Paged,
     sync::LockGuard,
 };

@@ -1,11 +1,11 @@
 //! Removes entries. An inode is freed when its last link and its last user are gone.
 
-use super::{Change, Namespace, changeable};
 use crate::{
     errno::Errno,
     fs::{
         dentry::Dentry,
         inode::{Body, Inode},
+        tree::{Change, Namespace, changeable},
     },
 };
 use alloc::sync::Arc;

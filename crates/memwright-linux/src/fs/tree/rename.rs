@@ -1,12 +1,15 @@
 //! Renames, replaces and exchanges directory entries.
 
-use super::{
-    Change, Namespace, changeable,
-    remove::{Removal, check_removal, forget},
-};
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, name::NAME_MAX},
+    fs::{
+        dentry::Dentry,
+        name::NAME_MAX,
+        tree::{
+            Change, Namespace, changeable,
+            remove::{Removal, check_removal, forget},
+        },
+    },
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

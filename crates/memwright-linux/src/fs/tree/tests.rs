@@ -1,9 +1,9 @@
 //! Tests of tree changes and path walks, on a tree of directories, links and devices.
 
-use super::*;
 use crate::fs::{
     device::Device,
     file_system::{FileSystem, FileSystemKind},
+    tree::*,
     walk::{Last, LastLink, Walker},
 };
 use alloc::{format, string::String, vec::Vec};

@@ -1,0 +1,3 @@
+//! The contents of inodes by type, without the operations of open files.
+
+pub mod ring;

@@ -1,0 +1,8 @@
+//! The operations of open files of the kinds that need no folder of their own.
+
+pub mod console;
+pub mod device;
+pub mod directory;
+pub mod eventfd;
+pub mod secret;
+pub mod timerfd;

@@ -1,0 +1,17 @@
+//! Inodes, directory entries, open files and descriptors, and the thread on whose behalf they work. Their types refer to
+//! each other.
+
+pub mod caller;
+pub mod dentry;
+pub mod disk_node;
+pub mod file_limits;
+pub mod generated;
+pub mod inode;
+pub mod open_file;
+mod place;
+mod table;
+pub mod used;
+pub mod vfs;
+
+pub use place::FsContext;
+pub use table::FileTable;
