@@ -54,7 +54,7 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     kernel.segments.clear();
     kernel.semaphores.clear();
     kernel.swaps.clear(&kernel.memory);
-    for (kind, count) in kernel.vfs.mounts.open.left() {
+    for (kind, count) in kernel.vfs.open_files.left() {
         findings.push(format!("{kind} that nothing holds: {count}"));
     }
     for (kind, count) in kernel.vfs.mounts.nameless_nodes() {

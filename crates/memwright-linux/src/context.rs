@@ -15,7 +15,7 @@ use crate::{
     scheduler::{Task, Work},
     signal::SignalInfo,
     user::UserMemory,
-    wait::{Interest, WaitError, WaitQueue},
+    wait::{CanWait, Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
 use core::cell::{RefCell, RefMut};
@@ -185,6 +185,17 @@ impl<'a> Context<'a> {
     }
 }
 
+impl CanWait for Context<'_> {
+    fn wait(
+        &self,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        self.wait_until(queues, deadline, || ready().then_some(()))
+    }
+}
+
 impl Caller for Context<'_> {
     fn vfs(&self) -> &'static Vfs {
         self.kernel.vfs
@@ -219,15 +230,6 @@ impl Caller for Context<'_> {
 
     fn raise(&self, info: SignalInfo) {
         send_to_thread(self.thread, info);
-    }
-
-    fn wait(
-        &self,
-        queues: &[&WaitQueue],
-        deadline: Option<u64>,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> Result<(), WaitError> {
-        self.wait_until(queues, deadline, || ready().then_some(()))
     }
 
     fn yield_now(&self) {

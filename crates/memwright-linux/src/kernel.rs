@@ -5,7 +5,9 @@ use crate::{
     call_counts::CallCounts,
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
-    fs::{Mounts, file_limits::FileLimits, locks::waits::LockWaits, vfs::Vfs},
+    fs::{
+        Mounts, file_limits::FileLimits, locks::waits::LockWaits, open_kind::OpenCounts, vfs::Vfs,
+    },
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
@@ -129,6 +131,7 @@ impl Kernel {
             epoch: manifest.epoch,
             terminal_size: (manifest.rows, manifest.columns),
             mounts: Mounts::new(&memory, &manifest),
+            open_files: OpenCounts::default(),
             file_limits: FileLimits::new(memory.frames().total()),
             lock_waits: LockWaits::default(),
             userfaultfds: Lock::new(Rank::Leaf, None),

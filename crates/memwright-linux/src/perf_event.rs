@@ -3,8 +3,10 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::Positions,
         caller::Caller,
-        open_file::{File, OpenFile, OpenKind, Positions},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
         transfer::Sink,
     },
     probes::{Probe, Probes},

@@ -2,8 +2,11 @@
 
 use crate::{
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
     },
     kernel::Kernel,
     process::{Life, Process},

@@ -8,8 +8,11 @@ use crate::{
     abi_struct,
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
         transfer::Sink,
     },
     process::{Tasks, Thread},

@@ -42,6 +42,23 @@ impl WaitError {
     }
 }
 
+/// A thread that can wait.
+pub trait CanWait {
+    /// Waits until `ready` returns true. `ready` is called first, and again after each wakeup of one of the queues.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    ///
+    /// # Errors
+    /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline.
+    fn wait(
+        &self,
+        queues: &[&WaitQueue],
+        deadline: Option<u64>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WaitError>;
+}
+
 /// The events that end a wait early.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interest {

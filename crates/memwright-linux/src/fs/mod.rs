@@ -28,13 +28,14 @@ mod watch;
 
 pub use files::{console, device, directory, eventfd, secret, timerfd};
 pub use mounts::{Mounts, initrd};
-pub use node::open_file::{File, Mapping, OpenFile, Readiness};
+pub use node::open_file::{File, Mapping, OpenFile};
 pub use node::{
     FileTable, FsContext, caller, dentry, disk_node, file_limits, generated, inode, open_file,
     used, vfs,
 };
 pub use open::{Executable, executable};
+pub use types::readiness::Readiness;
 pub use types::{
-    attributes, descriptors, dirents, entries, file_system, kind, name, permission, seek, tmpfs,
-    transfer, turn,
+    abilities, attributes, descriptors, dirents, entries, file_system, kind, name, open_kind,
+    permission, readiness, seek, tmpfs, transfer, turn,
 };

@@ -11,8 +11,11 @@ use crate::{
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
-        open_file::{File, Mapping, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, Mapping, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
         turn::Turn,
     },
     kernel::Kernel,

@@ -6,7 +6,8 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{OpenFile, Polling},
+        abilities::Polling,
+        open_file::OpenFile,
         transfer::{Sink, Source},
     },
 };
@@ -220,7 +221,7 @@ fn transfer(
             open,
             offset,
             offset,
-            &mut Source::user(context, pieces),
+            &mut Source::user(context.user, pieces),
         )?
     } else {
         get(
@@ -228,7 +229,7 @@ fn transfer(
             open,
             offset,
             offset,
-            &mut Sink::user(context, pieces),
+            &mut Sink::user(context.user, pieces),
         )?
     };
     Ok(moved as u64)

@@ -11,8 +11,7 @@
 
 use crate::{
     fs::{
-        file_system::FileSystemKind,
-        open_file::{OpenFile, Readiness, Splices},
+        abilities::Splices, file_system::FileSystemKind, open_file::OpenFile, readiness::Readiness,
     },
     kernel::Kernel,
     procfs::{

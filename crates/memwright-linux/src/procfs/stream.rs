@@ -3,8 +3,10 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::{Polling, Splices},
         caller::Caller,
-        open_file::{File, OpenFile, Polling, Readiness, Splices},
+        open_file::{File, OpenFile},
+        readiness::Readiness,
         seek::{Whence, sought},
         transfer::{Sink, Source},
     },

@@ -4,10 +4,11 @@ use super::Disk;
 use crate::{
     errno::Errno,
     fs::{
+        abilities::Splices,
         attributes::DeviceNumber,
         caller::Caller,
         disk_node::DiskNode,
-        open_file::{File, OpenFile, Splices},
+        open_file::{File, OpenFile},
         seek::{Whence, sought},
         transfer::{Sink, Source, with_buffer},
     },

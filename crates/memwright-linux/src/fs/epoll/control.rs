@@ -3,9 +3,11 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::Polling,
         caller::Caller,
         epoll::{Epoll, Item, file::EpollFile, nesting::Nesting},
-        open_file::{OpenFile, OpenKind, Polling},
+        open_file::OpenFile,
+        open_kind::OpenKind,
         watch::{interest::Interest, set::Key},
     },
     wait::{Queues, WaitQueue},

@@ -2,9 +2,12 @@
 
 use crate::{
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
         epoll::Epoll,
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
     },
     wait::Queues,
 };

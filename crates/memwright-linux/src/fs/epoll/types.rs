@@ -1,10 +1,6 @@
 //! The types of epolls that watch open files.
 
-use crate::fs::{
-    caller::Caller,
-    open_file::{OpenFile, Readiness},
-    watch,
-};
+use crate::fs::{caller::Caller, open_file::OpenFile, readiness::Readiness, watch};
 
 /// The set of watched files.
 pub type Epoll = watch::set::Epoll<OpenFile>;

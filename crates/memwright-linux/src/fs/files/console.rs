@@ -5,10 +5,12 @@ use crate::{
     channel::INPUT_AREA,
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions, Splices},
         attributes::DeviceNumber,
         caller::Caller,
         kind::Kind,
-        open_file::{File, OpenFile, Polling, Positions, Readiness, Splices},
+        open_file::{File, OpenFile},
+        readiness::Readiness,
         transfer::{Sink, Source, with_buffer},
         turn::Turn,
     },

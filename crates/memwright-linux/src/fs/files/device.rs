@@ -3,10 +3,11 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::Splices,
         attributes::DeviceNumber,
         caller::Caller,
         console::{CONSOLE_DEVICE, write_channel},
-        open_file::{File, Mapping, OpenFile, Splices},
+        open_file::{File, Mapping, OpenFile},
         seek::Whence,
         transfer::{Sink, Source},
     },

@@ -3,8 +3,9 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::Positions,
         inode::Body,
-        open_file::{File, Mapping, OpenFile, Positions},
+        open_file::{File, Mapping, OpenFile},
     },
 };
 use alloc::sync::Arc;

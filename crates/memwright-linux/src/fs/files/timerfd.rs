@@ -3,8 +3,11 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
         transfer::Sink,
     },
     scheduler::{Expiry, TimerKey, Timers},

@@ -19,7 +19,7 @@ use crate::{
         file_system::{FileSystem, FileSystemKind},
         initrd::GeneratedRoots,
         inode::{Body, Inode},
-        open_file::{File, OpenCounts, OpenFile},
+        open_file::{File, OpenFile},
         permission::Subject,
         regular::{Regular, Seals},
         socket::Registry,
@@ -120,8 +120,6 @@ pub struct Mounts {
     memory_files: Arc<FileSystem>,
     huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
-    /// The number of open files.
-    pub open: OpenCounts,
     mounts: Lock<MountTable>,
     next_mount: AtomicU32,
     /// Notifies waiters of changes of the mount table.
@@ -170,7 +168,6 @@ impl Mounts {
         let root = Arc::new(Dentry::detached(b"", Arc::new(root)));
         Self {
             mounts: Lock::new(Rank::File, MountTable::new(&root)),
-            open: OpenCounts::default(),
             next_mount: AtomicU32::new(FIRST_MOUNT),
             changes: Changes::default(),
             detached: Lock::new(Rank::Mount, Vec::new()),

@@ -3,22 +3,15 @@
 
 use crate::{
     errno::Errno,
-    fs::{
-        FileTable, FsContext,
-        dentry::Dentry,
-        open_file::OpenFile,
-        permission::{Permission, Subject},
-        tree::Change,
-        vfs::Vfs,
-        walk::{LastLink, Walked, Walker},
-    },
+    fs::{FileTable, FsContext, open_file::OpenFile, permission::Subject, vfs::Vfs},
     identity::{Capabilities, Identity, Resource},
     scheduler::Task,
     signal::{Detail, Signal, SignalInfo, code},
     user::UserMemory,
-    wait::{WaitError, WaitQueue},
+    wait::{CanWait, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use memwright::Memcg;
 
@@ -32,7 +25,7 @@ pub struct CallerIds {
 }
 
 /// The thread that calls the file system.
-pub trait Caller {
+pub trait Caller: CanWait {
     /// Returns the file system that the thread calls.
     fn vfs(&self) -> &'static Vfs;
 
@@ -57,20 +50,6 @@ pub trait Caller {
     /// Sends a signal to the thread.
     fn raise(&self, info: SignalInfo);
 
-    /// Waits until `ready` returns true. `ready` is called first, and again after each wakeup of one of the queues.
-    ///
-    /// # Locks
-    /// The caller holds no lock.
-    ///
-    /// # Errors
-    /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline.
-    fn wait(
-        &self,
-        queues: &[&WaitQueue],
-        deadline: Option<u64>,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> Result<(), WaitError>;
-
     /// Lets other runnable threads run.
     fn yield_now(&self);
 
@@ -82,10 +61,10 @@ pub trait Caller {
 }
 
 impl dyn Caller + '_ {
-    /// Waits until `ready` returns `Some`, like [`Caller::wait`].
+    /// Waits until `ready` returns `Some`, like [`CanWait::wait`].
     ///
     /// # Errors
-    /// Those of [`Caller::wait`]. `ready` is called once more before either.
+    /// Those of [`CanWait::wait`]. `ready` is called once more before either.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],
@@ -187,123 +166,25 @@ impl dyn Caller + '_ {
         self.files().check_free(self.descriptor_limit())
     }
 
-    /// Returns the ids and the time with which the caller changes directory entries.
+    /// Returns whether the calling process has at least one of these capabilities.
     #[must_use]
-    pub fn change(&self) -> Change {
-        Change {
-            subject: self.subject(),
-            now: self.vfs().now(),
-        }
+    pub fn has_any(&self, capabilities: Capabilities) -> bool {
+        let credentials = self.identity().credentials.lock();
+        let effective = credentials.capabilities.effective;
+        effective.intersects(capabilities)
     }
 
-    /// Returns the directory entry at which the resolution of `path` starts: the root, the working directory or the
-    /// file of the descriptor `directory`.
+    /// Checks that the calling process is allowed to open one more file (`alloc_empty_file` in `fs/file_table.c` of
+    /// Linux 7.3).
     ///
     /// # Errors
-    /// `EBADF` if the path is relative and the descriptor is not open.
-    pub fn path_start(&self, directory: i32, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
-        if path.first() == Some(&b'/') {
-            Ok(self.fs().root())
-        } else if directory == raw::AT_FDCWD {
-            Ok(self.fs().directory())
+    /// `ENFILE` if the system-wide limit is reached and the process is unprivileged.
+    pub fn check_open_files(&self) -> Result<(), Errno> {
+        let most = self.vfs().file_limits.open_files.load(Ordering::Relaxed);
+        if self.vfs().open_files.total() < most || self.has_any(Capabilities::ADMINISTER) {
+            Ok(())
         } else {
-            Ok(self.files().get(directory)?.entry.clone())
+            Err(Errno::ENFILE)
         }
-    }
-
-    /// Checks that the caller may make `entry` its working directory or root.
-    ///
-    /// # Errors
-    /// `ENOTDIR` if it is no directory, `EACCES` if the caller may not search it.
-    pub fn check_enterable(&self, entry: &Dentry) -> Result<(), Errno> {
-        if !entry.inode.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
-        entry.inode.check(self.subject(), Permission::EXECUTE)
-    }
-
-    /// Makes the directory at `path`, relative to the root, the working directory. An empty path changes nothing.
-    ///
-    /// # Errors
-    /// Those of [`Walker::walk`] and `check_enterable`.
-    pub fn enter(&self, path: &[u8]) -> Result<(), Errno> {
-        if path.is_empty() {
-            return Ok(());
-        }
-        let fs = self.fs();
-        let root = fs.root();
-        let walker = Walker {
-            caller: Some(self),
-            subject: self.subject(),
-            root: &root,
-        };
-        let entry = walker.resolve(&root, path, LastLink::Follow)?;
-        self.check_enterable(&entry)?;
-        fs.set_directory(entry);
-        Ok(())
-    }
-
-    /// Resolves the path at `address`, relative to the descriptor `directory`, up to its last component.
-    ///
-    /// # Errors
-    /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and those of [`Walker::walk`].
-    pub fn walk_at(
-        &self,
-        directory: i32,
-        address: u64,
-        last_link: LastLink,
-    ) -> Result<Walked, Errno> {
-        let path = self.memory().read_path(address)?;
-        self.walk_path(directory, &path, last_link)
-    }
-
-    /// Resolves a path in kernel memory, relative to the descriptor `directory`, up to its last component.
-    ///
-    /// # Errors
-    /// `EBADF`, and those of [`Walker::walk`].
-    pub fn walk_path(
-        &self,
-        directory: i32,
-        path: &[u8],
-        last_link: LastLink,
-    ) -> Result<Walked, Errno> {
-        let start = self.path_start(directory, path)?;
-        let root = self.fs().root();
-        let walker = Walker {
-            caller: Some(self),
-            subject: self.subject(),
-            root: &root,
-        };
-        walker.walk(&start, path, last_link)
-    }
-
-    /// Resolves the path at `address` by the `AT_` flags of a call. With `AT_EMPTY_PATH`, an empty path (or, since
-    /// Linux 6.11, a null pointer) refers to the descriptor itself.
-    ///
-    /// # Errors
-    /// Those of `walk_at`, and `ENOENT`.
-    pub fn resolve_at(
-        &self,
-        directory: i32,
-        address: u64,
-        flags: u32,
-    ) -> Result<Arc<Dentry>, Errno> {
-        let nofollow = flags & raw::AT_SYMLINK_NOFOLLOW != 0;
-        let last_link = if nofollow {
-            LastLink::Keep
-        } else {
-            LastLink::Follow
-        };
-        if flags & raw::AT_EMPTY_PATH != 0 {
-            let path = if address == 0 {
-                Default::default()
-            } else {
-                self.memory().read_path(address)?
-            };
-            if path.is_empty() {
-                return self.path_start(directory, b"");
-            }
-        }
-        self.walk_at(directory, address, last_link)?.existing()
     }
 }

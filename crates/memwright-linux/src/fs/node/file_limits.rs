@@ -1,13 +1,6 @@
 //! The limits in `/proc/sys/fs`, and the checks against them.
 
-use crate::{
-    errno::Errno,
-    fs::{
-        body::ring::{DEFAULT_PAGES, MAX_PAGES},
-        caller::Caller,
-    },
-    identity::Capabilities,
-};
+use crate::fs::body::ring::{DEFAULT_PAGES, MAX_PAGES};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 
@@ -64,30 +57,6 @@ impl FileLimits {
 
 fn is_over(pages: u64, limit: u64) -> bool {
     limit != 0 && pages > limit
-}
-
-impl dyn Caller + '_ {
-    /// Returns whether the calling process has at least one of these capabilities.
-    #[must_use]
-    pub fn has_any(&self, capabilities: Capabilities) -> bool {
-        let credentials = self.identity().credentials.lock();
-        let effective = credentials.capabilities.effective;
-        effective.intersects(capabilities)
-    }
-
-    /// Checks that the calling process is allowed to open one more file (`alloc_empty_file` in `fs/file_table.c` of
-    /// Linux 7.3).
-    ///
-    /// # Errors
-    /// `ENFILE` if the system-wide limit is reached and the process is unprivileged.
-    pub fn check_open_files(&self) -> Result<(), Errno> {
-        let most = self.vfs().file_limits.open_files.load(Ordering::Relaxed);
-        if self.vfs().mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
-            Ok(())
-        } else {
-            Err(Errno::ENFILE)
-        }
-    }
 }
 
 #[cfg(test)]

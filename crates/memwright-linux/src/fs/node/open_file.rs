@@ -4,6 +4,8 @@ use crate::{
     M, Memory,
     errno::Errno,
     fs::{
+        Readiness,
+        abilities::{Polling, Positions, Splices},
         attributes::Attributes,
         caller::Caller,
         dentry::Dentry,
@@ -11,6 +13,7 @@ use crate::{
         epoll::Watches,
         inode::{Body, Inode},
         locks::{Held, Holder},
+        open_kind::OpenKind,
         regular::describe_object,
         seek::{Whence, moved},
         socket::Remains,
@@ -35,91 +38,6 @@ use memwright::object::{
 use memwright::{FolioOrders, PolicyId};
 use memwright_table::{Frame, OutOfMemory, PageSize};
 
-flags! {
-    /// What can be done with a file without blocking: the bits of `poll`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Readiness: u32 {
-        /// A read does not block.
-        const READ = raw::POLLIN | raw::POLLRDNORM;
-        /// A write does not block.
-        const WRITE = raw::POLLOUT | raw::POLLWRNORM;
-        /// Priority data or an exceptional event is pending.
-        const PRIORITY = raw::POLLPRI;
-        /// An error is pending; for a pipe, there are no readers.
-        const ERROR = raw::POLLERR;
-        /// The peer has hung up.
-        const HANGUP = raw::POLLHUP;
-        /// The peer will not write any more.
-        const READ_HANGUP = raw::POLLRDHUP;
-    }
-}
-
-impl Readiness {
-    /// Returns whether a waiter for these bits must be on the readers' queue. Errors and hang-ups, which are always
-    /// reported, wake that queue too.
-    #[must_use]
-    pub const fn concerns_reading(self) -> bool {
-        !self.concerns_writing() || self.intersects(Self::READ.union(Self::READ_HANGUP))
-    }
-
-    /// Returns whether a waiter for these bits must be on the writers' queue.
-    #[must_use]
-    pub const fn concerns_writing(self) -> bool {
-        self.intersects(Self::WRITE)
-    }
-}
-
-/// How a file treats positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// It has a position: `lseek`, `pread64` and `pwrite64` work.
-    Kept,
-    /// It has no position; `lseek` succeeds without effect (`noop_llseek` of Linux 7.2).
-    Ignored,
-    /// It has no position; `lseek` fails.
-    Refused,
-}
-
-/// What `splice` and `sendfile` support for a file (`splice_read` and `splice_write` of Linux's `struct
-/// file_operations`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Splices {
-    /// Nothing.
-    Neither,
-    /// Reading.
-    Reads,
-    /// Writing.
-    Writes,
-    /// Reading and writing.
-    Both,
-}
-
-impl Splices {
-    /// Returns whether it can be read.
-    #[must_use]
-    pub const fn reads(self) -> bool {
-        matches!(self, Self::Reads | Self::Both)
-    }
-
-    /// Returns whether it can be written.
-    #[must_use]
-    pub const fn writes(self) -> bool {
-        matches!(self, Self::Writes | Self::Both)
-    }
-}
-
-/// How changes of a file's readiness are detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polling {
-    /// It is always ready; `epoll` refuses it.
-    Always,
-    /// Its queues are woken when its readiness changes.
-    Queues,
-    /// Only the host knows its readiness, so the kernel must poll the host; nothing wakes a queue. The machine is
-    /// stopped meanwhile.
-    Look,
-}
-
 /// What `mmap` of a file maps.
 pub enum Mapping {
     /// Zero-filled anonymous memory: `/dev/zero`.
@@ -138,78 +56,6 @@ pub trait AsAny: Any {
 impl<T: Any> AsAny for T {
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// The classes in which open files are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum OpenKind {
-    /// Files with a name, files of `/proc`, and devices.
-    Named,
-    /// Pipe ends.
-    Pipe,
-    /// Sockets.
-    Socket,
-    /// `epoll_create1`.
-    Epoll,
-    /// `eventfd`.
-    Event,
-    /// `timerfd_create`.
-    Timer,
-    /// `signalfd`.
-    Signal,
-    /// `pidfd_open`.
-    Process,
-    /// `userfaultfd`.
-    Userfault,
-    /// `io_uring_setup`.
-    Ring,
-    /// `perf_event_open`.
-    Performance,
-}
-
-impl OpenKind {
-    /// All classes in the order of their values, with the names that the leak report at the end of a run uses.
-    pub const ALL: [(Self, &'static str); 11] = [
-        (Self::Named, "files"),
-        (Self::Pipe, "pipe ends"),
-        (Self::Socket, "sockets"),
-        (Self::Epoll, "epolls"),
-        (Self::Event, "eventfds"),
-        (Self::Timer, "timerfds"),
-        (Self::Signal, "signalfds"),
-        (Self::Process, "pidfds"),
-        (Self::Userfault, "userfaultfds"),
-        (Self::Ring, "io_urings"),
-        (Self::Performance, "perf events"),
-    ];
-}
-
-/// The number of open files of each class.
-#[derive(Default)]
-pub struct OpenCounts([AtomicU64; OpenKind::ALL.len()]);
-
-impl OpenCounts {
-    fn add(&self, kind: OpenKind) {
-        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn remove(&self, kind: OpenKind) {
-        self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Returns the total number of open files.
-    pub fn total(&self) -> u64 {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
-        counts.sum()
-    }
-
-    /// Returns the names of the classes with open files, and their counts.
-    pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
-        let named = OpenKind::ALL.iter().map(|(_, name)| *name);
-        named.zip(counts).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -398,7 +244,7 @@ impl OpenFile {
         file: Box<dyn File>,
     ) -> Self {
         if let Some(vfs) = vfs {
-            vfs.mounts.open.add(file.counted_as());
+            vfs.open_files.add(file.counted_as());
         }
         Self {
             entry: Used::new(entry),
@@ -642,7 +488,7 @@ impl Drop for OpenFile {
         if let Some(vfs) = self.vfs {
             let locks = &self.inode().locks;
             locks.forget(self.holder(), &self.locked);
-            vfs.mounts.open.remove(self.file.counted_as());
+            vfs.open_files.remove(self.file.counted_as());
         }
     }
 }

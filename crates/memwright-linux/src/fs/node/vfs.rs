@@ -6,7 +6,7 @@ use crate::{
     direct_reclaim::DirectReclaim,
     fs::{
         attributes::Moment, device::UserfaultMaker, file_limits::FileLimits,
-        locks::waits::LockWaits, mounts::Mounts,
+        locks::waits::LockWaits, mounts::Mounts, open_kind::OpenCounts,
     },
     host::{Channels, Clock, Instruments},
     random::Random,
@@ -32,6 +32,8 @@ pub struct Vfs {
     pub terminal_size: (u16, u16),
     /// The file-system tree.
     pub mounts: Mounts,
+    /// The number of open files.
+    pub open_files: OpenCounts,
     /// Limits of `/proc/sys/fs`.
     pub file_limits: FileLimits,
     /// Threads waiting for record locks.

@@ -5,9 +5,12 @@ use crate::{
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions},
         caller::Caller,
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
         pipe::{Pipe, Room, Step},
+        readiness::Readiness,
         transfer::{Sink, Source},
         vfs::Vfs,
     },

@@ -12,7 +12,7 @@ use crate::{
     M, Memory,
     direct_reclaim::Retry,
     errno::Errno,
-    fs::{caller::Caller, open_file::Readiness, turn::Turn, vfs::Vfs},
+    fs::{caller::Caller, readiness::Readiness, turn::Turn, vfs::Vfs},
     identity::Capabilities,
     sync::{Lock, Rank},
     wait::WaitQueue,

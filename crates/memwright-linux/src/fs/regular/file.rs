@@ -4,10 +4,11 @@ use crate::{
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
+        abilities::Splices,
         caller::Caller,
         file_system::FileSystemKind,
         inode::{Body, Inode},
-        open_file::{File, Mapping, OpenFile, Splices},
+        open_file::{File, Mapping, OpenFile},
         regular::{Contents, Regular, Seals, object_errno, read_errno},
         seek::{Whence, moved, readable, storable},
         transfer::{Sink, Source, with_buffer},

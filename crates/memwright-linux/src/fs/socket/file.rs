@@ -3,10 +3,13 @@
 use crate::{
     errno::Errno,
     fs::{
+        abilities::{Polling, Positions, Splices},
         caller::Caller,
         dentry::Dentry,
         inode::{Body, Inode},
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness, Splices},
+        open_file::{File, OpenFile},
+        open_kind::OpenKind,
+        readiness::Readiness,
         socket::{Remains, Request, Socket},
         transfer::{Sink, Source},
         vfs::Vfs,

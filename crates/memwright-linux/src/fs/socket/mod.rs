@@ -25,7 +25,7 @@ pub use remains::Remains;
 
 use crate::{
     errno::Errno,
-    fs::{open_file::Readiness, turn::Turn},
+    fs::{readiness::Readiness, turn::Turn},
     sweep::Sweep,
     sync::{Lock, Rank},
     wait::WaitQueue,

@@ -16,6 +16,7 @@ use crate::{
     errno::Errno,
     fs::{
         attributes::Moment,
+        caller::Caller,
         dentry::Dentry,
         entries::Entries,
         inode::{Body, Inode},
@@ -102,3 +103,14 @@ impl Change {
 
 #[cfg(test)]
 mod tests;
+
+impl dyn Caller + '_ {
+    /// Returns the ids and the time with which the caller changes directory entries.
+    #[must_use]
+    pub fn change(&self) -> Change {
+        Change {
+            subject: self.subject(),
+            now: self.vfs().now(),
+        }
+    }
+}

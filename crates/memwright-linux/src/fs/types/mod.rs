@@ -1,5 +1,6 @@
 //! Plain values and containers, which refer to no inode.
 
+pub mod abilities;
 pub mod attributes;
 pub mod descriptors;
 pub mod dirents;
@@ -7,7 +8,9 @@ pub mod entries;
 pub mod file_system;
 pub mod kind;
 pub mod name;
+pub mod open_kind;
 pub mod permission;
+pub mod readiness;
 pub mod seek;
 pub mod tmpfs;
 pub mod transfer;

@@ -1,6 +1,6 @@
 //! The destination of a read and the source of a write.
 
-use crate::{Memory, abi::IoVector, errno::Errno, fs::caller::Caller, host::UserFault, sync};
+use crate::{Memory, abi::IoVector, errno::Errno, host::UserFault, sync, user::UserMemory};
 use memwright_table::Frame;
 
 /// Size in bytes of the buffer for a transfer that is neither from nor to a frame. A short transfer uses the short
@@ -20,7 +20,7 @@ pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
 
 /// A cursor over the pieces of user memory that a system call reads or writes.
 struct UserPieces<'a> {
-    caller: &'a (dyn Caller + 'a),
+    memory: UserMemory<'static>,
     pieces: &'a [IoVector],
     /// Number of bytes of the first piece that were transferred.
     done: usize,
@@ -28,10 +28,10 @@ struct UserPieces<'a> {
 }
 
 impl<'a> UserPieces<'a> {
-    fn new(caller: &'a (dyn Caller + 'a), pieces: &'a [IoVector]) -> Self {
+    fn new(memory: UserMemory<'static>, pieces: &'a [IoVector]) -> Self {
         let left = pieces.iter().map(|piece| piece.length as usize).sum();
         Self {
-            caller,
+            memory,
             pieces,
             done: 0,
             left,
@@ -106,8 +106,8 @@ impl<'a> Sink<'a> {
     /// Creates a destination in user memory. The caller has checked the pieces with `UserMemory::read_vectors` or
     /// `UserMemory::transfer_length`.
     #[must_use]
-    pub fn user(caller: &'a (dyn Caller + 'a), pieces: &'a [IoVector]) -> Self {
-        Self(Place::User(UserPieces::new(caller, pieces)))
+    pub fn user(memory: UserMemory<'static>, pieces: &'a [IoVector]) -> Self {
+        Self(Place::User(UserPieces::new(memory, pieces)))
     }
 
     /// Creates a destination in kernel memory.
@@ -144,7 +144,7 @@ impl<'a> Sink<'a> {
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let host = pieces.caller.memory().access();
+                let host = pieces.memory.access();
                 pieces.copy(bytes.len(), |address, done, part| {
                     host.copy_to_user(address, &bytes[done..done + part])
                 })
@@ -172,7 +172,7 @@ impl<'a> Sink<'a> {
     ) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let host = pieces.caller.memory().access();
+                let host = pieces.memory.access();
                 pieces.copy(length, |address, done, part| {
                     host.copy_frame_to_user(address, frame, offset + done, part)
                 })
@@ -193,7 +193,7 @@ impl<'a> Sink<'a> {
     /// `EFAULT` if the first byte cannot be stored.
     pub fn put_zeroes(&mut self, count: usize) -> Result<usize, Errno> {
         if let Place::User(pieces) = &mut self.0 {
-            let host = pieces.caller.memory().access();
+            let host = pieces.memory.access();
             return pieces.copy(count, |address, _, part| host.clear_user(address, part));
         }
         let mut done = 0;
@@ -213,8 +213,8 @@ pub struct Source<'a>(Place<'a, &'a [u8]>);
 impl<'a> Source<'a> {
     /// Creates a source in user memory. The caller has checked the pieces, as for [`Sink::user`].
     #[must_use]
-    pub fn user(caller: &'a (dyn Caller + 'a), pieces: &'a [IoVector]) -> Self {
-        Self(Place::User(UserPieces::new(caller, pieces)))
+    pub fn user(memory: UserMemory<'static>, pieces: &'a [IoVector]) -> Self {
+        Self(Place::User(UserPieces::new(memory, pieces)))
     }
 
     /// Creates a source in kernel memory.
@@ -251,7 +251,7 @@ impl<'a> Source<'a> {
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let host = pieces.caller.memory().access();
+                let host = pieces.memory.access();
                 pieces.copy(buffer.len(), |address, done, part| {
                     host.copy_from_user(&mut buffer[done..done + part], address)
                 })
@@ -278,7 +278,7 @@ impl<'a> Source<'a> {
     ) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let host = pieces.caller.memory().access();
+                let host = pieces.memory.access();
                 pieces.copy(length, |address, done, part| {
                     host.copy_frame_from_user(frame, offset + done, part, address)
                 })

@@ -1,6 +1,9 @@
 //! A sleeping mutex. Unlike a spin lock, it can be held during copies from and to user space.
 
-use crate::{errno::Errno, fs::caller::Caller, wait::WaitQueue};
+use crate::{
+    errno::Errno,
+    wait::{CanWait, WaitError, WaitQueue},
+};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A mutex whose waiters sleep.
@@ -24,15 +27,19 @@ impl Turn {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives first.
-    pub fn take<'a>(&'a self, caller: &dyn Caller) -> Result<TurnGuard<'a>, Errno> {
+    pub fn take<W: CanWait + ?Sized>(&self, waiter: &W) -> Result<TurnGuard<'_>, Errno> {
         if self.taken.swap(true, Ordering::Acquire) {
-            let free = || (!self.taken.swap(true, Ordering::Acquire)).then_some(());
-            if let Err(error) = caller.wait_until(&[&self.queue], None, free) {
+            let mut took = false;
+            let waited = waiter.wait(&[&self.queue], None, &mut || {
+                took = !self.taken.swap(true, Ordering::Acquire);
+                took
+            });
+            if !took {
                 // The last release may have woken this thread, so wake another thread instead.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one();
                 }
-                return Err(error.restart());
+                return Err(waited.err().unwrap_or(WaitError::Interrupted).restart());
             }
         }
         Ok(TurnGuard { turn: self })

@@ -1,5 +1,7 @@
 //! Path resolution.
 
+mod caller;
+
 use crate::{
     errno::Errno,
     fs::{

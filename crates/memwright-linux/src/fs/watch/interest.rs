@@ -1,6 +1,6 @@
 //! The events that an entry of an epoll waits for.
 
-use crate::{abi_struct, fs::open_file::Readiness};
+use crate::{abi_struct, fs::readiness::Readiness};
 use linux_raw_sys::general as raw;
 
 abi_struct! {

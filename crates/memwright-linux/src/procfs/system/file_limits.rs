@@ -61,7 +61,7 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
 /// Writes `/proc/sys/fs/file-nr`: the number of open files, the number of free file structures, which is always 0, and
 /// the limit.
 pub fn open_files(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let open = view.kernel.vfs.mounts.open.total();
+    let open = view.kernel.vfs.open_files.total();
     let most = &view.kernel.vfs.file_limits.open_files;
     let most = most.load(Ordering::Relaxed);
     writeln!(text, "{open}\t{UNUSED_FILES}\t{most}")

@@ -4,8 +4,9 @@ use crate::{
     Memory,
     errno::Errno,
     fs::{
+        abilities::Polling,
         caller::Caller,
-        open_file::{File, OpenFile, Polling},
+        open_file::{File, OpenFile},
         transfer::Sink,
     },
     procfs::node::FrameWord,

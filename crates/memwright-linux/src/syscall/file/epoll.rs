@@ -6,8 +6,8 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
+        abilities::Polling,
         epoll::{Epoll, EpollFile, Event, Interest},
-        open_file::Polling,
     },
     sync::PausePoints,
     syscall::{

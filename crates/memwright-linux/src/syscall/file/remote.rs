@@ -282,7 +282,7 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     let Some(wanted) = RemoteCopy::new(context, arguments)? else {
         return Ok(0);
     };
-    let mut sink = Sink::user(context, &wanted.own);
+    let mut sink = Sink::user(context.user, &wanted.own);
     wanted.each(|from, step| {
         let mut buffer = [0; CHUNK];
         let mut step = step.min(sink.left());
@@ -306,7 +306,7 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let Some(wanted) = RemoteCopy::new(context, arguments)? else {
         return Ok(0);
     };
-    let mut source = Source::user(context, &wanted.own);
+    let mut source = Source::user(context.user, &wanted.own);
     wanted.each(|to, step| {
         let mut buffer = [0; CHUNK];
         let mut step = step.min(source.left());

@@ -297,7 +297,7 @@ fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let pieces = context.user.read_vectors(vectors, count)?;
     let (_, writes) = end.sides();
     if !writes {
-        let mut sink = Sink::user(context, &pieces);
+        let mut sink = Sink::user(context.user, &pieces);
         return Ok(open.read(context, &mut sink)? as u64);
     }
     let waits = waits && !open.is_nonblocking();

@@ -91,7 +91,7 @@ enum At {
 }
 
 fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
-    let mut sink = Sink::user(context, pieces);
+    let mut sink = Sink::user(context.user, pieces);
     let done = match at {
         At::Position => open.read(context, &mut sink)?,
         At::Offset(offset) => open.read_at(context, offset, &mut sink)?,
@@ -100,7 +100,7 @@ fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: 
 }
 
 fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
-    let mut source = Source::user(context, pieces);
+    let mut source = Source::user(context.user, pieces);
     let done = match at {
         At::Position => open.write(context, &mut source)?,
         At::Offset(offset) => open.write_at(context, offset, &mut source)?,

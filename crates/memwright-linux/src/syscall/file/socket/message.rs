@@ -90,7 +90,7 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         base: address,
         length,
     }];
-    let mut source = Source::user(context, &pieces);
+    let mut source = Source::user(context.user, &pieces);
     let sent = socket.send(context, &open, request, &mut source)?;
     Ok(sent as u64)
 }
@@ -105,7 +105,7 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         base: address,
         length,
     }];
-    let mut sink = Sink::user(context, &pieces);
+    let mut sink = Sink::user(context.user, &pieces);
     let received = socket.receive(context, &open, flags as u32, &mut sink)?;
     if name != 0 {
         store_sender(context, name, name_length, &received)?;
@@ -155,7 +155,7 @@ pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let pieces = context.user.read_vectors(header.vectors, header.count)?;
     read_control(context, &header, &mut request)?;
-    let mut source = Source::user(context, &pieces);
+    let mut source = Source::user(context.user, &pieces);
     let sent = socket.send(context, &open, request, &mut source)?;
     Ok(sent as u64)
 }
@@ -242,7 +242,7 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EMSGSIZE);
     }
     let pieces = context.user.read_vectors(header.vectors, header.count)?;
-    let mut sink = Sink::user(context, &pieces);
+    let mut sink = Sink::user(context.user, &pieces);
     let mut received = socket.receive(context, &open, flags, &mut sink)?;
     header.flags = flags & net::MSG_CMSG_CLOEXEC;
     if received.count < received.length && socket.kind != SocketKind::Stream {

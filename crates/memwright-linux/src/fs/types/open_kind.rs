@@ -1,0 +1,77 @@
+//! The number of open files of each class.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The classes in which open files are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum OpenKind {
+    /// Files with a name, files of `/proc`, and devices.
+    Named,
+    /// Pipe ends.
+    Pipe,
+    /// Sockets.
+    Socket,
+    /// `epoll_create1`.
+    Epoll,
+    /// `eventfd`.
+    Event,
+    /// `timerfd_create`.
+    Timer,
+    /// `signalfd`.
+    Signal,
+    /// `pidfd_open`.
+    Process,
+    /// `userfaultfd`.
+    Userfault,
+    /// `io_uring_setup`.
+    Ring,
+    /// `perf_event_open`.
+    Performance,
+}
+
+impl OpenKind {
+    /// All classes in the order of their values, with the names that the leak report at the end of a run uses.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::Named, "files"),
+        (Self::Pipe, "pipe ends"),
+        (Self::Socket, "sockets"),
+        (Self::Epoll, "epolls"),
+        (Self::Event, "eventfds"),
+        (Self::Timer, "timerfds"),
+        (Self::Signal, "signalfds"),
+        (Self::Process, "pidfds"),
+        (Self::Userfault, "userfaultfds"),
+        (Self::Ring, "io_urings"),
+        (Self::Performance, "perf events"),
+    ];
+}
+
+/// The number of open files of each class.
+#[derive(Default)]
+pub struct OpenCounts([AtomicU64; OpenKind::ALL.len()]);
+
+impl OpenCounts {
+    /// Counts an open file.
+    pub(in crate::fs) fn add(&self, kind: OpenKind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes an open file from its count.
+    pub(in crate::fs) fn remove(&self, kind: OpenKind) {
+        self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns the total number of open files.
+    pub fn total(&self) -> u64 {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        counts.sum()
+    }
+
+    /// Returns the names of the classes with open files, and their counts.
+    pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let named = OpenKind::ALL.iter().map(|(_, name)| *name);
+        named.zip(counts).filter(|(_, count)| *count > 0)
+    }
+}
