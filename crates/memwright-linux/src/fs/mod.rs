@@ -26,7 +26,8 @@ mod types;
 pub mod walk;
 mod watch;
 
-pub use files::{console, device, directory, eventfd, secret, timerfd};
+pub use body::{console, device};
+pub use files::{directory, eventfd, secret, timerfd};
 pub use mounts::{Mounts, initrd};
 pub use node::open_file::{File, Mapping, OpenFile};
 pub use node::{
@@ -37,5 +38,5 @@ pub use open::{Executable, executable};
 pub use types::readiness::Readiness;
 pub use types::{
     abilities, attributes, descriptors, dirents, entries, file_system, kind, name, open_kind,
-    permission, readiness, seek, tmpfs, transfer, turn,
+    permission, readiness, seals, seek, tmpfs, transfer, turn,
 };

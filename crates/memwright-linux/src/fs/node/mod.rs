@@ -3,6 +3,7 @@
 
 pub mod caller;
 pub mod dentry;
+pub mod describe;
 pub mod disk_node;
 pub mod file_limits;
 pub mod generated;

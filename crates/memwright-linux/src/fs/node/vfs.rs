@@ -4,15 +4,25 @@ use crate::{
     Memory,
     abi::SECOND,
     direct_reclaim::DirectReclaim,
+    errno::Errno,
     fs::{
-        attributes::Moment, device::UserfaultMaker, file_limits::FileLimits,
-        locks::waits::LockWaits, mounts::Mounts, open_kind::OpenCounts,
+        attributes::Moment, caller::Caller, file_limits::FileLimits, locks::waits::LockWaits,
+        mounts::Mounts, open_kind::OpenCounts,
     },
     host::{Channels, Clock, Instruments},
     random::Random,
     sync::Lock,
 };
 use alloc::sync::Arc;
+
+/// Creates userfaultfds for the device `/dev/userfaultfd`.
+pub trait UserfaultMaker: Sync {
+    /// Creates a userfaultfd for the caller's memory. Returns its descriptor.
+    ///
+    /// # Errors
+    /// `EINVAL` for unknown flags, and the errors of creating a descriptor.
+    fn make(&self, caller: &dyn Caller, flags: u32) -> Result<u64, Errno>;
+}
 
 /// The virtual file system: the tree, the limits, and what files need of the rest of the machine.
 pub struct Vfs {

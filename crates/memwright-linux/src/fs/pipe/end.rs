@@ -6,10 +6,14 @@ use crate::{
     errno::Errno,
     fs::{
         abilities::{Polling, Positions},
+        body::{
+            pipe::{Pipe, Step},
+            room::Room,
+        },
         caller::Caller,
         open_file::{File, OpenFile},
         open_kind::OpenKind,
-        pipe::{Pipe, Room, Step},
+        pipe::ring::Span,
         readiness::Readiness,
         transfer::{Sink, Source},
         vfs::Vfs,
@@ -124,6 +128,18 @@ impl PipeEnd {
         caller
             .wait_until(&[queue], None, changed)
             .map_err(|error| error.restart())
+    }
+}
+
+impl Pipe {
+    /// Returns the location for the next bytes to write, at most `limit` and within one page. The page stays in its
+    /// slot until [`Self::finish_write`]. The caller holds the mutex `writing`.
+    ///
+    /// # Errors
+    /// `ENOMEM` if no frame is free, `EAGAIN` if the pipe is full.
+    pub(super) fn begin_write(&self, vfs: &Vfs, limit: usize) -> Result<(Frame, Span), Errno> {
+        let begun = vfs.reclaim.retry(|| self.try_begin_write(limit));
+        begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
     }
 }
 

@@ -2,36 +2,24 @@
 
 use crate::{
     errno::Errno,
-    fs::{body::ring::DEFAULT_PAGES, caller::Caller, pipe::Page},
-    identity::{Capabilities, User},
+    fs::{
+        body::{
+            ring::DEFAULT_PAGES,
+            room::{Room, slots},
+        },
+        caller::Caller,
+    },
+    identity::Capabilities,
 };
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use memwright_table::{PAGE_SIZE, Shared, TryPush};
+use memwright_table::PAGE_SIZE;
 
 /// Number of pages of a new pipe whose user is over the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
 const FEWEST_PAGES: u64 = 2;
 
 /// The capabilities that exempt a process from the limits on pipes of its user (`pipe_is_unprivileged_user`).
 const UNLIMITED: Capabilities = Capabilities::RESOURCES.union(Capabilities::ADMINISTER);
-
-/// Allocates `pages` empty slots.
-///
-/// # Errors
-/// `ENOMEM`.
-pub(super) fn slots(pages: usize) -> Result<Vec<Option<Page>>, Errno> {
-    let mut slots = Vec::new();
-    slots.try_fill(pages, None).map_err(|_| Errno::ENOMEM)?;
-    Ok(slots)
-}
-
-/// The charge for the capacity of a pipe, in pages, to the user that opened it. Until the pipe is open, it also holds
-/// the slots.
-pub struct Room {
-    user: Shared<User>,
-    pages: u64,
-    slots: Vec<Option<Page>>,
-}
 
 impl Room {
     /// Charges the calling process's user for a pipe that the process opens, and allocates the slots (`alloc_pipe_info`
@@ -62,13 +50,6 @@ impl Room {
         Ok(room)
     }
 
-    /// Accounts `pages` pages instead of the present number. Returns the user's new total.
-    fn count(&mut self, pages: u64) -> u64 {
-        let all = self.user.pipe_pages.add(pages);
-        self.user.pipe_pages.remove(self.pages);
-        all - core::mem::replace(&mut self.pages, pages)
-    }
-
     /// Changes the number of pages that are accounted.
     ///
     /// # Errors
@@ -88,15 +69,5 @@ impl Room {
             return Err(Errno::EPERM);
         }
         Ok(())
-    }
-
-    pub(super) fn take_slots(&mut self) -> Vec<Option<Page>> {
-        core::mem::take(&mut self.slots)
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.user.pipe_pages.remove(self.pages);
     }
 }

@@ -6,8 +6,9 @@
 use crate::{
     errno::Errno,
     fs::{
+        body::pipe::{Pipe, Step},
         caller::Caller,
-        pipe::{Pipe, PipeEnd, Step},
+        pipe::PipeEnd,
     },
     sync::pause_point,
 };

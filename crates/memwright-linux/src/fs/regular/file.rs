@@ -5,11 +5,12 @@ use crate::{
     errno::Errno,
     fs::{
         abilities::Splices,
+        body::regular::{Contents, Regular, object_errno, read_errno},
         caller::Caller,
         file_system::FileSystemKind,
         inode::{Body, Inode},
         open_file::{File, Mapping, OpenFile},
-        regular::{Contents, Regular, Seals, object_errno, read_errno},
+        seals::Seals,
         seek::{Whence, moved, readable, storable},
         transfer::{Sink, Source, with_buffer},
     },

@@ -1,33 +1,16 @@
-//! The seals of memfds (`F_ADD_SEALS`).
+//! Adds seals to memfds, and keeps writable mappings and write seals apart.
 
 use crate::{
     Memory,
     errno::Errno,
-    fs::{open_file::OpenFile, regular::Regular},
+    fs::{
+        open_file::OpenFile,
+        regular::{Regular, Seals},
+    },
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
-
-flags! {
-    /// The seals of a memfd. Each forbids an operation.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Seals: u32 {
-        /// Adding seals.
-        const SEAL = raw::F_SEAL_SEAL;
-        /// Shrinking the file.
-        const SHRINK = raw::F_SEAL_SHRINK;
-        /// Growing the file.
-        const GROW = raw::F_SEAL_GROW;
-        /// Writing.
-        const WRITE = raw::F_SEAL_WRITE;
-        /// Writing, except through existing mappings.
-        const FUTURE_WRITE = raw::F_SEAL_FUTURE_WRITE;
-        /// Changing the execute bits.
-        const EXEC = raw::F_SEAL_EXEC;
-    }
-}
 
 impl Regular {
     /// Returns the seals.

@@ -11,6 +11,7 @@ pub mod name;
 pub mod open_kind;
 pub mod permission;
 pub mod readiness;
+pub mod seals;
 pub mod seek;
 pub mod tmpfs;
 pub mod transfer;

@@ -4,7 +4,7 @@ use crate::{
     Space,
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    fs::{caller::Caller, device::UserfaultMaker},
+    fs::{caller::Caller, vfs::UserfaultMaker},
     kernel::Kernel,
     syscall::call::{Kind, SystemCall, real},
     userfault::{OpenedAs, Userfault, UserfaultFile},
