@@ -1,20 +1,14 @@
-//! The advisory locks of an inode, and the wait for a lock.
+//! The advisory locks of an inode.
 
 use crate::{
     errno::Errno,
-    fs::{
-        caller::Caller,
-        inode::Inode,
-        locks::{
-            queue::{Request, Requests, Walk},
-            record::{Holder, Record},
-            record_locks::{AcquireError, RecordLocks},
-            waits::WaitRefused,
-        },
+    fs::locks::{
+        queue::{Requests, Walk},
+        record::{Holder, Record},
+        record_locks::{AcquireError, RecordLocks},
     },
     sync::{Lock, Rank},
 };
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_table::OutOfMemory;
 
@@ -61,20 +55,21 @@ impl Held {
 pub struct FileLocks {
     /// Its lock has the rank of a leaf: an open file releases its advisory locks wherever it is dropped, which can be
     /// with the last area that maps it.
-    state: Lock<State>,
+    pub(in crate::fs) state: Lock<State>,
     /// Set when the first lock is taken, so that closing a file that was never locked stays cheap.
-    used: AtomicBool,
+    pub(in crate::fs) used: AtomicBool,
 }
 
-struct State {
+/// The locks of a file by kind.
+pub(in crate::fs) struct State {
     records: Family,
     whole: Family,
 }
 
 /// The locks of one kind, and the requests that they block.
-struct Family {
+pub(in crate::fs) struct Family {
     locks: RecordLocks,
-    requests: Requests,
+    pub(in crate::fs) requests: Requests,
 }
 
 impl Family {
@@ -87,7 +82,8 @@ impl Family {
 }
 
 impl State {
-    fn family(&mut self, family: LockFamily) -> &mut Family {
+    /// Returns the locks of one kind.
+    pub(in crate::fs) fn family(&mut self, family: LockFamily) -> &mut Family {
         match family {
             LockFamily::Record => &mut self.records,
             LockFamily::Whole => &mut self.whole,
@@ -121,74 +117,8 @@ impl FileLocks {
         self.state.lock().records.locks.conflict(wanted)
     }
 
-    /// Takes a lock on the file `inode`, replacing the holder's locks in that range.
-    ///
-    /// # Errors
-    /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if the holder of that lock waits, directly or
-    /// indirectly, for a lock of the calling process, `ERESTARTSYS` if a signal interrupts the wait, `ENOLCK` if memory
-    /// is exhausted.
-    pub fn acquire(
-        caller: &dyn Caller,
-        inode: &Arc<Inode>,
-        (family, wanted): (LockFamily, Record),
-        wait: bool,
-        held: &Held,
-    ) -> Result<(), Errno> {
-        caller.check_heap()?;
-        let (locks, vfs) = (&inode.locks, caller.vfs());
-        locks.used.store(true, Ordering::Relaxed);
-        if locks.attempt(family, wanted, held)?.is_none() {
-            // Replacing a lock by a weaker one can unblock other requests.
-            locks.wake(family);
-            return Ok(());
-        }
-        if !wait {
-            return Err(Errno::EAGAIN);
-        }
-        let request = locks.state.lock().family(family).requests.add(wanted);
-        let request = request.map_err(|OutOfMemory| Errno::ENOLCK)?;
-        let acquired = locks.wait(caller, inode, (family, &request), || {
-            locks.attempt(family, wanted, held)
-        });
-        locks.state.lock().family(family).requests.remove(&request);
-        if let Holder::Process(process) = wanted.holder {
-            vfs.lock_waits.end(process, caller.ids().thread.into());
-        }
-        // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
-        locks.wake(family);
-        acquired
-    }
-
-    /// Waits until `attempt` takes the lock. `attempt` returns the conflicting lock if there is one.
-    fn wait(
-        &self,
-        caller: &dyn Caller,
-        inode: &Arc<Inode>,
-        (family, request): (LockFamily, &Request),
-        attempt: impl Fn() -> Result<Option<Record>, Errno>,
-    ) -> Result<(), Errno> {
-        let mut again = false;
-        loop {
-            // Reset before the attempt, so that a release after the attempt wakes this request again.
-            request.wait_again();
-            let Some(conflict) = attempt()? else {
-                return Ok(());
-            };
-            note_wait(caller, inode, &request.wanted, conflict.holder)?;
-            if again {
-                // Earlier wake-ups skipped the requests that conflict with this request. This request does not get the
-                // lock yet, and the lock that conflicts with it does not necessarily block those requests.
-                self.wake(family);
-            }
-            let woken = || request.is_woken().then_some(());
-            let waited = caller.wait_until(&[&request.queue], None, woken);
-            waited.map_err(|error| error.restart())?;
-            again = true;
-        }
-    }
-
     /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken.
-    fn attempt(
+    pub(in crate::fs) fn attempt(
         &self,
         family: LockFamily,
         wanted: Record,
@@ -208,7 +138,7 @@ impl FileLocks {
     }
 
     /// Wakes the requests that can be granted now, but only one of several that conflict with each other.
-    fn wake(&self, family: LockFamily) {
+    pub(in crate::fs) fn wake(&self, family: LockFamily) {
         let mut walk = Walk::default();
         loop {
             let next = {
@@ -264,32 +194,6 @@ impl FileLocks {
         if whole > 0 {
             self.wake(LockFamily::Whole);
         }
-    }
-}
-
-/// Records that the calling thread waits for a lock of `blocker`, and fails if that completes a cycle of waiting
-/// processes. Deadlocks are detected only between processes, because several processes can use the same open file
-/// (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
-fn note_wait(
-    caller: &dyn Caller,
-    inode: &Arc<Inode>,
-    wanted: &Record,
-    blocker: Holder,
-) -> Result<(), Errno> {
-    let waits = &caller.vfs().lock_waits;
-    let thread = caller.ids().thread.into();
-    match (wanted.holder, blocker) {
-        (Holder::Process(process), Holder::Process(blocker)) => waits
-            .begin((process, thread), (inode, wanted), blocker)
-            .map_err(|refused| match refused {
-                WaitRefused::Deadlock => Errno::EDEADLK,
-                WaitRefused::OutOfMemory => Errno::ENOLCK,
-            }),
-        (Holder::Process(process), Holder::OpenFile(_)) => {
-            waits.end(process, thread);
-            Ok(())
-        }
-        (Holder::OpenFile(_), Holder::Process(_) | Holder::OpenFile(_)) => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Advisory locks: `fcntl` locks of ranges and `flock` locks of complete files.
 
 mod file_locks;
-mod queue;
+pub mod queue;
 mod ranges;
 mod record;
 pub mod record_locks;

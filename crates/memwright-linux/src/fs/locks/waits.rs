@@ -1,9 +1,9 @@
 //! The wait-for graph of record locks between processes, for deadlock detection.
 
 use crate::{
-    fs::{
-        inode::Inode,
-        locks::record::{Holder, Record},
+    fs::locks::{
+        file_locks::FileLocks,
+        record::{Holder, Record},
     },
     sync::{Lock, Rank},
 };
@@ -14,20 +14,26 @@ use memwright_table::{OutOfMemory, TryPush};
 /// `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
 
+/// A file that can be locked.
+pub trait Locked {
+    /// Returns the locks of the file.
+    fn locks(&self) -> &FileLocks;
+}
+
 /// A thread that waits for a record lock.
-struct Wait {
+struct Wait<I> {
     process: u64,
     thread: u64,
     /// The file and the lock for which the thread waits.
-    inode: Arc<Inode>,
+    inode: Arc<I>,
     wanted: Record,
 }
 
-impl Wait {
+impl<I: Locked> Wait<I> {
     /// Returns the process that holds a conflicting lock now. It can be another process than the one that held the lock
     /// when the thread began to wait.
     fn blocker(&self) -> Option<u64> {
-        match self.inode.locks.conflict(&self.wanted)?.holder {
+        match self.inode.locks().conflict(&self.wanted)?.holder {
             Holder::Process(process) => Some(process),
             Holder::OpenFile(_) => None,
         }
@@ -43,13 +49,13 @@ pub enum WaitRefused {
     OutOfMemory,
 }
 
-/// The threads that wait for record locks of processes, on any file.
-pub struct LockWaits {
+/// The threads that wait for record locks of processes, on any file. `I` is the type of files.
+pub struct LockWaits<I> {
     /// The waits, sorted by process and then by thread. The search reads the locks of files while it holds this lock.
-    waits: Lock<Vec<Wait>>,
+    waits: Lock<Vec<Wait<I>>>,
 }
 
-impl Default for LockWaits {
+impl<I> Default for LockWaits<I> {
     fn default() -> Self {
         Self {
             waits: Lock::new(Rank::File, Vec::new()),
@@ -57,7 +63,7 @@ impl Default for LockWaits {
     }
 }
 
-impl LockWaits {
+impl<I: Locked> LockWaits<I> {
     /// Records that a thread waits for the lock `wanted` on `inode`, which `blocker` holds. Replaces the previous
     /// record of the thread.
     ///
@@ -66,7 +72,7 @@ impl LockWaits {
     pub fn begin(
         &self,
         (process, thread): (u64, u64),
-        (inode, wanted): (&Arc<Inode>, &Record),
+        (inode, wanted): (&Arc<I>, &Record),
         blocker: u64,
     ) -> Result<(), WaitRefused> {
         let mut waits = self.waits.lock();
@@ -98,15 +104,15 @@ impl LockWaits {
     }
 }
 
-fn remove(waits: &mut Vec<Wait>, process: u64, thread: u64) -> Option<Wait> {
-    let key = |wait: &Wait| (wait.process, wait.thread);
+fn remove<I>(waits: &mut Vec<Wait<I>>, process: u64, thread: u64) -> Option<Wait<I>> {
+    let key = |wait: &Wait<I>| (wait.process, wait.thread);
     let index = waits.binary_search_by_key(&(process, thread), key);
     index.ok().map(|index| waits.remove(index))
 }
 
 /// Returns the process for which `process` waits. If several of its threads wait, only the first of them is considered,
 /// as in Linux's `what_owner_is_waiting_for`.
-fn blocker_of(waits: &[Wait], process: u64) -> Option<u64> {
+fn blocker_of<I: Locked>(waits: &[Wait<I>], process: u64) -> Option<u64> {
     let index = waits.partition_point(|wait| wait.process < process);
     let wait = waits.get(index).filter(|wait| wait.process == process);
     wait?.blocker()

@@ -13,7 +13,7 @@ use crate::{
         file_system::{FileSystem, FileSystemKind},
         generated::{GeneratedNode, SETTING_NUMBERS},
         kind::Kind,
-        locks::FileLocks,
+        locks::{FileLocks, waits::Locked},
         permission::{
             Permission, Subject, before_write, inherited, permitted, permitted_setting, sets_ids,
         },
@@ -381,6 +381,12 @@ impl Inode {
                 }
             }
         }
+    }
+}
+
+impl Locked for Inode {
+    fn locks(&self) -> &FileLocks {
+        &self.locks
     }
 }
 

@@ -8,6 +8,7 @@ pub mod disk_node;
 pub mod file_limits;
 pub mod generated;
 pub mod inode;
+mod lock;
 pub mod open_file;
 mod place;
 mod table;

@@ -6,8 +6,8 @@ use crate::{
     direct_reclaim::DirectReclaim,
     errno::Errno,
     fs::{
-        attributes::Moment, caller::Caller, file_limits::FileLimits, locks::waits::LockWaits,
-        mounts::Mounts, open_kind::OpenCounts,
+        attributes::Moment, caller::Caller, file_limits::FileLimits, inode::Inode,
+        locks::waits::LockWaits, mounts::Mounts, open_kind::OpenCounts,
     },
     host::{Channels, Clock, Instruments},
     random::Random,
@@ -47,7 +47,7 @@ pub struct Vfs {
     /// Limits of `/proc/sys/fs`.
     pub file_limits: FileLimits,
     /// Threads waiting for record locks.
-    pub(crate) lock_waits: LockWaits,
+    pub(crate) lock_waits: LockWaits<Inode>,
     /// Creates userfaultfds, once the memory calls have started.
     pub userfaultfds: Lock<Option<&'static dyn UserfaultMaker>>,
     /// The source of all random numbers.
