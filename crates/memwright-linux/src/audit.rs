@@ -50,6 +50,7 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     if left != [REAPER] {
         findings.push(format!("processes left in the table: {left:?}"));
     }
+    kernel.sockets.flights.collect();
     kernel.vfs.mounts.clear();
     kernel.segments.clear();
     kernel.semaphores.clear();

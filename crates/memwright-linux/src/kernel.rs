@@ -6,7 +6,8 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     fs::{
-        Mounts, file_limits::FileLimits, locks::waits::LockWaits, open_kind::OpenCounts, vfs::Vfs,
+        Mounts, file_limits::FileLimits, locks::waits::LockWaits, open_kind::OpenCounts,
+        socket::Registry, vfs::Vfs,
     },
     futex::Futexes,
     host::Host,
@@ -55,6 +56,8 @@ pub struct Kernel {
     pub manifest: Manifest,
     /// The files.
     pub vfs: &'static Vfs,
+    /// Bound sockets, and open files in flight.
+    pub sockets: Registry,
     /// Processes and threads.
     pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
@@ -147,6 +150,7 @@ impl Kernel {
                 .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
             manifest,
             vfs,
+            sockets: Registry::new(),
             tasks,
             users: Users::default(),
             scheduler,

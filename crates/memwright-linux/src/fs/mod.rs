@@ -28,7 +28,8 @@ mod watch;
 
 pub use body::{console, device};
 pub use files::{directory, eventfd, secret, timerfd};
-pub use mounts::{Mounts, initrd};
+pub use mounts::initrd;
+pub use node::mounts::Mounts;
 pub use node::open_file::{File, Mapping, OpenFile};
 pub use node::{
     FileTable, FsContext, caller, dentry, disk_node, file_limits, generated, inode, open_file,
@@ -37,6 +38,6 @@ pub use node::{
 pub use open::{Executable, executable};
 pub use types::readiness::Readiness;
 pub use types::{
-    abilities, attributes, descriptors, dirents, entries, file_system, kind, name, open_kind,
-    permission, readiness, seals, seek, tmpfs, transfer, turn,
+    abilities, attributes, descriptors, dirents, entries, file_system, kind, name, namespace,
+    open_kind, permission, readiness, seals, seek, tmpfs, transfer, turn,
 };

@@ -76,7 +76,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         drop(space);
     }
     drop(image);
-    kernel.vfs.mounts.reap();
+    kernel.vfs.mounts.reap(&kernel.sockets);
     process.return_space();
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());

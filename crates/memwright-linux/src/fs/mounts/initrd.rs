@@ -11,7 +11,7 @@ use crate::{
         file_system::FileSystemKind,
         generated::GeneratedNode,
         inode::{Body, Inode},
-        mounts::Mounts,
+        node::mounts::Mounts,
         permission::Subject,
         tree::{Change, Removal},
         vfs::Vfs,

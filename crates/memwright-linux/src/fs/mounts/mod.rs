@@ -1,4 +1,4 @@
-//! The mount tree: its root, the mounted file systems, and the file systems without a mount.
+//! The mount tree, and the files in file systems without a mount.
 
 pub mod initrd;
 mod mount;
@@ -11,7 +11,7 @@ use crate::{
     cpio::CpioArchive,
     errno::Errno,
     fs::{
-        FileTable, FsContext,
+        FileTable, FsContext, Mounts,
         attributes::Moment,
         console::{Console, ConsoleStream},
         dentry::Dentry,
@@ -19,11 +19,11 @@ use crate::{
         file_system::{FileSystem, FileSystemKind},
         initrd::GeneratedRoots,
         inode::{Body, Inode},
+        namespace::Namespace,
+        node::mounts::{Mount, MountTable},
         open_file::{File, OpenFile},
         permission::Subject,
         regular::{Regular, Seals},
-        socket::Registry,
-        tree::Namespace,
         vfs::Vfs,
         walk::{LastLink, Walker},
     },
@@ -31,12 +31,7 @@ use crate::{
     short::Short,
     sync::{Lock, Rank},
 };
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
@@ -44,91 +39,8 @@ use unmount::take_down;
 /// that are not in the tree.
 const FIRST_MOUNT: u32 = 21;
 
-/// A mounted file system.
-struct Mount {
-    root: Arc<Dentry>,
-    /// The directory on which the file system is mounted; `None` for the root.
-    at: Option<Arc<Dentry>>,
-}
-
 /// Maximum number of mounts, including the root (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18, `fs/namespace.c`).
-pub(in crate::fs) const MOST_MOUNTS: usize = 100_000;
-
-impl Mount {
-    /// Returns the id of the parent mount.
-    fn upper(&self) -> u64 {
-        let above = self.at.as_ref().unwrap_or(&self.root);
-        above.inode.file_system.mount
-    }
-}
-
-/// The table of mounts.
-#[derive(Default)]
-struct MountTable {
-    /// The mounts by id, which is the order of mounting.
-    mounts: BTreeMap<u64, Mount>,
-    /// The pairs of a parent mount's id and a child mount's id.
-    within: BTreeSet<(u64, u64)>,
-}
-
-impl MountTable {
-    /// Creates a table that contains only the root mount.
-    fn new(root: &Arc<Dentry>) -> Self {
-        let mut table = Self::default();
-        let mount = Mount {
-            root: root.clone(),
-            at: None,
-        };
-        table.insert(root.inode.file_system.mount, mount);
-        table
-    }
-
-    fn insert(&mut self, number: u64, mount: Mount) {
-        if mount.at.is_some() {
-            self.within.insert((mount.upper(), number));
-        }
-        self.mounts.insert(number, mount);
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Mount> {
-        let mount = self.mounts.remove(&number)?;
-        self.within.remove(&(mount.upper(), number));
-        Some(mount)
-    }
-
-    /// Returns the ids of the child mounts of the mount `number`.
-    fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
-        let numbers = self.within.range((number, 0)..=(number, u64::MAX));
-        numbers.map(|(_, number)| *number)
-    }
-}
-
-/// The mount tree of the system.
-pub struct Mounts {
-    /// The root of the tree.
-    pub root: Arc<Dentry>,
-    /// Standard input, output and error.
-    pub streams: [Arc<Dentry>; 3],
-    /// Creates, removes and renames directory entries.
-    pub names: Namespace,
-    pub(in crate::fs) memory: Arc<Memory>,
-    pub(in crate::fs) root_files: Arc<FileSystem>,
-    pipes: Arc<FileSystem>,
-    socket_files: Arc<FileSystem>,
-    /// Sockets bound to names.
-    pub sockets: Registry,
-    memory_files: Arc<FileSystem>,
-    huge_files: Arc<FileSystem>,
-    anonymous: Arc<FileSystem>,
-    mounts: Lock<MountTable>,
-    next_mount: AtomicU32,
-    /// Notifies waiters of changes of the mount table.
-    pub changes: Changes,
-    /// The roots of file systems that were detached while they were in use.
-    detached: Lock<Vec<Arc<Dentry>>>,
-    /// Whether a detached file system may have lost its last user since the last check.
-    idle: Arc<AtomicBool>,
-}
+const MOST_MOUNTS: usize = 100_000;
 
 impl Mounts {
     /// Creates a tree with an empty root directory.
@@ -179,7 +91,6 @@ impl Mounts {
             root_files,
             pipes,
             socket_files: file_system(FileSystemKind::Socket, 9),
-            sockets: Registry::new(),
             memory_files,
             huge_files: file_system(FileSystemKind::Hugetlb, 10),
             anonymous,
@@ -253,30 +164,6 @@ impl Mounts {
         roots
             .find(|root| root.inode.file_system.kind == kind)
             .cloned()
-    }
-
-    /// Returns the file system of anonymous pipes.
-    #[must_use]
-    pub fn pipes(&self) -> &Arc<FileSystem> {
-        &self.pipes
-    }
-
-    /// Returns the file system of sockets.
-    #[must_use]
-    pub fn socket_files(&self) -> &Arc<FileSystem> {
-        &self.socket_files
-    }
-
-    /// Returns the file system of `memfd_create` files.
-    #[must_use]
-    pub fn memory_files(&self) -> &Arc<FileSystem> {
-        &self.memory_files
-    }
-
-    /// Returns the file system of `memfd_create` files with huge pages.
-    #[must_use]
-    pub fn huge_files(&self) -> &Arc<FileSystem> {
-        &self.huge_files
     }
 
     /// Creates an empty regular file in `file_system`.
@@ -401,7 +288,6 @@ impl Mounts {
     /// Tears down the complete tree. This frees the frames of every file that is not open.
     #[expect(clippy::disallowed_methods, reason = "no program runs any more")]
     pub fn clear(&self) {
-        self.sockets.flights.collect();
         let mounts = core::mem::take(&mut *self.mounts.lock());
         let mut pending: Vec<_> = mounts
             .mounts

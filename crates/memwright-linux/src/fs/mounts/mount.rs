@@ -7,7 +7,8 @@ use crate::{
         dentry::Dentry,
         file_system::FileSystemKind,
         inode::{Body, Inode},
-        mounts::{MOST_MOUNTS, Mount, Mounts, covering},
+        mounts::{MOST_MOUNTS, Mount, covering},
+        node::mounts::Mounts,
         tmpfs::{MountFlags, Tmpfs},
     },
 };

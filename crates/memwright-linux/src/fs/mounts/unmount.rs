@@ -3,7 +3,7 @@
 
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Body, mounts::Mounts},
+    fs::{dentry::Dentry, inode::Body, node::mounts::Mounts, socket::Registry},
     sync::lock_with_room_for,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -18,10 +18,10 @@ impl Mounts {
     ///
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the file system is in use or the kernel mounted it.
-    pub fn unmount(&self, root: Arc<Dentry>) -> Result<(), Errno> {
+    pub fn unmount(&self, sockets: &Registry, root: Arc<Dentry>) -> Result<(), Errno> {
         let at = self.place_of_tmpfs(&root)?;
-        let is_bound = || self.is_bound(&root);
-        let guard = self.names.uncover(&at, &root, KNOWN, is_bound)?;
+        let has_socket = || is_bound(sockets, &root);
+        let guard = self.names.uncover(&at, &root, KNOWN, has_socket)?;
         let listed = self.mounts.lock().remove(root.inode.file_system.mount);
         drop(guard);
         drop(listed);
@@ -35,7 +35,7 @@ impl Mounts {
     ///
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the kernel mounted the file system; `ENOMEM`.
-    pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
+    pub fn detach(&self, sockets: &Registry, root: Arc<Dentry>) -> Result<(), Errno> {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
         let numbers = self.with_those_within(root.inode.file_system.mount)?;
@@ -55,7 +55,7 @@ impl Mounts {
         self.idle.store(true, Ordering::SeqCst);
         drop(guard);
         drop(root);
-        self.reap();
+        self.reap(sockets);
         Ok(())
     }
 
@@ -76,26 +76,26 @@ impl Mounts {
 
     /// Frees detached file systems without users. Called after a file or directory was released. Does nothing unless a
     /// detached file system may have lost its last user since the last call.
-    pub fn reap(&self) {
+    pub fn reap(&self, sockets: &Registry) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
         }
         let mut place = 0;
-        while let Some(root) = self.next_abandoned(&mut place) {
+        while let Some(root) = self.next_abandoned(sockets, &mut place) {
             take_down(&root);
         }
     }
 
     /// Removes the first root of an unused file system at or after `place` from the list of detached roots, and returns
     /// it.
-    fn next_abandoned(&self, place: &mut usize) -> Option<Arc<Dentry>> {
+    fn next_abandoned(&self, sockets: &Registry, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
         let mut detached = self.detached.lock();
         let goes = |root: &Arc<Dentry>| {
             if root.inode.file_system.is_used() {
                 return false;
             }
-            let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+            let goes = !is_bound(sockets, root) && self.names.is_abandoned(&guard, root);
             if !goes {
                 // A path walk or a bound socket keeps the file system in use. The end of either does not set `idle`, so
                 // the next call must check again.
@@ -113,12 +113,12 @@ impl Mounts {
         let at = place.filter(|_| root.inode.file_system.tmpfs.is_some());
         at.ok_or(Errno::EBUSY)
     }
+}
 
-    /// Returns whether a socket is bound to a name in the file system with this root.
-    fn is_bound(&self, root: &Dentry) -> bool {
-        let device = root.inode.file_system.device;
-        self.sockets.has_node_of(device.encode())
-    }
+/// Returns whether a socket is bound to a name in the file system with this root.
+fn is_bound(sockets: &Registry, root: &Dentry) -> bool {
+    let device = root.inode.file_system.device;
+    sockets.has_node_of(device.encode())
 }
 
 /// Removes all entries in and below the directory `root`. This breaks the reference cycles between entries and their

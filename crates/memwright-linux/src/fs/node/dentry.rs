@@ -19,7 +19,7 @@ struct Place {
 /// A directory entry: a name in the tree.
 ///
 /// A directory holds its entries, and each entry holds its directory. This reference cycle is broken when a name is
-/// removed, and for the complete tree by [`Mounts::clear`](crate::fs::mounts::Mounts::clear).
+/// removed, and for the complete tree by [`Mounts::clear`](crate::fs::node::mounts::Mounts::clear).
 pub struct Dentry {
     /// The inode.
     pub inode: Arc<Inode>,

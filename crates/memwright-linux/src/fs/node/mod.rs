@@ -9,6 +9,7 @@ pub mod file_limits;
 pub mod generated;
 pub mod inode;
 mod lock;
+pub mod mounts;
 pub mod open_file;
 mod place;
 mod table;

@@ -16,7 +16,6 @@ use crate::{
         open_kind::OpenKind,
         regular::describe_object,
         seek::{Whence, moved},
-        socket::Remains,
         transfer::{Sink, Source},
         turn::Turn,
         used::Used,
@@ -189,13 +188,6 @@ pub trait File: Send + Sync + AsAny {
         /// An open file with its inode and directory entry.
         const PLAIN: u64 = 512;
         PLAIN
-    }
-
-    /// Moves the open files that this file holds to `remains`, just before this file is dropped. Every kind of file
-    /// that holds open files, directly or indirectly, must implement this. Otherwise a program could nest files
-    /// arbitrarily deep, and closing the outermost would overflow the kernel stack.
-    fn leave(&mut self, remains: &mut Remains) {
-        let _ = remains;
     }
 
     /// Returns what `mmap` maps.

@@ -7,7 +7,7 @@ use crate::{
     errno::Errno,
     fs::{
         attributes::Moment, caller::Caller, file_limits::FileLimits, inode::Inode,
-        locks::waits::LockWaits, mounts::Mounts, open_kind::OpenCounts,
+        locks::waits::LockWaits, node::mounts::Mounts, open_kind::OpenCounts,
     },
     host::{Channels, Clock, Instruments},
     random::Random,

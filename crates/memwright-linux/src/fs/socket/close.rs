@@ -2,7 +2,7 @@
 
 use crate::{
     errno::Errno,
-    fs::socket::{Message, Remains, Socket, State},
+    fs::socket::{Message, Remains, Socket, socket::State},
 };
 use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;

@@ -8,7 +8,9 @@ use crate::{
         inode::{Body, Inode},
         open_file::OpenFile,
         permission::Permission,
-        socket::{Address, Credentials, Listening, Socket, SocketKind, name::Place},
+        socket::{
+            Address, Credentials, Registry, Socket, SocketKind, registry::Place, socket::Listening,
+        },
         walk::LastLink,
     },
 };
@@ -20,8 +22,15 @@ use memwright_table::TryPush;
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn pair(caller: &dyn Caller, kind: SocketKind) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
-    let (one, other) = (Arc::new(Socket::new(kind)), Arc::new(Socket::new(kind)));
+pub fn pair(
+    caller: &dyn Caller,
+    registry: &'static Registry,
+    kind: SocketKind,
+) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
+    let (one, other) = (
+        Arc::new(Socket::new(registry, kind)),
+        Arc::new(Socket::new(registry, kind)),
+    );
     let credentials = Credentials::of(caller);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut state = from.state.lock();
@@ -42,7 +51,11 @@ fn place_of(entry: &Dentry) -> Place {
 ///
 /// # Errors
 /// `ECONNREFUSED` if no socket is bound to the name, and those of the path walk.
-pub fn find(caller: &dyn Caller, address: &Address) -> Result<Arc<Socket>, Errno> {
+pub fn find(
+    caller: &dyn Caller,
+    registry: &Registry,
+    address: &Address,
+) -> Result<Arc<Socket>, Errno> {
     let place = match address {
         Address::Abstract(name) => Place::Abstract(name.clone()),
         Address::Automatic => return Err(Errno::ECONNREFUSED),
@@ -56,7 +69,6 @@ pub fn find(caller: &dyn Caller, address: &Address) -> Result<Arc<Socket>, Errno
             place_of(&entry)
         }
     };
-    let registry = &caller.vfs().mounts.sockets;
     registry.find(&place).ok_or(Errno::ECONNREFUSED)
 }
 
@@ -69,7 +81,7 @@ impl Socket {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);
         }
-        let registry = &caller.vfs().mounts.sockets;
+        let registry = self.registry;
         let address = match address {
             Address::Automatic => registry.bind_any(self)?,
             Address::Abstract(name) => {
@@ -126,7 +138,7 @@ impl Socket {
         open: &OpenFile,
         address: &Address,
     ) -> Result<(), Errno> {
-        let target = find(caller, address)?;
+        let target = find(caller, self.registry, address)?;
         if target.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
         }
@@ -142,7 +154,7 @@ impl Socket {
                 return Err(Errno::EISCONN);
             }
         }
-        let server = Arc::new(Self::new(self.kind));
+        let server = Arc::new(Self::new(self.registry, self.kind));
         {
             let (name, listener) = {
                 let state = target.state.lock();

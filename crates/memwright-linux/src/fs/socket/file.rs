@@ -10,33 +10,14 @@ use crate::{
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
-        socket::{Remains, Request, Socket},
+        socket::{Request, Socket, SocketFile, SocketKind},
         transfer::{Sink, Source},
-        vfs::Vfs,
     },
     short::Short,
     wait::Queues,
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, ioctl};
-
-/// The open file behind a descriptor of a socket.
-pub struct SocketFile {
-    /// The socket.
-    pub socket: Arc<Socket>,
-    vfs: &'static Vfs,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let closed = self.socket.close(&mut Remains::default());
-        self.socket.readable.sweep();
-        self.socket.writable.sweep();
-        if closed {
-            self.vfs.mounts.sockets.flights.note_close();
-        }
-    }
-}
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
@@ -47,7 +28,7 @@ pub fn open(caller: &dyn Caller, socket: Arc<Socket>, flags: u32) -> Arc<OpenFil
     let inode = Inode::new(file_system, Body::Socket, 0o777, caller.subject(), now);
     let name = Short::of(format_args!("socket:[{}]", inode.number));
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
-    let file = Box::new(SocketFile { socket, vfs });
+    let file = Box::new(SocketFile { socket });
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     Arc::new(OpenFile::new(Some(vfs), entry, status, file))
 }
@@ -59,10 +40,6 @@ impl File for SocketFile {
 
     fn counted_as(&self) -> OpenKind {
         OpenKind::Socket
-    }
-
-    fn leave(&mut self, remains: &mut Remains) {
-        self.socket.close(remains);
     }
 
     fn kernel_bytes(&self) -> u64 {
@@ -146,10 +123,8 @@ impl Socket {
             .iter()
             .map(|message| message.bytes.len() - message.start);
         match self.kind {
-            super::SocketKind::Stream => lengths.sum(),
-            super::SocketKind::Datagram | super::SocketKind::Sequence => {
-                lengths.next().unwrap_or(0)
-            }
+            SocketKind::Stream => lengths.sum(),
+            SocketKind::Datagram | SocketKind::Sequence => lengths.next().unwrap_or(0),
         }
     }
 

@@ -7,11 +7,11 @@ use crate::{
         open_file::OpenFile,
         socket::{
             Socket,
-            file::SocketFile,
             graph::{Carrier, Graph},
+            handle::SocketFile,
             remains::Remains,
+            socket::GROUNDED,
         },
-        vfs::Vfs,
     },
     identity::{Capabilities, Resource},
     sync::{Lock, Rank},
@@ -30,7 +30,7 @@ pub struct Cargo {
     files: Vec<Arc<OpenFile>>,
     /// The id of the sending user.
     user: u32,
-    vfs: &'static Vfs,
+    flights: &'static Flights,
 }
 
 impl Cargo {
@@ -43,7 +43,7 @@ impl Cargo {
     pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
-            flights(self.vfs).arrive(self.user, &files);
+            self.flights.arrive(self.user, &files);
         }
         files
     }
@@ -57,7 +57,7 @@ impl Cargo {
         to.try_make_room(count)?;
         if count > 0 {
             // A garbage collection compares reference counts, so no reference must be added while it runs.
-            let _traffic = flights(self.vfs).traffic.lock();
+            let _traffic = self.flights.traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
         }
@@ -73,10 +73,6 @@ impl Drop for Cargo {
     fn drop(&mut self) {
         Remains::default().close_files(self.unload());
     }
-}
-
-fn flights(vfs: &Vfs) -> &Flights {
-    &vfs.mounts.sockets.flights
 }
 
 /// A socket in flight.
@@ -107,9 +103,6 @@ impl Carrier for Traveller {
 fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
     Some(&open.as_kind::<SocketFile>()?.socket)
 }
-
-/// The node number of a socket that is not in flight.
-pub(super) const GROUNDED: usize = usize::MAX;
 
 impl Socket {
     /// Returns the node number of the socket among the sockets in flight, or `None` if it is not in flight. The number
@@ -151,8 +144,11 @@ impl Flights {
     /// # Errors
     /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
     /// (`too_many_unix_fds` of Linux 7.2, `net/core/scm.c`); `ENOMEM`.
-    pub fn depart(caller: &dyn Caller, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
-        let vfs = caller.vfs();
+    pub fn depart(
+        &'static self,
+        caller: &dyn Caller,
+        files: Vec<Arc<OpenFile>>,
+    ) -> Result<Cargo, Errno> {
         let (user, exempt) = {
             let credentials = caller.identity().credentials.lock();
             let exempt = credentials.has(Capabilities::RESOURCES)
@@ -161,17 +157,20 @@ impl Flights {
         };
         if !files.is_empty() {
             let most = caller.identity().soft_limit(Resource::Files);
-            let flights = flights(vfs);
-            flights.collect_if_due();
-            if !exempt && flights.of_user(user) as u64 > most {
-                flights.collect();
-                if flights.of_user(user) as u64 > most {
+            self.collect_if_due();
+            if !exempt && self.of_user(user) as u64 > most {
+                self.collect();
+                if self.of_user(user) as u64 > most {
                     return Err(Errno::ETOOMANYREFS);
                 }
             }
-            flights.count(user, &files)?;
+            self.count(user, &files)?;
         }
-        Ok(Cargo { files, user, vfs })
+        Ok(Cargo {
+            files,
+            user,
+            flights: self,
+        })
     }
 
     fn of_user(&self, user: u32) -> usize {

@@ -1,39 +1,11 @@
 //! Messages between sockets, and the arguments and results of sends and receives.
 
-use crate::{
-    abi_struct,
-    fs::{
-        caller::Caller,
-        open_file::OpenFile,
-        socket::{flight::Cargo, name::Address},
-    },
+use crate::fs::{
+    open_file::OpenFile,
+    socket::{address::Address, credentials::Credentials, flight::Cargo},
 };
+
 use alloc::{sync::Arc, vec::Vec};
-
-abi_struct! {
-    /// `struct ucred` of `linux/socket.h`.
-    pub struct Credentials {
-        /// Process id.
-        pub process: u32,
-        /// User id.
-        pub user: u32,
-        /// Group id.
-        pub group: u32,
-    }
-}
-
-impl Credentials {
-    /// Returns the credentials of the calling process.
-    #[must_use]
-    pub fn of(caller: &dyn Caller) -> Self {
-        let credentials = caller.identity().credentials.lock();
-        Self {
-            process: caller.ids().process,
-            user: credentials.user.real,
-            group: credentials.group.real,
-        }
-    }
-}
 
 /// Charge of a message in bytes, in addition to that of its contents.
 const OVERHEAD: usize = 256;

@@ -1,7 +1,10 @@
 //! The deferred closing of open files.
 
 use crate::{
-    fs::{open_file::OpenFile, socket::message::Message},
+    fs::{
+        open_file::OpenFile,
+        socket::{SocketFile, message::Message},
+    },
     sync::PausePoints,
 };
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
@@ -20,10 +23,10 @@ pub struct Shell {
 /// Open files that must be closed because the files that held them were closed.
 ///
 /// A program controls how deeply open files are nested, so the close of one file must not close another file
-/// recursively. Instead, each kind of file that holds open files moves them to this list
-/// ([`File::leave`](crate::fs::open_file::File::leave)), and one loop closes all of them. Linux adds a file whose last
-/// reference is dropped to a list of the thread (`fput` and `task_work_run`), and closes files in flight one socket
-/// after another (`__scm_destroy`).
+/// recursively, which would overflow the kernel stack. Sockets are the only files that hold open files. So the close of
+/// a socket moves its messages to this list, and one loop closes all of them. Linux adds a file whose last reference is
+/// dropped to a list of the thread (`fput` and `task_work_run`), and closes files in flight one socket after another
+/// (`__scm_destroy`).
 #[derive(Default)]
 pub struct Remains {
     first: Option<Box<Shell>>,
@@ -39,8 +42,10 @@ impl Remains {
     /// Drops references to open files. If this closes an open file, adds the files that it held to this list.
     pub(super) fn close_files(&mut self, files: Vec<Arc<OpenFile>>) {
         for file in files {
-            if let Some(mut last) = Arc::into_inner(file) {
-                last.file.leave(self);
+            if let Some(last) = Arc::into_inner(file)
+                && let Some(file) = last.as_kind::<SocketFile>()
+            {
+                file.socket.close(self);
             }
         }
     }

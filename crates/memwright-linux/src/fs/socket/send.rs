@@ -6,8 +6,8 @@ use crate::{
         caller::Caller,
         open_file::OpenFile,
         socket::{
-            Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind,
-            State, connect::find,
+            Address, Credentials, Message, Request, Socket, SocketKind, connect::find,
+            kind::MOST_DATAGRAMS, socket::State,
         },
         transfer::Source,
     },
@@ -156,7 +156,11 @@ impl Socket {
                         Err(error) => break Err(error),
                     };
                     let count = bytes.len();
-                    let rights = match Flights::depart(caller, core::mem::take(&mut rights)) {
+                    let rights = match self
+                        .registry
+                        .flights
+                        .depart(caller, core::mem::take(&mut rights))
+                    {
                         Ok(rights) => rights,
                         Err(error) => break Err(error),
                     };
@@ -244,7 +248,7 @@ impl Socket {
             .credentials
             .unwrap_or_else(|| Credentials::of(caller));
         let address = self.state.lock().address.clone();
-        let rights = Flights::depart(caller, request.rights)?;
+        let rights = self.registry.flights.depart(caller, request.rights)?;
         let message = Message {
             bytes,
             start: 0,
@@ -298,7 +302,7 @@ impl Socket {
     ) -> Result<Arc<Self>, Errno> {
         match address {
             Some(address) if self.kind == SocketKind::Datagram => {
-                let receiver = find(caller, address)?;
+                let receiver = find(caller, self.registry, address)?;
                 if receiver.kind != self.kind {
                     return Err(Errno::EPROTOTYPE);
                 }

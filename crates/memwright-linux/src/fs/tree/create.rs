@@ -6,7 +6,8 @@ use crate::{
         dentry::Dentry,
         inode::Inode,
         name::NAME_MAX,
-        tree::{Change, Namespace, changeable},
+        namespace::Namespace,
+        tree::{Change, changeable},
     },
 };
 use alloc::sync::Arc;

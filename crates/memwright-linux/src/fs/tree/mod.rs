@@ -22,31 +22,9 @@ use crate::{
         inode::{Body, Inode},
         permission::{Permission, Subject},
     },
-    sync::{Lock, LockGuard, Rank},
+    sync::Lock,
 };
 use alloc::sync::Arc;
-
-/// The lock that serialises changes of the tree.
-pub struct Namespace(Lock<()>);
-
-impl Default for Namespace {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Namespace {
-    /// Creates the lock.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(Lock::new(Rank::FileSystem, ()))
-    }
-
-    /// Prevents changes of the tree until the guard is dropped.
-    pub fn keep(&self) -> LockGuard<'_, ()> {
-        self.0.lock()
-    }
-}
 
 /// The ids and the time of a change of the tree.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Body, tree::Namespace},
+    fs::{dentry::Dentry, inode::Body, namespace::Namespace},
     paged::Paged,
     sync::LockGuard,
 };

@@ -5,7 +5,8 @@ use crate::{
     fs::{
         dentry::Dentry,
         inode::{Body, Inode},
-        tree::{Change, Namespace, changeable},
+        namespace::Namespace,
+        tree::{Change, changeable},
     },
 };
 use alloc::sync::Arc;

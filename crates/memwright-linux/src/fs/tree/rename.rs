@@ -5,8 +5,9 @@ use crate::{
     fs::{
         dentry::Dentry,
         name::NAME_MAX,
+        namespace::Namespace,
         tree::{
-            Change, Namespace, changeable,
+            Change, changeable,
             remove::{Removal, check_removal, forget},
         },
     },

@@ -3,6 +3,7 @@
 use crate::fs::{
     device::Device,
     file_system::{FileSystem, FileSystemKind},
+    namespace::Namespace,
     tree::*,
     walk::{Last, LastLink, Walker},
 };

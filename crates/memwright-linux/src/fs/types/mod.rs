@@ -8,6 +8,7 @@ pub mod entries;
 pub mod file_system;
 pub mod kind;
 pub mod name;
+pub mod namespace;
 pub mod open_kind;
 pub mod permission;
 pub mod readiness;

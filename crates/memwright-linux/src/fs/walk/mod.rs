@@ -10,8 +10,8 @@ use crate::{
         inode::{Body, Inode, Link},
         kind::Kind,
         name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
+        namespace::Namespace,
         permission::{Permission, Subject},
-        tree::Namespace,
     },
 };
 use alloc::{borrow::Cow, sync::Arc, vec::Vec};

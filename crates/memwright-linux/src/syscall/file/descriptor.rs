@@ -36,7 +36,7 @@ pub const CALLS: &[SystemCall] = &[
 fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process().id;
     context.files().close(process, int(arguments[0]))?;
-    context.kernel.vfs.mounts.reap();
+    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
     Ok(0)
 }
 
@@ -55,7 +55,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         files.mark_range(first, last);
     } else {
         files.close_range(context.process().id, first, last);
-        context.kernel.vfs.mounts.reap();
+        context.kernel.vfs.mounts.reap(&context.kernel.sockets);
     }
     Ok(0)
 }

@@ -165,9 +165,9 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     may(context)?;
     let mounts = &context.kernel.vfs.mounts;
     let unmounted = if flags & unmount::DETACH != 0 {
-        mounts.detach(root)
+        mounts.detach(&context.kernel.sockets, root)
     } else {
-        mounts.unmount(root)
+        mounts.unmount(&context.kernel.sockets, root)
     };
     unmounted?;
     mounts.changes.note();

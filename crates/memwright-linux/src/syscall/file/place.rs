@@ -54,7 +54,7 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     context.caller().check_enterable(&entry)?;
     context.fs().set_directory(entry);
-    context.kernel.vfs.mounts.reap();
+    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
     Ok(0)
 }
 
@@ -62,7 +62,7 @@ fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = context.files().get(int(arguments[0]))?;
     context.caller().check_enterable(&open.entry)?;
     context.fs().set_directory(open.entry.clone());
-    context.kernel.vfs.mounts.reap();
+    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
     Ok(0)
 }
 
@@ -75,6 +75,6 @@ fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EPERM);
     }
     context.fs().set_root(entry);
-    context.kernel.vfs.mounts.reap();
+    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
     Ok(0)
 }

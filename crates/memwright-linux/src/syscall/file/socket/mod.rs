@@ -118,7 +118,11 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
-    let file = open(context, Arc::new(Socket::new(kind)), flags);
+    let file = open(
+        context,
+        Arc::new(Socket::new(&context.kernel.sockets, kind)),
+        flags,
+    );
     context.caller().add_descriptor(file, flags)
 }
 
@@ -126,7 +130,7 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
-    let (one, other) = pair(context, kind)?;
+    let (one, other) = pair(context, &context.kernel.sockets, kind)?;
     let (one, other) = (open(context, one, flags), open(context, other, flags));
     let files = context.files();
     let close = |number: u64| files.close(context.process().id, number as i32);
