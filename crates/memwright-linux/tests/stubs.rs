@@ -18,7 +18,7 @@ const HEADINGS: &[&str] = &[
 
 /// Numbers that belong to the form of a line and are no values: the line of `smaps_rollup` stands for all areas.
 /// The hierarchy of a process's group is the only one that version 2 has.
-const FORMS: &[&str] = &["{start:08x}-{end:08x} ---p 00000000 00:00 0 ", "0::/"];
+const FORMS: &[&str] = &[" ---p 00000000 00:00 0 ", "0::/"];
 
 /// The names that declarations of stubs give.
 fn declared(source: &str) -> Vec<String> {
@@ -52,7 +52,8 @@ fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
         return Some(name.to_owned());
     }
     let is_row = line.starts_with("(\"");
-    if !line.contains("write") && !is_row {
+    let writes = line.contains("write") || line.contains(".text(");
+    if !writes && !is_row {
         return None;
     }
     let literals = literals(line);
