@@ -159,10 +159,20 @@ impl<B: Backed> AreaMap<B> {
     /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
     #[inline]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
-        let recent = self.chunks.get(self.recent.chunk as usize)?;
-        let chunk = if self.order.height == 0 {
-            self.order.root
-        } else if recent.contains(page) {
+        if self.order.height > 0 {
+            return self.search(page);
+        }
+        let chunk = self.order.root;
+        let areas = &self.chunks.get(chunk as usize)?.areas;
+        let slot = areas.partition_point(|area| area.range.end <= page);
+        (slot < areas.len()).then_some(Position { chunk, slot })
+    }
+
+    /// Returns the first area that ends after `page`. There are several chunks.
+    #[inline(never)]
+    fn search(&self, page: Page) -> Option<Position> {
+        let recent = self.chunks.get(self.recent.chunk as usize);
+        let chunk = if recent.is_some_and(|recent| recent.contains(page)) {
             self.recent.chunk
         } else {
             self.order.find(page)
