@@ -1,6 +1,5 @@
 //! One sheet for each experiment, with a row per measure and a column per kernel.
 
-use crate::compare::growth;
 use crate::model::bench::{Kernel, Measured, MeasuredRun};
 use crate::model::records::Record;
 use crate::model::statistic::Statistic;
@@ -13,7 +12,7 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
         columns: columns.iter().map(|one| one.name.clone()).collect(),
         compares: false,
         sections: measured.runs.iter().map(section).collect(),
-        notes: measured.runs.iter().flat_map(notes).collect(),
+        notes: measured.runs.iter().flat_map(repetition).collect(),
         commands: Vec::new(),
     }
 }
@@ -48,13 +47,6 @@ fn repetition(run: &MeasuredRun) -> Vec<String> {
                 .collect()
         }
     }
-}
-
-/// Returns the lines below the table of a run.
-fn notes(run: &MeasuredRun) -> Vec<String> {
-    let mut lines = repetition(run);
-    lines.extend(growth::marks(&run.records));
-    lines
 }
 
 fn section(run: &MeasuredRun) -> Section {

@@ -8,39 +8,45 @@ const EXPONENT: &str = "exponent";
 /// The difference of two exponents from which one is steeper.
 const STEEPER: f64 = 0.05;
 
-/// Returns a line for each operation that grows faster in the first column than in another one, and for each size at
-/// which it costs more there. Returns none for experiments without exponents.
+/// Returns a line for each operation that costs more in the first column than in another one at some size, and for each
+/// that grows faster there. Returns none for experiments without exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();
     };
-    if !own.iter().any(|record| record.measure == EXPONENT) {
-        return Vec::new();
-    }
+    let of_growth = own.iter().filter(|record| record.measure == EXPONENT);
+    let pairs = of_growth.flat_map(|end| others.iter().map(move |other| (end, other)));
     let mut lines = Vec::new();
-    for record in own {
-        for (other, records) in others {
-            let same = |one: &&Record| one.case == record.case && one.measure == record.measure;
-            let theirs = records.iter().find(same).and_then(value);
-            let (Some(one), Some(theirs)) = (value(record), theirs) else {
-                continue;
-            };
-            let Record { case, measure, .. } = record;
-            if measure == EXPONENT {
-                if one > theirs + STEEPER {
-                    lines.push(format!(
-                        "STEEPER on {ours} than on {other}: {case}: exponent {one:.2}, not {theirs:.2}"
-                    ));
-                }
-            } else if one > theirs {
-                let ratio = one / theirs;
-                lines.push(format!(
-                    "ABOVE {other} on {ours}: {case}, {measure}: {ratio:.2} times its cost"
-                ));
-            }
+    for (end, (name, records)) in pairs {
+        let sizes = own
+            .iter()
+            .filter(|one| one.case == end.case && one.measure != EXPONENT);
+        let above: Vec<String> = sizes
+            .filter_map(|one| {
+                let ratio = value(one)? / of(records, one)?;
+                (ratio > 1.0).then(|| format!("{} {ratio:.2} times", one.measure))
+            })
+            .collect();
+        if !above.is_empty() {
+            lines.push(format!("ABOVE {name}: {}: {}", end.case, above.join(", ")));
+        }
+        let exponents = value(end).zip(of(records, end));
+        if let Some((one, theirs)) = exponents.filter(|(one, theirs)| *one > theirs + STEEPER) {
+            lines.push(format!(
+                "STEEPER on {ours} than on {name}: {}: exponent {one:.2}, not {theirs:.2}",
+                end.case
+            ));
         }
     }
     lines
+}
+
+/// Returns the value of the same measure among `records`.
+fn of(records: &[Record], record: &Record) -> Option<f64> {
+    let mut same = records
+        .iter()
+        .filter(|one| one.case == record.case && one.measure == record.measure);
+    same.find_map(value)
 }
 
 /// Returns the value of a record that has one.
@@ -84,7 +90,7 @@ mod tests {
         assert_eq!(
             marks(&columns),
             [
-                "ABOVE linux on memwright: a, 99 areas: 1.50 times its cost",
+                "ABOVE linux: a: 99 areas 1.50 times",
                 "STEEPER on memwright than on linux: a: exponent 1.00, not 0.50",
             ]
         );

@@ -15,7 +15,7 @@ use self::column::Column;
 use self::compile::Workshop;
 use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
-use crate::compare::bench_sheet;
+use crate::compare::{bench_sheet, growth};
 use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::host::progress::Stage;
 use crate::host::taken::Taken;
@@ -80,6 +80,10 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         let mut sheet = bench_sheet::sheet(&measured, &document.columns);
         if !outputs.on_output() {
             print(&render::text(&sheet, true))?;
+            let marks = measured.runs.iter().map(|run| growth::marks(&run.records));
+            for mark in marks.flatten() {
+                print(&format!("  {mark}\n"))?;
+            }
         }
         sheet
             .notes
