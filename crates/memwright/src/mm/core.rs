@@ -342,18 +342,14 @@ impl<M: Machine> Core<M> {
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);
-            let cell = &self.resident[cpu.index()].pages;
-            cell.store(
-                cell.load(Ordering::Relaxed) - pages as i64,
-                Ordering::Relaxed,
-            );
-        }
-        if counts.released_objects > 0 {
-            let cell = &self.resident[cpu.index()].objects;
-            cell.store(
-                cell.load(Ordering::Relaxed) - counts.released_objects as i64,
-                Ordering::Relaxed,
-            );
+            let own = &self.resident[cpu.index()];
+            let cells = [(&own.pages, pages), (&own.objects, counts.released_objects)];
+            for (cell, pages) in cells {
+                cell.store(
+                    cell.load(Ordering::Relaxed) - pages as i64,
+                    Ordering::Relaxed,
+                );
+            }
         }
         if counts.slots > 0 {
             self.note_swapped(-(counts.slots as i64));

@@ -157,7 +157,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
         if self.order.height > 0 {
             return self.search(page);
@@ -285,7 +285,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the area that contains `page`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, page: Page) -> Option<&Area<B>> {
         let area = self.get(self.at_or_after(page)?);
         (area.range.start <= page).then_some(area)
