@@ -45,7 +45,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(127, 31, 30, 96),
+        most: counts(125, 31, 30, 94),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {
