@@ -55,6 +55,9 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     kernel.segments.clear();
     kernel.semaphores.clear();
     kernel.swaps.clear(&kernel.memory);
+    if !kernel.memory.frames().are_mapped_objects_counted() {
+        findings.push("the counters of mapped frames of objects differ from the frames".into());
+    }
     for (kind, count) in kernel.vfs.open_files.left() {
         findings.push(format!("{kind} that nothing holds: {count}"));
     }

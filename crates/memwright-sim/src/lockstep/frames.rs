@@ -94,6 +94,9 @@ impl Lockstep {
         if used != needed {
             return Err(format!("{used} slots in use, {needed} of them needed"));
         }
+        if !frames.are_mapped_objects_counted() {
+            return Err("the counters of mapped frames of objects are wrong".to_owned());
+        }
         let found = frames.audit().of(FrameKind::Table);
         if found != tables {
             return Err(format!("{found} table frames, {tables} of them in use"));

@@ -180,6 +180,17 @@ impl<M: Machine> Frames<M> {
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
+    /// Returns all 64-bit words of `frame`.
+    ///
+    /// # Panics
+    /// If the frame holds no data.
+    #[inline]
+    pub fn words64(&self, frame: Frame) -> &[AtomicU64; WORDS] {
+        let words = self.data(frame, 0, PAGE_SIZE);
+        // SAFETY: as in `word32`, for each of the frame's words.
+        unsafe { &*words.cast() }
+    }
+
     /// Returns the entries of the page table in frame `table`.
     #[inline]
     pub(crate) fn table_words(&self, table: Frame) -> &[AtomicU64; 512] {

@@ -29,9 +29,9 @@
 //! whole-folio reference sees the `PARTED` flag if any holder set it before dropping its own reference, and a part's
 //! last reference is dropped after the folio's.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::meta::{Meta, State, UNLINKED};
+use super::meta::{Left, Meta, State, UNLINKED};
 use super::order::{FOLIO_FRAMES, FOLIO_ORDER};
 use super::{FrameKind, FrameRef, Frames, Metas, add_references};
 use crate::addr::Frame;
@@ -66,8 +66,8 @@ impl<'a> Metas<'a> {
 impl<M: Machine> Frames<M> {
     /// Initializes the metadata of a new folio, in its first frame only.
     pub(super) fn prepare_folio(&self, head: &Meta, kind: FrameKind) {
-        if kind == FrameKind::Anonymous {
-            self.folios.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.folios_of(kind) {
+            count.fetch_add(1, Ordering::Relaxed);
         }
         head.set_state(head.state().with(State::FOLIO));
         head.back.store(UNLINKED, Ordering::Relaxed);
@@ -75,27 +75,28 @@ impl<M: Machine> Frames<M> {
     }
 
     fn uncount_folio(&self, kind: FrameKind) {
-        if kind == FrameKind::Anonymous {
-            self.folios.fetch_sub(1, Ordering::Relaxed);
+        if let Some(count) = self.folios_of(kind) {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of folios that belong to objects, and the number of those that are mapped by huge entries. A
-    /// folio counts as mapped if it has whole-folio references besides the object's: an entry is indistinguishable from
-    /// a pin. No counters exist for this: the function scans every frame at which a folio can begin.
-    pub fn object_folios(&self) -> (u64, u64) {
-        let metas = self.metas();
-        let first = metas.lowest.next_multiple_of(FOLIO_FRAMES);
-        let (mut folios, mut mapped) = (0, 0);
-        for number in (first..metas.end()).step_by(FOLIO_FRAMES as usize) {
-            let meta = metas.get(number);
-            let state = meta.state();
-            if state.has(State::FOLIO) && state.kind() == FrameKind::Object {
-                folios += 1;
-                mapped += u64::from(meta.whole.load(Ordering::Relaxed) > 1);
-            }
+    /// The counter of folios of this kind, if it has one.
+    fn folios_of(&self, kind: FrameKind) -> Option<&AtomicU64> {
+        match kind {
+            FrameKind::Anonymous => Some(&self.folios),
+            FrameKind::Object => Some(&self.object_folios),
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Merged
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => None,
         }
-        (folios, mapped)
     }
 
     /// Whether `frame` is in a folio.
@@ -148,7 +149,7 @@ impl<M: Machine> Frames<M> {
         if !meta.state().has(State::PARTED) {
             self.count_parts(head, 0);
         }
-        add_references(self.meta(frame), 1);
+        self.share_single(self.meta(frame));
         meta.lock.unlock(Rank::Folio);
         FrameRef::from_raw(self, frame, false)
     }
@@ -169,6 +170,9 @@ impl<M: Machine> Frames<M> {
             tail.references.store(1 + references, Ordering::Relaxed);
         }
         add_references(meta, references);
+        if references > 0 && state.kind() == FrameKind::Object {
+            self.count_mapped_objects(i64::from(FOLIO_FRAMES));
+        }
         meta.set_state(meta.state().with(State::PARTED));
     }
 
@@ -232,18 +236,24 @@ impl<M: Machine> Frames<M> {
         self.uncount_folio(state.kind());
         let metas = self.metas();
         let mut cache = self.cache().lock();
-        let mut freed = 0;
+        let (mut freed, mut unmapped) = (0, 0);
         for number in head.number()..head.number() + FOLIO_FRAMES {
             let meta = metas.get(number);
             // Set the state before dropping the folio's reference to the part: the CPU that drops the part's last
             // reference must find a single frame.
             meta.set_state(plain);
-            if meta.drop_reference() {
-                freed += 1;
-                self.free_uncounted(&mut cache, Frame::new(number), meta);
+            match meta.drop_reference() {
+                Left::None => {
+                    freed += 1;
+                    self.free_uncounted(&mut cache, Frame::new(number), meta);
+                }
+                Left::Object => unmapped += 1,
+                Left::Others => {}
             }
         }
         cache.count_freed(state.kind(), freed);
+        drop(cache);
+        self.count_mapped_objects(-unmapped);
     }
 
     /// Turns one whole-folio reference to the folio that begins at `head` into one reference to each part.
@@ -272,7 +282,7 @@ impl<M: Machine> Frames<M> {
         meta.lock.lock(Rank::Folio);
         if meta.state().has(State::PARTED) {
             for number in head.number()..head.number() + FOLIO_FRAMES {
-                add_references(self.meta(Frame::new(number)), 1);
+                self.share_single(self.meta(Frame::new(number)));
             }
         } else {
             self.count_parts(head, 1);

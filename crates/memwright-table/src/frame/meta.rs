@@ -10,6 +10,17 @@ pub(crate) const UNLINKED: u32 = u32::MAX;
 /// The link of the last frame of a list.
 pub(crate) const END: u32 = u32::MAX - 1;
 
+/// What is left when a reference to a block is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// No reference.
+    None,
+    /// One reference, to a frame of an object: no entry maps it any more.
+    Object,
+    /// Other references.
+    Others,
+}
+
 /// The metadata of one frame. Every field is atomic; its comment says under which lock or by which code it is written.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
@@ -251,19 +262,26 @@ impl Meta {
             .is_ok()
     }
 
-    /// Drops one reference. Returns `true` if it was the last one; the caller must then free the block.
+    /// Drops one reference, and returns what is left. If that is nothing, the caller must free the block.
     ///
     /// # Panics
     /// If the block has no reference.
     #[inline]
-    pub(crate) fn drop_reference(&self) -> bool {
+    #[must_use]
+    pub(crate) fn drop_reference(&self) -> Left {
         // The holder of the last reference need not synchronize with other CPUs.
         if self.references.load(Ordering::Acquire) == 1 {
             self.references.store(0, Ordering::Relaxed);
-            return true;
+            return Left::None;
         }
+        // Once the reference is dropped, the block may be freed and allocated as another kind.
+        let is_object = self.state().0 & 0xff == FrameKind::Object as u32;
         let before = self.references.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a reference was given up that does not exist");
-        before == 1
+        match before {
+            1 => Left::None,
+            2 if is_object => Left::Object,
+            _ => Left::Others,
+        }
     }
 }

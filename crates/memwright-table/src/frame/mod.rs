@@ -13,6 +13,7 @@ mod cache;
 mod data;
 mod folio;
 mod kind;
+mod mapped;
 mod meta;
 mod node;
 mod order;
@@ -39,7 +40,7 @@ extern crate alloc as rust_alloc;
 
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use rust_alloc::vec::Vec;
 
@@ -49,7 +50,7 @@ use crate::sync::{Lock, LockGuard, Wait};
 use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
-use meta::State;
+use meta::{Left, State};
 use pool::Pool;
 
 /// No frame is free, or only the reserve is left.
@@ -64,9 +65,14 @@ impl fmt::Display for OutOfFrames {
 
 impl core::error::Error for OutOfFrames {}
 
-/// The cache of one CPU, on separate cache lines.
+/// What one CPU uses, on separate cache lines.
 #[repr(align(64))]
-struct CpuCache(Lock<Cache>);
+struct CpuCache {
+    /// Its free frames.
+    free: Lock<Cache>,
+    /// Frames of objects that became mapped on this CPU, less those that became unmapped; see `mapped.rs`.
+    mapped_objects: AtomicI64,
+}
 
 /// Why a cache could not be refilled.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +131,8 @@ pub struct Frames<M: Machine> {
     low_water: AtomicU64,
     /// The number of anonymous folios of 2 MiB.
     folios: AtomicU64,
+    /// The number of folios of objects.
+    object_folios: AtomicU64,
     /// The manager of swap slots, once set.
     slots: slots::Keeper<M>,
     /// The pool of huge pages.
@@ -209,8 +217,8 @@ impl<M: Machine> Frames<M> {
         lock: impl Fn(&'a Lock<Cache>) -> Option<LockGuard<'a, Cache>>,
     ) -> Option<Usage> {
         let mut sums = [0; 4];
-        for CpuCache(cache) in &self.caches {
-            let cache = lock(cache)?;
+        for cpu in &self.caches {
+            let cache = lock(&cpu.free)?;
             let tables = &cache.by_kind[FrameKind::Table.index()];
             let shares = [cache.used.now, cache.used.peak, tables.now, tables.peak];
             for (sum, share) in sums.iter_mut().zip(shares) {
@@ -481,6 +489,7 @@ impl<M: Machine> Frames<M> {
         let mut cache = self.cache().lock();
         // Consecutive frames of one kind are counted together.
         let (mut kind, mut freed) = (FrameKind::Anonymous, 0);
+        let mut unmapped = 0;
         let mut copied = END;
         let mut number = head;
         while number != END {
@@ -489,8 +498,13 @@ impl<M: Machine> Frames<M> {
             number = meta.link();
             // Unlink before dropping the reference: the holder of another reference may then link the frame again.
             meta.set_link(UNLINKED);
-            if !meta.drop_reference() {
-                continue;
+            match meta.drop_reference() {
+                Left::None => {}
+                Left::Object => {
+                    unmapped += 1;
+                    continue;
+                }
+                Left::Others => continue,
             }
             let state = meta.state();
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
@@ -510,6 +524,9 @@ impl<M: Machine> Frames<M> {
         }
         cache.count_freed(kind, freed);
         drop(cache);
+        if unmapped > 0 {
+            self.count_mapped_objects(-unmapped);
+        }
         if copied != END {
             self.free_copied(copied);
         }
@@ -598,7 +615,7 @@ impl<M: Machine> Frames<M> {
             moved: 0,
             busy: false,
         };
-        for CpuCache(other) in &self.caches {
+        for CpuCache { free: other, .. } in &self.caches {
             if let Some(mut other) = other.try_lock() {
                 other.bring_back();
                 let count = other.count();
@@ -718,23 +735,24 @@ impl<M: Machine> Frames<M> {
     }
 
     fn sum(&self, of: impl Fn(&Cache) -> i64) -> u64 {
-        let sum: i64 = self
-            .caches
-            .iter()
-            .map(|CpuCache(cache)| of(&cache.lock()))
-            .sum();
+        let sum: i64 = self.caches.iter().map(|cpu| of(&cpu.free.lock())).sum();
         sum.max(0) as u64
     }
 
-    /// The calling CPU's cache.
+    /// The calling CPU's cache of free frames.
     #[inline]
     fn cache(&self) -> &Lock<Cache> {
+        &self.cpu_cache().free
+    }
+
+    #[inline]
+    fn cpu_cache(&self) -> &CpuCache {
         let cpu: CpuId = if self.caches.len() == 1 {
             CpuId::new(0)
         } else {
             self.machine.cpu()
         };
-        &self.caches[cpu.index()].0
+        &self.caches[cpu.index()]
     }
 
     #[inline]

@@ -296,7 +296,7 @@ impl<M: Machine> Frames<M> {
         self.topology = topology;
         for (index, cache) in self.caches.iter().enumerate() {
             let home = topology.node_of(CpuId::new(index as u16));
-            cache.0.lock().set_home(home);
+            cache.free.lock().set_home(home);
         }
     }
 
@@ -315,7 +315,7 @@ impl<M: Machine> Frames<M> {
         let free = self.nodes[node as usize].lock().free();
         let cached = |cpu: usize| {
             let at_home = self.topology.node_of(CpuId::new(cpu as u16)) == node;
-            let cache = self.caches[cpu].0.lock();
+            let cache = self.caches[cpu].free.lock();
             if at_home { u64::from(cache.count()) } else { 0 }
         };
         let cached: u64 = (0..self.caches.len()).map(cached).sum();
@@ -329,7 +329,7 @@ impl<M: Machine> Frames<M> {
         let at_home = |cpu: usize| self.topology.node_of(CpuId::new(cpu as u16)) == node;
         let homes = (0..self.caches.len()).filter(|cpu| at_home(*cpu));
         let cached: u64 = homes
-            .map(|cpu| self.caches[cpu].0.lock().served_at_home())
+            .map(|cpu| self.caches[cpu].free.lock().served_at_home())
             .sum();
         NodeCounts {
             hit: load(&tally.hit) + cached,
@@ -363,7 +363,7 @@ impl<M: Machine> Frames<M> {
             return;
         }
         for cache in &self.caches {
-            let mut cache = cache.0.lock();
+            let mut cache = cache.free.lock();
             cache.bring_back();
             let count = cache.count();
             self.drain(&mut cache, count);

@@ -3,7 +3,8 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use super::{FrameKind, Frames, Meta, meta::State};
+use super::meta::{Left, State};
+use super::{FrameKind, Frames, Meta};
 use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::sync::Wait;
@@ -123,8 +124,11 @@ impl<M: Machine> Frames<M> {
             return self.share_in_folio(frame);
         }
         let meta = self.first(frame);
-        assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
-        add_references(meta, 1);
+        let kind = meta.kind();
+        assert!(kind != FrameKind::Table, "{frame:?} is a table");
+        if add_references(meta, 1) == 1 && kind == FrameKind::Object {
+            self.count_mapped_objects(1);
+        }
         FrameRef::from_raw(self, frame, false)
     }
 
@@ -156,8 +160,16 @@ impl<M: Machine> Frames<M> {
         if self.share_folio_of(frame).is_some() {
             return FrameRef::from_raw(self, frame, true);
         }
-        add_references(self.first(frame), 1);
+        self.share_single(self.first(frame));
         FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Adds a reference to a frame, and counts the frame if that makes it a mapped frame of an object.
+    #[cold]
+    pub(super) fn share_single(&self, meta: &Meta) {
+        if add_references(meta, 1) == 1 && meta.kind() == FrameKind::Object {
+            self.count_mapped_objects(1);
+        }
     }
 
     /// Adds a reference to the whole folio that contains `frame`, and returns the folio's head. While another CPU
@@ -236,29 +248,6 @@ impl<M: Machine> Frames<M> {
     fn shown_in_block(&self, frame: Frame) -> (FrameKind, u32) {
         let kind = self.kind(frame);
         (kind, sharers(kind, self.references(frame)))
-    }
-
-    /// Counts the frames of objects that at least one entry maps. No counter exists for this: the function scans frame
-    /// metadata, except for free blocks, until it has found all frames of objects.
-    pub fn objects_shown(&self) -> u64 {
-        let metas = self.metas();
-        let (mut left, mut shown) = (self.used_by(FrameKind::Object), 0);
-        let mut number = metas.lowest;
-        while let (1.., Some(meta)) = (left, metas.find(number)) {
-            let state = meta.state();
-            // In a free block and in a folio that is not parted, only the metadata of the first frame is valid.
-            let block =
-                state.has(State::LISTED) || state.has(State::FOLIO) && !state.has(State::PARTED);
-            let frames = if block { 1 << state.order() } else { 1 };
-            if state.kind() == FrameKind::Object {
-                left = left.saturating_sub(frames.into());
-                if self.sharers(Frame::new(number)) > 0 {
-                    shown += u64::from(frames);
-                }
-            }
-            number += frames;
-        }
-        shown
     }
 
     /// The order of the block that contains `frame`.
@@ -370,8 +359,10 @@ impl<M: Machine> Frames<M> {
     #[inline]
     pub(crate) fn release(&self, frame: Frame) {
         let frame = self.first_frame(frame);
-        if self.meta(frame).drop_reference() {
-            self.free_block(frame);
+        match self.meta(frame).drop_reference() {
+            Left::None => self.free_block(frame),
+            Left::Object => self.count_mapped_objects(-1),
+            Left::Others => {}
         }
     }
 
@@ -397,15 +388,16 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Adds references to a block that has at least one.
+/// Adds references to a block that has at least one, and returns how many it had.
 #[inline]
-pub(crate) fn add_references(meta: &Meta, count: u32) {
+pub(crate) fn add_references(meta: &Meta, count: u32) -> u32 {
     let before = meta.references.fetch_add(count, Ordering::Relaxed);
     // One comparison checks both that the block has a reference and that the count is below half its range.
     assert!(
         before.wrapping_sub(1) < u32::MAX / 2,
         "frame shared while free, or too often"
     );
+    before
 }
 
 /// The number of entries among the references to a frame of this kind.

@@ -1,7 +1,7 @@
 //! Setup: takes over a machine's memory.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::meta::{Meta, State};
 use super::node::{Choosing, NodeTally, Topology};
@@ -111,6 +111,7 @@ impl<M: Machine> Frames<M> {
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
             folios: AtomicU64::new(0),
+            object_folios: AtomicU64::new(0),
             slots: super::slots::Keeper::none(),
             pool: Lock::new(Rank::Pool, Pool::new()),
         };
@@ -121,9 +122,10 @@ impl<M: Machine> Frames<M> {
             frames.tallies.try_push(NodeTally::default())?;
         }
         for _ in 0..frames.machine.cpu_count().max(1) {
-            frames
-                .caches
-                .try_push(CpuCache(Lock::new(Rank::FrameCache, Cache::new())))?;
+            frames.caches.try_push(CpuCache {
+                free: Lock::new(Rank::FrameCache, Cache::new()),
+                mapped_objects: AtomicI64::new(0),
+            })?;
         }
         for region in regions {
             let added = frames.add_region(*region, reserved);

@@ -54,6 +54,29 @@ impl<'t, M: Machine> Look<'t, M> {
         self.0.peek()
     }
 
+    /// Returns a bitmap of the pages whose entries are empty, among the first 64 pages from the position to the end of
+    /// the range or of the last-level table. Bit 0 stands for the page at the position.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    pub fn empty_pages(&self) -> u64 {
+        let cursor = &self.0;
+        let end = cursor.table_end(cursor.range.end);
+        let end = end.min(cursor.position.add(u64::BITS.into()));
+        if cursor.level > 1 {
+            let pages = end.number() - cursor.position.number();
+            return match cursor.word() {
+                0 => u64::MAX >> (u64::from(u64::BITS) - pages),
+                _ => 0,
+            };
+        }
+        let slots = cursor.slots_to(end).iter().rev();
+        slots.fold(0, |bitmap, slot| {
+            step(Step::Entry);
+            bitmap << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
+        })
+    }
+
     /// Like [`Cursor::advance`].
     pub fn advance(&mut self) -> bool {
         self.0.advance()

@@ -41,6 +41,7 @@ mod huge;
 pub(crate) mod level;
 mod look;
 mod migrate;
+mod move_entries;
 mod move_table;
 mod prune;
 mod quiet;
@@ -50,9 +51,10 @@ mod swap;
 
 pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
-pub use copy::{Copied, CopyRule, CopyStop, MoveRule};
+pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
 pub use look::Look;
+pub use move_entries::MoveRule;
 pub use quiet::{Prepared, WrittenRun};
 
 pub use crate::root::Table;

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::machine::{TestMachine, frames, frames_with};
-use crate::{Frame, FrameKind, FrameRange, Frames, OutOfFrames, Region, SetupError};
+use crate::{FOLIO_ORDER, Frame, FrameKind, FrameRange, Frames, OutOfFrames, Region, SetupError};
 
 #[test]
 fn every_frame_can_be_allocated_once() {
@@ -108,24 +108,73 @@ fn a_peak_is_no_more_than_there_is() {
 }
 
 #[test]
-fn an_object_is_shown_while_somebody_else_refers_to_it() {
+fn a_frame_of_an_object_is_mapped_while_it_has_a_second_reference() {
     let frames = frames(100);
     let held = frames.allocate(0, FrameKind::Object).unwrap();
     let other = frames.allocate(0, FrameKind::Object).unwrap();
     let _anonymous = frames.allocate(0, FrameKind::Anonymous).unwrap();
-    assert_eq!(frames.objects_shown(), 0);
+    assert_eq!(frames.mapped_objects(), 0);
     let entry = frames.share(held.frame());
     let second = frames.share(held.frame());
     assert_eq!(
-        (frames.objects_shown(), frames.sharers(held.frame())),
+        (frames.mapped_objects(), frames.sharers(held.frame())),
         (1, 2)
     );
     let third = frames.share(other.frame());
-    assert_eq!(frames.objects_shown(), 2);
+    assert_eq!(frames.mapped_objects(), 2);
     drop((entry, third));
-    assert_eq!(frames.objects_shown(), 1);
+    assert_eq!(frames.mapped_objects(), 1);
     drop(second);
-    assert_eq!(frames.objects_shown(), 0);
+    assert_eq!(frames.mapped_objects(), 0);
+}
+
+#[test]
+fn mapped_frames_of_folios_are_counted_like_others() {
+    let frames = frames_with(4096, 2);
+    let machine = frames.machine().clone();
+    let check = |step: &str| {
+        let is_mapped = |number: &u32| {
+            let frame = Frame::new(*number);
+            frames.kind_at(*number) == Some(FrameKind::Object) && frames.sharers(frame) > 0
+        };
+        let mapped = (0..frames.end()).filter(is_mapped).count() as u64;
+        assert_eq!(frames.mapped_objects(), mapped, "{step}");
+        assert!(frames.are_mapped_objects_counted(), "{step}");
+        mapped
+    };
+    let object = frames.allocate(FOLIO_ORDER, FrameKind::Object).unwrap();
+    let head = object.frame();
+    let at = |index: u32| Frame::new(head.number() + index);
+    assert_eq!(check("a new folio"), 0);
+    let whole = frames.share(head);
+    assert_eq!(check("a huge entry"), 512);
+    machine.run_on(1);
+    let part = frames.for_entry(frames.share(at(7)));
+    let other = frames.for_entry(frames.share(at(9)));
+    assert_eq!(check("a huge entry and two small ones"), 512);
+    drop(whole);
+    assert_eq!(check("two small entries"), 2);
+    let whole = frames.share(head);
+    let _ = whole.into_raw();
+    frames.part(head);
+    assert_eq!(check("a split huge entry and two small ones"), 512);
+    machine.run_on(0);
+    for index in 0..512 {
+        drop(frames.adopt_part(at(index)));
+    }
+    assert_eq!(check("two small entries again"), 2);
+    drop(other);
+    assert_eq!(check("one small entry"), 1);
+    let _ = object.into_raw();
+    frames.part(head);
+    assert_eq!(check("single frames of the object"), 1);
+    drop(part);
+    assert_eq!(check("nothing mapped"), 0);
+    for index in 0..512 {
+        drop(frames.adopt_part(at(index)));
+    }
+    assert_eq!((check("no object"), frames.object_folios()), (0, (0, 0)));
+    assert_eq!(frames.free(), frames.total());
 }
 
 #[test]

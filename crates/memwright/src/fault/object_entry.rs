@@ -52,15 +52,27 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory.
+    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory and that are not mapped yet. The
+    /// page of the fault is not among them.
     pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
         let mut around = Around {
             range,
+            found: false,
             frames: [None; AROUND],
         };
-        let count = range.len() as usize;
+        let mut wanted = self.core.table.look(range).empty_pages();
+        if range.contains(self.page) {
+            wanted &= !(1 << (self.page.number() - range.start.number()));
+        }
         let first = self.area.offset_of(range.start);
-        object.cached_run(&self.core.memory, first, &mut around.frames[..count]);
+        while wanted != 0 {
+            let start = wanted.trailing_zeros();
+            let count = (wanted >> start).trailing_ones();
+            wanted &= !(((1 << count) - 1) << start);
+            let run = &mut around.frames[start as usize..(start + count) as usize];
+            object.cached_run(&self.core.memory, first + u64::from(start), run);
+            around.found |= run.iter().any(Option::is_some);
+        }
         around
     }
 }
@@ -68,6 +80,8 @@ impl<M: Machine> Fault<'_, M> {
 /// Frames around a fault, with a reference to each.
 pub(super) struct Around {
     pub(crate) range: PageRange,
+    /// Whether there is any frame.
+    found: bool,
     frames: [Option<Frame>; AROUND],
 }
 
@@ -75,6 +89,7 @@ impl Around {
     pub(crate) fn none(page: Page) -> Self {
         Self {
             range: PageRange::single(page),
+            found: false,
             frames: [None; AROUND],
         }
     }
@@ -88,15 +103,15 @@ impl Around {
         cursor: &mut Cursor<'_, M>,
         state: Bits,
     ) -> u64 {
+        if !self.found {
+            return 0;
+        }
         let bits = fault.object_bits(state);
         let mut filled = 0;
         for (page, slot) in self.range.iter().zip(&mut self.frames) {
             let Some(frame) = *slot else {
                 continue;
             };
-            if page == fault.page {
-                continue;
-            }
             cursor.seek(page);
             if cursor.peek() != Entry::Empty {
                 continue;
@@ -114,6 +129,9 @@ impl Around {
 
     /// Drops the references of the frames that were not mapped.
     pub(crate) fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
+        if !self.found {
+            return;
+        }
         for frame in self.frames.iter_mut().filter_map(Option::take) {
             drop(fault.core.memory.frames().adopt(frame));
         }

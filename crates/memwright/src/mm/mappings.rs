@@ -12,10 +12,15 @@ use crate::mm::object::Object;
 
 /// An address space with areas that map the object.
 struct Mapper<M: Machine> {
-    /// Higher than the number of every entry added before. The list is sorted by this number.
+    /// The number of the address space. The list is sorted by it.
     number: u64,
     space: Shared<Core<M>>,
     areas: u32,
+}
+
+/// Returns the position of the address space with this number in a list, or the position at which to insert it.
+fn find<M: Machine>(list: &[Mapper<M>], number: u64) -> Result<usize, usize> {
+    list.binary_search_by_key(&number, |mapper| mapper.number)
 }
 
 /// The address spaces that map an object.
@@ -87,7 +92,8 @@ impl<M: Machine> Mappings<M> {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Calls `visitor` for each address space of the list. An address space that is added during the visit is included.
+    /// Calls `visitor` for each address space of the list. A child that a process forks during the visit is included,
+    /// because its number is higher than its parent's.
     pub(crate) fn visit(&self, mut visitor: impl FnMut(&Core<M>)) {
         let mut after = None;
         loop {
@@ -108,28 +114,25 @@ impl<M: Machine> Mappings<M> {
     }
 
     fn attach(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
+        let number = space.space_number();
         let mut list = self.list.lock();
-        if let Some(mapper) = list
-            .iter_mut()
-            .find(|mapper| Shared::ptr_eq(&mapper.space, space))
-        {
-            mapper.areas += 1;
-            return Ok(());
+        match find(&list, number) {
+            Ok(index) => list[index].areas += 1,
+            Err(index) => {
+                let mapper = Mapper {
+                    number,
+                    space: space.clone(),
+                    areas: 1,
+                };
+                list.try_insert(index, mapper)?;
+            }
         }
-        let number = list.last().map_or(0, |last| last.number + 1);
-        list.try_push(Mapper {
-            number,
-            space: space.clone(),
-            areas: 1,
-        })
+        Ok(())
     }
 
     fn detach(&self, space: &Shared<Core<M>>) {
         let mut list = self.list.lock();
-        let Some(index) = list
-            .iter()
-            .position(|mapper| Shared::ptr_eq(&mapper.space, space))
-        else {
+        let Ok(index) = find(&list, space.space_number()) else {
             return;
         };
         list[index].areas -= 1;

@@ -266,7 +266,7 @@ impl<M: Machine> Shmem<M> {
         let frame = match state.pages.get(index) {
             Some(frame) => frame,
             None if state.is_in_swap(index) => return Err(ObjectError::InSwap),
-            None if create => self.page(&mut state, index, true)?,
+            None if create => self.create(&mut state, index, true)?,
             None => return Ok(None),
         };
         Ok(Some(self.memory.frames().share(frame).into_raw()))
@@ -378,9 +378,14 @@ impl<M: Machine> Shmem<M> {
     /// Returns the frame of page `index`, which must not be in swap. Creates the page if it does not exist. A new page
     /// is zeroed only if `zeroed`.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
-        if let Some(frame) = state.pages.get(index) {
-            return Ok(frame);
+        match state.pages.get(index) {
+            Some(frame) => Ok(frame),
+            None => self.create(state, index, zeroed),
         }
+    }
+
+    /// Creates the page at `index`, which does not exist.
+    fn create(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
         state.pages.check_room(1)?;
         let frames = self.memory.frames();
         state.choose(&self.memory, index);
@@ -585,11 +590,12 @@ impl<M: Machine> Object<M> for Shmem<M> {
     fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
         let state = self.store.lock();
         let end = pages_of(state.size);
-        for (index, frame) in (first..).zip(frames) {
-            *frame = match state.pages.get_unasked(index) {
-                Some(found) if index < end => Some(memory.frames().share(found).into_raw()),
-                Some(_) | None => None,
-            };
+        let inside = end.saturating_sub(first).min(frames.len() as u64);
+        let (inside, beyond) = frames.split_at_mut(inside as usize);
+        state.pages.get_run_unasked(first, inside);
+        beyond.fill(None);
+        for found in inside.iter().flatten() {
+            let _ = memory.frames().share(*found).into_raw();
         }
     }
 

@@ -45,6 +45,6 @@ impl<M: Machine> Store<M> {
 impl<M: Machine> State<M> {
     /// Returns whether page `index` is in swap.
     pub(crate) fn is_in_swap(&self, index: u64) -> bool {
-        matches!(self.pages.stored(index), Some(Stored::InSwap(_)))
+        self.pages.swapped() > 0 && matches!(self.pages.stored(index), Some(Stored::InSwap(_)))
     }
 }

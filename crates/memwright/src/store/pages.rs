@@ -131,16 +131,27 @@ impl<M: Machine> Pages<M> {
     /// of the page.
     #[inline]
     fn find(&self, index: u64, mark: u64) -> Option<Frame> {
-        let word = self.word(self.lowest(index)?, slot_at(index, 0));
-        let value = word.load(Ordering::Relaxed);
-        let Stored::InMemory(frame) = decoded(value)? else {
-            return None;
-        };
-        let found = (value | mark) & !LEAVING;
-        if found != value {
-            word.store(found, Ordering::Relaxed);
+        found(self.word(self.lowest(index)?, slot_at(index, 0)), mark)
+    }
+
+    /// Like [`get_unasked`](Self::get_unasked), for the pages from `first` on, one for each element of `frames`.
+    pub(crate) fn get_run_unasked(&self, first: u64, frames: &mut [Option<Frame>]) {
+        let (mut index, mut rest) = (first, frames);
+        while !rest.is_empty() {
+            let slot = slot_at(index, 0);
+            let count = rest.len().min((SLOTS - slot) as usize);
+            let (here, later) = rest.split_at_mut(count);
+            match self.lowest(index) {
+                Some(node) => {
+                    let words = &self.frames.words64(node)[slot as usize..];
+                    for (word, frame) in words.iter().zip(here) {
+                        *frame = found(word, 0);
+                    }
+                }
+                None => here.fill(None),
+            }
+            (index, rest) = (index + count as u64, later);
         }
-        Some(frame)
     }
 
     /// Returns whether page `index` was looked up since it came into memory or was last [aged](Self::age).
@@ -618,6 +629,21 @@ impl<M: Machine> Drop for Pages<M> {
     fn drop(&mut self) {
         self.remove_range(0, u64::MAX);
     }
+}
+
+/// Returns the frame in a slot of a lowest node if the page is in memory, sets the flags `mark` in the slot's word, and
+/// cancels a swap-out of the page.
+#[inline]
+fn found(word: &AtomicU64, mark: u64) -> Option<Frame> {
+    let value = word.load(Ordering::Relaxed);
+    let Stored::InMemory(frame) = decoded(value)? else {
+        return None;
+    };
+    let found = (value | mark) & !LEAVING;
+    if found != value {
+        word.store(found, Ordering::Relaxed);
+    }
+    Some(frame)
 }
 
 fn slot_at(index: u64, level: u32) -> u64 {

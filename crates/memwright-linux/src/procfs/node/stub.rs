@@ -40,6 +40,14 @@ impl Stub {
         }
     }
 
+    /// Returns the constant text; an empty text for other kinds.
+    pub(in crate::procfs) const fn text(&self) -> &'static str {
+        match self.kind {
+            Kind::Text(text) => text,
+            Kind::Number(_) | Kind::Copy(_) | Kind::Unused => "",
+        }
+    }
+
     /// Returns `other`, the value of the field that this field copies.
     pub(in crate::procfs) const fn copied(&self, other: u64) -> u64 {
         other
@@ -89,6 +97,7 @@ mod tests {
         let texts: alloc::vec::Vec<_> = STUBS.iter().map(|stub| stub.to_string()).collect();
         assert_eq!(texts, ["0", "word", "", ""]);
         assert_eq!((ZERO.number(), WORD.number(), SAME.copied(7)), (0, 0, 7));
+        assert_eq!((WORD.text(), ZERO.text()), ("word", ""));
         assert_eq!(UNUSED.field, "");
     }
 }

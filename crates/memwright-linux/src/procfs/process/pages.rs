@@ -94,7 +94,8 @@ impl Sums {
             return;
         }
         let frames = memory.frames();
-        let sharers = u64::from(frames.sharers(page.frame)).max(1);
+        let (kind, sharers) = frames.shown(page.frame);
+        let sharers = u64::from(sharers.max(1));
         if area.flags().contains(AreaFlags::HUGETLB) {
             // Hugetlb pages are not counted as resident memory (`smaps_hugetlb_range`).
             let class = if sharers > 1 {
@@ -106,13 +107,16 @@ impl Sums {
             return;
         }
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let shares = bytes * SHARE / sharers;
+        let shares = if sharers == 1 {
+            bytes * SHARE
+        } else {
+            bytes * SHARE / sharers
+        };
         self.resident += bytes;
         self.proportional += shares;
         if dirty {
             self.proportional_dirty += shares;
         }
-        let kind = frames.kind(page.frame);
         if kind == FrameKind::Merged {
             self.merged += bytes;
         }

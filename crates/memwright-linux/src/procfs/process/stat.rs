@@ -4,15 +4,12 @@ use crate::{
     identity::Resource,
     process::ticks,
     procfs::{
-        node::{Subject, Text, stub::stubs},
+        node::{Line, Subject, Text, stub::stubs},
         process::strings::trimmed,
     },
     view::View,
 };
-use core::{
-    fmt::{self, Write},
-    sync::atomic::Ordering,
-};
+use core::{fmt, sync::atomic::Ordering};
 
 stubs! {
     TERMINAL: "/proc/PID/stat" "7 tty_nr" Number(0), "No process has a controlling terminal.";
@@ -61,67 +58,85 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
     let threads = process.thread_count();
     let (state, _) = subject.state(view);
     let sets = super::status::signal_sets(subject);
-    write!(text, "{} (", subject.id)?;
+    Line::new()
+        .decimal(subject.id.into(), 0)
+        .text(" (")
+        .write(text)?;
     text.push(trimmed(&subject.name()))?;
-    write!(
-        text,
-        ") {state} {} {} {} {TERMINAL} {FOREGROUND} {FLAGS}",
-        process.parent(),
-        process.group(),
-        process.session()
-    )?;
-    write!(
-        text,
-        " {} {} {} {}",
-        usage.minor_faults, children.minor_faults, usage.major_faults, children.major_faults
-    )?;
-    write!(
-        text,
-        " {} {} {} {}",
-        ticks(usage.user),
-        ticks(usage.system),
-        ticks(children.user),
-        ticks(children.system)
-    )?;
-    write!(
-        text,
-        " {PRIORITY} {NICE} {threads} {INTERVAL} {} {mapped} {resident} {limit}",
-        ticks(process.started)
-    )?;
-    write!(
-        text,
-        " {} {} {} {STACK_POINTER} {INSTRUCTION}",
-        addresses.code_start, addresses.code_end, addresses.stack_start
-    )?;
-    // These legacy fields contain only the first 31 signals.
-    let old = |set: u64| set & 0x7fff_ffff;
-    write!(
-        text,
-        " {} {} {} {}",
-        old(sets.pending),
-        old(sets.blocked),
-        old(sets.ignored),
-        old(sets.caught)
-    )?;
+    let mut line = Line::new();
+    line.text(") ").text(state.encode_utf8(&mut [0; 4]));
+    for id in [process.parent(), process.group(), process.session()] {
+        line.text(" ").decimal(id.into(), 0);
+    }
+    line.text(" ").decimal(TERMINAL.number(), 0);
+    line.text(" ").text(FOREGROUND.text()).write(text)?;
     let thread = subject.thread.as_ref();
     let processor = thread.map_or(0, |thread| thread.cpu().index());
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
-    write!(
-        text,
-        " {WAIT_CHANNEL} {SWAPPED} {CHILDREN_SWAPPED} {exit_signal} {processor} {REAL_TIME} {POLICY}"
-    )?;
-    write!(text, " {BLOCK_DELAY} {GUEST} {CHILDREN_GUEST}")?;
-    writeln!(
-        text,
-        " {} {} {} {} {} {} {} {EXIT_CODE}",
+    // These legacy fields contain only the first 31 signals.
+    let old = |set: u64| set & 0x7fff_ffff;
+    let fields = [
+        FLAGS.number(),
+        usage.minor_faults,
+        children.minor_faults,
+        usage.major_faults,
+        children.major_faults,
+        ticks(usage.user),
+        ticks(usage.system),
+        ticks(children.user),
+        ticks(children.system),
+        PRIORITY.number(),
+        NICE.number(),
+        threads as u64,
+        INTERVAL.number(),
+        ticks(process.started),
+        mapped,
+        resident,
+        limit,
+        addresses.code_start,
+        addresses.code_end,
+        addresses.stack_start,
+        STACK_POINTER.number(),
+        INSTRUCTION.number(),
+        old(sets.pending),
+        old(sets.blocked),
+        old(sets.ignored),
+        old(sets.caught),
+        WAIT_CHANNEL.number(),
+        SWAPPED.number(),
+        CHILDREN_SWAPPED.number(),
+        exit_signal.into(),
+        processor as u64,
+        REAL_TIME.number(),
+        POLICY.number(),
+        BLOCK_DELAY.number(),
+        GUEST.number(),
+        CHILDREN_GUEST.number(),
         addresses.data_start,
         addresses.data_end,
         heap.start,
         addresses.arguments_start,
         addresses.arguments_end,
         addresses.environment_start,
-        addresses.environment_end
-    )
+        addresses.environment_end,
+        EXIT_CODE.number(),
+    ];
+    fields
+        .chunks(TOGETHER)
+        .try_for_each(|some| numbers(some).write(text))?;
+    text.push(b"\n")
+}
+
+/// Fields that fit in a line with all of their digits.
+const TOGETHER: usize = 8;
+
+/// Returns numbers in decimal, each after a space.
+fn numbers(fields: &[u64]) -> Line {
+    let mut line = Line::new();
+    for &field in fields {
+        line.text(" ").decimal(field, 0);
+    }
+    line
 }
 
 /// Writes `/proc/PID/statm`.
@@ -141,9 +156,14 @@ pub fn statm(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resul
     let code = addresses.code_pages(u64::MAX);
     let shared = totals.resident_file + totals.resident_shared;
     let data = totals.data + totals.stack;
-    writeln!(
-        text,
-        "{} {} {shared} {code} {LIBRARY_PAGES} {data} {DIRTY_PAGES}",
-        totals.mapped, totals.resident
-    )
+    let fields = [
+        totals.resident,
+        shared,
+        code,
+        LIBRARY_PAGES.number(),
+        data,
+        DIRTY_PAGES.number(),
+    ];
+    Line::new().decimal(totals.mapped, 0).write(text)?;
+    numbers(&fields).text("\n").write(text)
 }

@@ -70,7 +70,7 @@ pub fn meminfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
         ("Dirty", DIRTY.number()),
         ("Writeback", WRITEBACK.number()),
         ("AnonPages", anonymous),
-        ("Mapped", frames.objects_shown()),
+        ("Mapped", frames.mapped_objects()),
         ("Shmem", objects),
         ("KReclaimable", RECLAIMABLE.number()),
         ("Slab", slab),

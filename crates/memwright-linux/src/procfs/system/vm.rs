@@ -216,7 +216,7 @@ pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
         ("nr_unevictable", UNEVICTABLE.copied(locked)),
         ("nr_mlock", locked),
         ("nr_anon_pages", anonymous),
-        ("nr_mapped", frames.objects_shown()),
+        ("nr_mapped", frames.mapped_objects()),
         ("nr_file_pages", FILE_PAGES.copied(objects)),
         ("nr_dirty", DIRTY.number()),
         ("nr_writeback", WRITEBACK.number()),

@@ -1,0 +1,120 @@
+//! How many frames of objects are mapped.
+//!
+//! A frame of an object has one reference from its object and one from each entry that maps it. So it becomes mapped
+//! when its second reference is taken, and unmapped when only one is left. The CPU that causes either change counts it
+//! in its own counter; the sum over all CPUs needs no walk over frame metadata. Linux 7.2 counts `NR_FILE_MAPPED` where
+//! a page's map count leaves or returns to its lowest value (`mm/rmap.c`).
+//!
+//! In a folio, references to the whole and references to a part both map the part (`folio.rs`), and no single word
+//! shows a change. The counters treat a part of a folio like a frame of its own, and [`Frames::mapped_objects`] corrects
+//! the sum for each folio of an object: it goes over one frame of metadata for each 2 MiB, and over all parts of a
+//! parted folio, if such folios exist at all.
+
+use core::sync::atomic::Ordering;
+
+use super::meta::{Meta, State};
+use super::order::FOLIO_FRAMES;
+use super::{FrameKind, Frames};
+use crate::addr::Frame;
+use crate::machine::Machine;
+
+/// The folios that belong to objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ObjectFolios {
+    /// Folios of objects.
+    count: u64,
+    /// Folios that have whole-folio references besides the object's.
+    mapped: u64,
+    /// Frames in the folios that at least one entry maps.
+    frames: u64,
+    /// Parts of the folios that the counters of the CPUs include.
+    counted: u64,
+}
+
+impl<M: Machine> Frames<M> {
+    /// Counts `by` more frames of objects as mapped, or fewer if it is negative.
+    pub(super) fn count_mapped_objects(&self, by: i64) {
+        self.cpu_cache()
+            .mapped_objects
+            .fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Returns the number of frames of objects that at least one entry maps. A [`FrameRef`](super::FrameRef) besides
+    /// the object's counts as an entry.
+    pub fn mapped_objects(&self) -> u64 {
+        let folios = self.folios_of_objects();
+        let sum = self.counted_as_mapped() + folios.frames as i64 - folios.counted as i64;
+        // Other CPUs change the counters meanwhile.
+        sum.max(0) as u64
+    }
+
+    /// The sum of the counters of all CPUs.
+    fn counted_as_mapped(&self) -> i64 {
+        let counters = self.caches.iter().map(|cpu| &cpu.mapped_objects);
+        counters
+            .map(|counter| counter.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Returns whether the counters agree with the metadata of all frames. No other CPU may use frames meanwhile.
+    pub fn are_mapped_objects_counted(&self) -> bool {
+        let metas = self.metas();
+        let (mut number, mut counted) = (metas.lowest, 0);
+        while let Some(meta) = metas.find(number) {
+            let state = meta.state();
+            counted += i64::from(meta.is_counted_as_mapped());
+            let closed = state.has(State::FOLIO) && !state.has(State::PARTED);
+            number += if closed { FOLIO_FRAMES } else { 1 };
+        }
+        counted == self.counted_as_mapped()
+    }
+
+    /// Returns the number of folios that belong to objects, and the number of those that are mapped by huge entries. A
+    /// folio counts as mapped if it has whole-folio references besides the object's: an entry is indistinguishable from
+    /// a pin.
+    pub fn object_folios(&self) -> (u64, u64) {
+        let folios = self.folios_of_objects();
+        (folios.count, folios.mapped)
+    }
+
+    /// Goes over the frames at which a folio can begin, if any folio belongs to an object.
+    fn folios_of_objects(&self) -> ObjectFolios {
+        let mut folios = ObjectFolios::default();
+        if self.object_folios.load(Ordering::Relaxed) == 0 {
+            return folios;
+        }
+        let metas = self.metas();
+        let first = metas.lowest.next_multiple_of(FOLIO_FRAMES);
+        for number in (first..metas.end()).step_by(FOLIO_FRAMES as usize) {
+            let meta = metas.get(number);
+            let state = meta.state();
+            if !state.has(State::FOLIO) || state.kind() != FrameKind::Object {
+                continue;
+            }
+            let is_mapped = meta.whole.load(Ordering::Relaxed) > 1;
+            folios.count += 1;
+            folios.mapped += u64::from(is_mapped);
+            if state.has(State::PARTED) {
+                self.add_parts(number, &mut folios);
+            } else if is_mapped {
+                folios.frames += u64::from(FOLIO_FRAMES);
+            }
+        }
+        folios
+    }
+
+    /// Adds the parts of the parted folio that begins at frame `head`.
+    fn add_parts(&self, head: u32, folios: &mut ObjectFolios) {
+        for number in head..head + FOLIO_FRAMES {
+            folios.frames += u64::from(self.sharers(Frame::new(number)) > 0);
+            folios.counted += u64::from(self.metas().get(number).is_counted_as_mapped());
+        }
+    }
+}
+
+impl Meta {
+    /// Whether the frame is of an object and has a second reference of its own.
+    fn is_counted_as_mapped(&self) -> bool {
+        self.kind() == FrameKind::Object && self.references.load(Ordering::Relaxed) > 1
+    }
+}

@@ -1,0 +1,336 @@
+//! Moves entries within one table, for `mremap` (Linux 7.2 `mm/mremap.c`, `move_page_tables`).
+
+use core::sync::atomic::Ordering;
+
+use super::aside::{HUGE_LEVEL, is_page};
+use super::cursor::{Cursor, record};
+use super::level::{ENTRIES, slot_pages};
+use super::move_table::WholeTables;
+use crate::addr::{Frame, Page, PageRange, PageSize};
+use crate::entry::x86_64;
+use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
+use crate::frame::OutOfFrames;
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::root::Table;
+use crate::sync::{PausePoints, Step, step};
+
+/// How the entries of one area are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveRule {
+    /// Moved pages keep userfaultfd's write protection (rule: uffd-wp-survives).
+    pub keep_uffd_wp: bool,
+    /// Last-level tables move as they are where all of their pages move by a multiple of 512 pages. These pages keep
+    /// userfaultfd's write protection and do not become soft-dirty, as all others do.
+    pub whole_tables: bool,
+}
+
+impl MoveRule {
+    /// Each entry moves on its own, and loses userfaultfd's write protection.
+    pub const PLAIN: MoveRule = MoveRule {
+        keep_uffd_wp: false,
+        whole_tables: false,
+    };
+}
+
+/// The number of slots of a last-level table that a move empties at a time.
+const SLOTS: usize = 64;
+/// No attributes: entries have no attributes that contain an address.
+const NONE: u64 = u64::MAX;
+/// The number of such runs between two scheduling points.
+const RUNS: u32 = 16;
+/// The number of entries that are prepared between two scheduling points.
+const PREPARED: u32 = 512;
+
+impl<M: Machine> Table<M> {
+    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped, by the
+    /// given rule. The ranges can share tables, but must not share pages. The calling thread can yield. Returns how many
+    /// entries were moved.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space and no other lock.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
+    ///
+    /// # Panics
+    /// If a range is empty or extends beyond user memory, or something is mapped at the new place.
+    pub fn move_entries(
+        &self,
+        from: PageRange,
+        to: Page,
+        rule: MoveRule,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<u64, OutOfFrames> {
+        let there = |page: Page| to.add(page.number() - from.start.number());
+        let target = PageRange::new(to, there(from.end));
+        let whole = WholeTables::of(from, to, rule.whole_tables);
+        if whole.any() {
+            // Nothing is mapped there, so the tables that are left are empty.
+            self.cursor(target).free_tables(gather);
+        }
+        self.prepare_move(from, target, whole, gather)?;
+
+        let mut moved = 0;
+        let mut points = PausePoints::every(RUNS);
+        let mut next = from.start;
+        while next < from.end {
+            points.round();
+            let mut source = self.cursor(PageRange::new(next, from.end));
+            if source.next_filled().is_none() {
+                break;
+            }
+            let at = source.position();
+            if source.level > 1 {
+                let (taken, aside) = source.take_to_move(gather);
+                source.advance();
+                next = source.position();
+                drop(source);
+                let mut place = self.cursor(PageRange::new(there(at), target.end));
+                moved += place.put_moved(moved_entry(taken, rule.keep_uffd_wp), aside);
+            } else if let Some(pages) = whole.around(at) {
+                drop(source);
+                moved += self.move_table(pages.start, there(pages.start), gather);
+                next = pages.end;
+            } else {
+                let mut words = [0; SLOTS];
+                let most = slots_left(there(at)).min(SLOTS);
+                let count = source.take_run(&mut words[..most], gather);
+                drop(source);
+                let mut place = self.cursor(PageRange::new(there(at), target.end));
+                moved += place.put_run(&words[..count], rule.keep_uffd_wp);
+                next = at.add(count as u64);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Allocates every table that a move needs, and splits the entries that cannot be moved as a whole.
+    fn prepare_move(
+        &self,
+        from: PageRange,
+        target: PageRange,
+        whole: WholeTables,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), OutOfFrames> {
+        let there = |page: Page| target.start.add(page.number() - from.start.number());
+        let mut points = PausePoints::every(PREPARED);
+        let mut source = self.cursor(from);
+        source.split_edges(gather)?;
+        // The upper table at the new place that is known to be there, as a multiple of the pages that it covers.
+        let mut prepared = None;
+        loop {
+            let Some(extent) = source.next_filled() else {
+                return Ok(());
+            };
+            let size = extent.range.len();
+            if size > 1 && there(extent.range.start).number() % size != 0 {
+                source.divide(gather)?;
+                continue;
+            }
+            // Hold one lock at a time, because the old and the new place can share a table.
+            let at = source.position();
+            let table = whole.around(at).filter(|_| source.level == 1);
+            // A table that moves is linked one level up.
+            let level = source.level + u8::from(table.is_some());
+            let upper = there(at).number() / slot_pages(3);
+            if let Some(pages) = table.filter(|_| prepared == Some(upper)) {
+                source.park();
+                points.round();
+                source.go(pages.end);
+                continue;
+            }
+            prepared = table.map(|_| upper);
+            drop(source);
+            let mut place = self.cursor(target);
+            place.seek(there(at));
+            while place.level > level {
+                place.push_down()?;
+            }
+            let table_in_the_way = place.level < level;
+            drop(place);
+            if table_in_the_way {
+                source = self.cursor(PageRange::new(at, from.end));
+                source.divide(gather)?;
+                continue;
+            }
+            // Continue after this slot, or after the last slot that this last-level table and the new one have in
+            // common.
+            let next = match table {
+                Some(pages) => pages.end,
+                None if level == 1 => at.add(slots_left(at).min(slots_left(there(at))) as u64),
+                None => at.add(size),
+            };
+            if next >= from.end {
+                return Ok(());
+            }
+            points.round();
+            source = self.cursor(PageRange::new(next, from.end));
+        }
+    }
+}
+
+/// Returns the number of slots from `page` to the end of its last-level table.
+fn slots_left(page: Page) -> usize {
+    ENTRIES - page.number() as usize % ENTRIES
+}
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Removes the entry here, above the last level, and returns it with the page table deposited for it. Its reference
+    /// moves with it.
+    fn take_to_move(&mut self, gather: &mut Gather<'_, M>) -> (Entry, Option<Frame>) {
+        self.debug_check_whole();
+        let old = self.slot_word().swap(0, Ordering::AcqRel);
+        self.count(old, 0);
+        let entry = x86_64::decode(old, self.level);
+        let what = change(entry, Entry::Empty);
+        record(gather, self.slot_start(), self.size(), what, old);
+        let deposits = self.level == HUGE_LEVEL && is_page(entry);
+        (entry, deposits.then(|| self.take_aside()))
+    }
+
+    /// Stores a moved entry here, above the last level, with the page table deposited for it. The tables for it exist
+    /// already. Returns the number of entries: none if nothing is left of the entry.
+    fn put_moved(&mut self, entry: Entry, aside: Option<Frame>) -> u64 {
+        if entry == Entry::Empty {
+            return 0;
+        }
+        let old = self.word();
+        assert!(
+            old == 0,
+            "moved an entry to {:?}, which is not empty",
+            self.position
+        );
+        if let Some(table) = aside {
+            self.set_aside(table);
+        }
+        let new = x86_64::encode(entry);
+        self.slot_word().store(new, Ordering::Release);
+        self.count(old, new);
+        1
+    }
+
+    /// Empties up to `words.len()` slots of this last-level table, beginning here, and stores their entries in `words`,
+    /// with 0 for an empty slot. The references move with the entries. Returns the number of slots.
+    fn take_run(&self, words: &mut [u64], gather: &mut Gather<'_, M>) -> usize {
+        let slots = self.slots_to(self.table_end(self.range.end));
+        let count = slots.len().min(words.len());
+        let (slots, words) = (&slots[..count], &mut words[..count]);
+        let mut taken = 0;
+        // The first of the last entries with the same attributes, whose removal has not been recorded yet.
+        let (mut first, mut attributes) = (0, NONE);
+        for index in 0..count {
+            step(Step::Entry);
+            let slot = &slots[index];
+            let word = match slot.load(Ordering::Relaxed) {
+                0 => 0,
+                _ => slot.swap(0, Ordering::AcqRel),
+            };
+            words[index] = word;
+            taken += u32::from(word != 0);
+            let next = if word == 0 {
+                NONE
+            } else {
+                x86_64::attributes(word)
+            };
+            if next != attributes {
+                self.record_taken(first, &words[first..index], attributes, gather);
+                (first, attributes) = (index, next);
+            }
+        }
+        self.record_taken(first, &words[first..], attributes, gather);
+        let live = &self.meta.live;
+        live.store(live.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
+        count
+    }
+
+    /// Records the removal of consecutive entries with the same attributes, the first of which was `first` slots from
+    /// here.
+    fn record_taken(
+        &self,
+        first: usize,
+        words: &[u64],
+        attributes: u64,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let Some(&word) = words.first().filter(|_| attributes != NONE) else {
+            return;
+        };
+        let page = self.position.add(first as u64);
+        let what = change(x86_64::decode(word, 1), Entry::Empty);
+        let elided = what.needs_local() && attributes & x86_64::ACCESSED == 0;
+        gather.record_entries(page, PageSize::Size4K, what, elided, words.len() as u64);
+    }
+
+    /// Stores moved entries in this last-level table, beginning here, where nothing is mapped. Returns the number of
+    /// entries.
+    fn put_run(&mut self, words: &[u64], keep_uffd_wp: bool) -> u64 {
+        let slots = self.slots_to(self.position.add(words.len() as u64));
+        // The attributes of the last page, and the bits that the move changed in it, which are the same for all pages
+        // with these attributes.
+        let (mut attributes, mut changed) = (NONE, 0);
+        let mut moved = 0;
+        for (index, (slot, &word)) in slots.iter().zip(words).enumerate() {
+            if word == 0 {
+                continue;
+            }
+            step(Step::Entry);
+            assert!(
+                slot.load(Ordering::Relaxed) == 0,
+                "moved an entry to {:?}, which is not empty",
+                self.position.add(index as u64)
+            );
+            let mut new = word ^ changed;
+            if x86_64::attributes(word) != attributes {
+                new = x86_64::encode(moved_entry(x86_64::decode(word, 1), keep_uffd_wp));
+                if x86_64::is_present(word) {
+                    (attributes, changed) = (x86_64::attributes(word), word ^ new);
+                    debug_assert_eq!(x86_64::attributes(changed), changed);
+                }
+            }
+            slot.store(new, Ordering::Release);
+            moved += u64::from(new != 0);
+        }
+        let live = &self.meta.live;
+        live.store(
+            live.load(Ordering::Relaxed) + moved as u32,
+            Ordering::Relaxed,
+        );
+        moved
+    }
+
+    /// Replaces the entry here by 512 parts one level down.
+    fn divide(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
+        match self.entry().entry {
+            Entry::Empty | Entry::Marker(_) => self.push_down(),
+            Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => self.split(gather),
+        }
+    }
+}
+
+/// Returns the entry that a move stores at the new place.
+fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
+    let lost = if keep_uffd_wp {
+        Bits::empty()
+    } else {
+        Bits::UFFD_WP.union(Bits::WATCHED)
+    };
+    let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
+    match entry {
+        Entry::Empty => Entry::Empty,
+        Entry::Marker(Marker { marks }) if keep_uffd_wp => Entry::marker(marks),
+        Entry::Marker(Marker { marks }) => Entry::marker(marks.difference(Marks::UFFD_WP)),
+        Entry::Swapped(page) => Entry::Swapped(Swapped {
+            bits: bits(page.bits),
+            ..page
+        }),
+        Entry::Migrating(page) => Entry::Migrating(crate::entry::Migrating {
+            bits: bits(page.bits),
+            ..page
+        }),
+        Entry::Present(page) => Entry::Present(Present {
+            bits: bits(page.bits),
+            ..page
+        }),
+    }
+}
