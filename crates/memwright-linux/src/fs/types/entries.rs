@@ -133,9 +133,11 @@ impl<V> Entries<V> {
             btree_map::Entry::Occupied(mut occupied) => {
                 let cookies = occupied.get_mut();
                 if let Cookies::One(other) = *cookies {
-                    let name = self.by_cookie.get(&other).map(|entry| entry.name.clone());
-                    *cookies =
-                        Cookies::Several(name.map(|name| (name, other)).into_iter().collect());
+                    let mut several = BTreeMap::new();
+                    if let Some(entry) = self.by_cookie.get(&other) {
+                        several.insert(entry.name.clone(), other);
+                    }
+                    *cookies = Cookies::Several(several);
                 }
                 if let Cookies::Several(cookies) = cookies {
                     cookies.insert(name.into(), cookie);

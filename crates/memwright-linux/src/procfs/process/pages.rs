@@ -77,26 +77,12 @@ impl Sums {
         }
     }
 
-    /// Adds an entry of `area` (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
-    pub fn add_entry(&mut self, memory: &Memory, area: &Area<M>, extent: Extent) {
-        let bytes = extent.range.len() * PAGE_SIZE as u64;
-        let page = match extent.entry {
-            Entry::Present(page) => page,
-            Entry::Swapped(swapped) => {
-                let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
-                self.swap += bytes;
-                self.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
-                return;
-            }
-            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
-        };
-        if page.bits.contains(Bits::BORROWED) {
-            return;
-        }
-        let frames = memory.frames();
-        let (kind, sharers) = frames.shown(page.frame);
-        let sharers = u64::from(sharers.max(1));
-        if area.flags().contains(AreaFlags::HUGETLB) {
+    /// Adds `pages` pages that are alike (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    fn add_pages(&mut self, alike: Alike, pages: u64) {
+        let each = alike.size.pages() * PAGE_SIZE as u64;
+        let bytes = each * pages;
+        let sharers = u64::from(alike.sharers);
+        if alike.hugetlb {
             // Hugetlb pages are not counted as resident memory (`smaps_hugetlb_range`).
             let class = if sharers > 1 {
                 &mut self.shared_hugetlb
@@ -106,39 +92,35 @@ impl Sums {
             *class += bytes;
             return;
         }
-        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let shares = if sharers == 1 {
-            bytes * SHARE
-        } else {
-            bytes * SHARE / sharers
-        };
+        let shares = each * SHARE / sharers * pages;
         self.resident += bytes;
         self.proportional += shares;
-        if dirty {
+        if alike.dirty {
             self.proportional_dirty += shares;
         }
-        if kind == FrameKind::Merged {
+        if alike.kind == FrameKind::Merged {
             self.merged += bytes;
         }
-        if kind.is_private() {
-            self.anonymous += bytes;
-            if !dirty && frames.is_lazy(page.frame) {
-                self.lazy += bytes;
-            }
-            if page.size != PageSize::Size4K {
-                self.huge += bytes;
-            }
-            self.proportional_anonymous += shares;
-        } else if area.object().is_some_and(|object| object.is_memory()) {
-            self.proportional_memory += shares;
-            if page.size != PageSize::Size4K {
-                self.huge_memory += bytes;
-            }
+        if alike.lazy {
+            self.lazy += bytes;
         }
-        if page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED) {
+        let huge = if alike.size == PageSize::Size4K {
+            0
+        } else {
+            bytes
+        };
+        if alike.kind.is_private() {
+            self.anonymous += bytes;
+            self.huge += huge;
+            self.proportional_anonymous += shares;
+        } else if alike.memory {
+            self.proportional_memory += shares;
+            self.huge_memory += huge;
+        }
+        if alike.accessed {
             self.referenced += bytes;
         }
-        let class = match (sharers > 1, dirty) {
+        let class = match (sharers > 1, alike.dirty) {
             (true, false) => &mut self.shared_clean,
             (true, true) => &mut self.shared_dirty,
             (false, false) => &mut self.private_clean,
@@ -170,5 +152,81 @@ impl Sums {
         self.swap_proportional += other.swap_proportional;
         self.swap_of_objects += other.swap_of_objects;
         self.locked += other.locked;
+    }
+}
+
+/// What the sums depend on in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Alike {
+    sharers: u32,
+    kind: FrameKind,
+    size: PageSize,
+    dirty: bool,
+    accessed: bool,
+    lazy: bool,
+    hugetlb: bool,
+    /// Whether the area's object is in memory only.
+    memory: bool,
+}
+
+/// Consecutive pages of one area that are alike. They are added to the sums together, because most pages are like the
+/// page before them.
+#[derive(Default)]
+pub struct Run {
+    hugetlb: bool,
+    memory: bool,
+    alike: Option<Alike>,
+    pages: u64,
+}
+
+impl Run {
+    /// Begins with the pages of `area`, after [`end`](Self::end).
+    pub fn begin(&mut self, area: &Area<M>) {
+        self.hugetlb = area.flags().contains(AreaFlags::HUGETLB);
+        self.memory = area.object().is_some_and(|object| object.is_memory());
+    }
+
+    /// Adds an entry of the area to the run, or to its sums. Before a page that is not like the pages of the run, adds
+    /// the run to the sums.
+    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
+        let page = match extent.entry {
+            Entry::Present(page) => page,
+            Entry::Swapped(swapped) => {
+                let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
+                sums.swap += pages * PAGE_SIZE as u64;
+                sums.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
+                return;
+            }
+            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
+        };
+        if page.bits.contains(Bits::BORROWED) {
+            return;
+        }
+        let frames = memory.frames();
+        let (kind, sharers) = frames.shown(page.frame);
+        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+        let alike = Alike {
+            sharers: sharers.max(1),
+            kind,
+            size: page.size,
+            dirty,
+            accessed: page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED),
+            lazy: !dirty && kind.is_private() && frames.is_lazy(page.frame),
+            hugetlb: self.hugetlb,
+            memory: self.memory,
+        };
+        if self.alike != Some(alike) {
+            self.end(sums);
+            self.alike = Some(alike);
+        }
+        self.pages += 1;
+    }
+
+    /// Adds the pages of the run to the sums.
+    pub fn end(&mut self, sums: &mut Sums) {
+        if let Some(alike) = self.alike.take() {
+            sums.add_pages(alike, self.pages);
+        }
+        self.pages = 0;
     }
 }

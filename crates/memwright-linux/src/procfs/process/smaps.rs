@@ -7,7 +7,7 @@ use crate::{
         node::{Subject, Text, stub::stubs, text::kibibyte_row},
         process::{
             maps::{Noted, write_rollup},
-            pages::{Sums, bytes_of_shares},
+            pages::{Run, Sums, bytes_of_shares},
         },
     },
     protection_keys::has_keys,
@@ -40,10 +40,17 @@ const TOGETHER: usize = 4;
 
 /// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
+    let mut run = Run::default();
     space.survey(pages_from(space, from), |sight| {
         match sight {
-            Sight::Area(_) if !batch.has_room() => return false,
             Sight::Area(area) => {
+                if let Some(last) = batch.last_mut() {
+                    run.end(&mut last.sums);
+                }
+                if !batch.has_room() {
+                    return false;
+                }
+                run.begin(area);
                 batch.push(Summed {
                     noted: Noted::of(area),
                     codes: Codes::of(area),
@@ -53,14 +60,17 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                 });
             }
             // The walk passes an area before its entries, so this entry belongs to the last area of the batch.
-            Sight::Entry(area, extent) => {
+            Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
-                    last.sums.add_entry(space.memory(), area, extent);
+                    run.add_entry(&mut last.sums, space.memory(), extent);
                 }
             }
         }
         true
     });
+    if let Some(last) = batch.last_mut() {
+        run.end(&mut last.sums);
+    }
     for area in batch.iter_mut().filter(|area| area.locked) {
         area.sums.locked = area.sums.proportional;
     }
