@@ -114,8 +114,19 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 28_902.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 14_718.0),
     ("growth", 1, "read of /proc/self/status", "1024 MiB resident", 40_794.0),
+    ("growth", 1, "read of /proc/meminfo", "1024 MiB resident", 35_000.0),
+    ("growth", 1, "read of /proc/vmstat", "1024 MiB resident", 76_000.0),
     ("growth", 1, "mremap of all of it", "16 MiB resident", 16_411.0),
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 2767.0),
+    // The figures of the newest kernel in docs/experiments/growth.md.
+    ("growth", 1, "read of /proc/self/smaps_rollup", "1024 MiB resident", 39_514_024.0),
+    ("growth", 3, "create", "20000 entries", 8642.0),
+    ("growth", 3, "unlink", "20000 entries", 7197.0),
+    ("growth", 3, "stat of any entry", "20000 entries", 2619.0),
+    // Linux 7.2: 22,070.
+    ("growth", 1, "mremap of all of it", "1 MiB resident", 28_700.0),
+    // A tenth more than with one idle process.
+    ("growth", 4, "fork, exit and wait", "400 idle processes", 82_000.0),
     ("fork-reuse", 0, "child that lives", "parent's write, per page", 2500.0),
     ("fork-reuse", 0, "child that wrote all, gone", "child's write, per page", 2500.0),
     ("fork-reuse", 0, "idle child, gone; mprotect(R), mprotect(RW)", "parent's write, per page: faults", 0.0),

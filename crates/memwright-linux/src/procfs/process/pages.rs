@@ -78,11 +78,11 @@ impl Sums {
     }
 
     /// Adds `pages` pages that are alike (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
-    fn add_pages(&mut self, alike: Alike, pages: u64) {
+    fn add_pages(&mut self, area: AreaClass, alike: Alike, pages: u64) {
         let each = alike.size.pages() * PAGE_SIZE as u64;
         let bytes = each * pages;
         let sharers = u64::from(alike.sharers);
-        if alike.hugetlb {
+        if area.hugetlb {
             // Hugetlb pages are not counted as resident memory (`smaps_hugetlb_range`).
             let class = if sharers > 1 {
                 &mut self.shared_hugetlb
@@ -113,7 +113,7 @@ impl Sums {
             self.anonymous += bytes;
             self.huge += huge;
             self.proportional_anonymous += shares;
-        } else if alike.memory {
+        } else if area.memory {
             self.proportional_memory += shares;
             self.huge_memory += huge;
         }
@@ -164,6 +164,11 @@ struct Alike {
     dirty: bool,
     accessed: bool,
     lazy: bool,
+}
+
+/// What the sums depend on in an area.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct AreaClass {
     hugetlb: bool,
     /// Whether the area's object is in memory only.
     memory: bool,
@@ -173,8 +178,7 @@ struct Alike {
 /// page before them.
 #[derive(Default)]
 pub struct Run {
-    hugetlb: bool,
-    memory: bool,
+    area: AreaClass,
     alike: Option<Alike>,
     pages: u64,
 }
@@ -182,8 +186,10 @@ pub struct Run {
 impl Run {
     /// Begins with the pages of `area`, after [`end`](Self::end).
     pub fn begin(&mut self, area: &Area<M>) {
-        self.hugetlb = area.flags().contains(AreaFlags::HUGETLB);
-        self.memory = area.object().is_some_and(|object| object.is_memory());
+        self.area = AreaClass {
+            hugetlb: area.flags().contains(AreaFlags::HUGETLB),
+            memory: area.object().is_some_and(|object| object.is_memory()),
+        };
     }
 
     /// Adds an entry of the area to the run, or to its sums. Before a page that is not like the pages of the run, adds
@@ -212,8 +218,6 @@ impl Run {
             dirty,
             accessed: page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED),
             lazy: !dirty && kind.is_private() && frames.is_lazy(page.frame),
-            hugetlb: self.hugetlb,
-            memory: self.memory,
         };
         if self.alike != Some(alike) {
             self.end(sums);
@@ -225,7 +229,7 @@ impl Run {
     /// Adds the pages of the run to the sums.
     pub fn end(&mut self, sums: &mut Sums) {
         if let Some(alike) = self.alike.take() {
-            sums.add_pages(alike, self.pages);
+            sums.add_pages(self.area, alike, self.pages);
         }
         self.pages = 0;
     }
