@@ -126,6 +126,44 @@ pub fn trials() -> Vec<Trial> {
         .map(|variant| Boot::of("programs", variant, PROGRAMS));
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
+    let grouped = |cpus| {
+        Boot::of("groups", "musl-static", &["group_limits"])
+            .option("--swap", "zram:64M")
+            .cpus(cpus)
+    };
+    let boots = boots.chain([by_faults, swapping]).chain(under_pressure());
+    let boots = boots.chain([grouped(1), grouped(4)]);
+    // This program changes system-wide settings, so it boots alone.
+    let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
+    let boots = boots.chain([sleeping]);
+    let counting = Boot::of("counts", "musl-static", &["fault_counts"])
+        .option("--thp", "madvise")
+        .option("--hugetlb", "8M");
+    // This program merges pages system-wide, so it boots alone.
+    let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
+    let boots = boots.chain([counting, events]);
+    let large = Boot::of("large", "musl-static", LARGE);
+    let boots = boots.chain([large]);
+    let filling = |cpus| {
+        Boot::of("filling", "musl-static", FILLING)
+            .option("--memory", "64M")
+            .cpus(cpus)
+    };
+    let nesting = Boot::of("nesting", "musl-static", NESTING);
+    let boots = boots.chain([nesting, filling(1), filling(4)]);
+    let boots = boots.chain([Boot::of("left", "musl-static", LEAVING)]);
+    let mut trials = interleaved(boots.collect());
+    trials.push(Trial::test("programs::same_trace_twice", same_trace));
+    trials.push(Trial::test("programs::fork_storm", fork_storm));
+    trials.push(Trial::test(
+        "programs::swap_for_a_minute",
+        swap_for_a_minute,
+    ));
+    trials
+}
+
+/// Returns the boots whose programs use more memory than the machine has.
+fn under_pressure() -> Vec<Boot> {
     let pressed = |cpus| {
         let mut programs = vec![
             "swap_pressure",
@@ -144,6 +182,11 @@ pub fn trials() -> Vec<Trial> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
+    // The same pressure with less memory of each kind, which is quick enough for the first tier.
+    let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
+        .option("--swap", "zram:64M")
+        .option("--memory", "19M")
+        .cpus(2);
     let failing = Boot::of("errors", "musl-static", &["swap_errors 2 40 8000"])
         .option("--swap", "zram:256M")
         .option("--memory", "64M")
@@ -164,41 +207,14 @@ pub fn trials() -> Vec<Trial> {
         .option("--swap", "disk:256M")
         .option("--memory", "64M")
         .policy("swap-errors=1000");
-    let grouped = |cpus| {
-        Boot::of("groups", "musl-static", &["group_limits"])
-            .option("--swap", "zram:64M")
-            .cpus(cpus)
-    };
-    let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
-    let boots = boots.chain([grouped(1), grouped(4)]);
-    // This program changes system-wide settings, so it boots alone.
-    let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
-    let boots = boots.chain([sleeping]);
-    let counting = Boot::of("counts", "musl-static", &["fault_counts"])
-        .option("--thp", "madvise")
-        .option("--hugetlb", "8M");
-    // This program merges pages system-wide, so it boots alone.
-    let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
-    let boots = boots.chain([counting, events]);
-    let large = Boot::of("large", "musl-static", LARGE);
-    let boots = boots.chain([large]);
-    let boots = boots.chain([on_disk, failing_disk]);
-    let filling = |cpus| {
-        Boot::of("filling", "musl-static", FILLING)
-            .option("--memory", "64M")
-            .cpus(cpus)
-    };
-    let nesting = Boot::of("nesting", "musl-static", NESTING);
-    let boots = boots.chain([nesting, filling(1), filling(4)]);
-    let boots = boots.chain([Boot::of("left", "musl-static", LEAVING)]);
-    let mut trials = interleaved(boots.collect());
-    trials.push(Trial::test("programs::same_trace_twice", same_trace));
-    trials.push(Trial::test("programs::fork_storm", fork_storm));
-    trials.push(Trial::test(
-        "programs::swap_for_a_minute",
-        swap_for_a_minute,
-    ));
-    trials
+    vec![
+        pressed(1),
+        pressed(4),
+        pressed_briefly,
+        failing,
+        on_disk,
+        failing_disk,
+    ]
 }
 
 /// Checks that the events of programs that share, protect, copy and move memory occur in the same order each time.
