@@ -68,6 +68,7 @@ pub mod run;
 pub mod scheduler;
 mod semaphores;
 pub(crate) mod short;
+pub mod short_list;
 pub mod signal;
 pub mod signalfd;
 pub mod swap;

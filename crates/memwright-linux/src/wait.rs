@@ -2,7 +2,7 @@
 
 use crate::{
     errno::Errno,
-    paged::Paged,
+    short_list::ShortList,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, assert_may_sleep, lock_with_room},
 };
@@ -102,11 +102,10 @@ impl Ord for Known<'_> {
     }
 }
 
-/// The queues of the files that a call waits for. A program can make a call wait in any number of queues, so they are
-/// stored in page-sized blocks.
+/// The queues of the files that a call waits for. A program can make a call wait in any number of queues.
 #[derive(Default)]
 pub struct Queues<'a> {
-    queues: Paged<Known<'a>>,
+    queues: ShortList<Known<'a>, 4>,
     /// A queue could not be added.
     incomplete: bool,
 }
@@ -116,7 +115,7 @@ impl<'a> Queues<'a> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            queues: Paged::new(),
+            queues: ShortList::new(),
             incomplete: false,
         }
     }
@@ -134,8 +133,7 @@ impl<'a> Queues<'a> {
         if self.incomplete {
             return Err(OutOfMemory);
         }
-        self.queues.sort_and_deduplicate();
-        Ok(())
+        self.queues.sort_and_deduplicate()
     }
 
     /// Iterates over the queues.

@@ -180,10 +180,12 @@ fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> 
         let known = earliest.entry(program).or_insert(tier);
         *known = tier.min(*known);
     }
-    match earliest.iter().find(|(_, tier)| **tier > Tier::Test) {
-        None => Ok(()),
-        Some((program, _)) => bail!("no test of the first tier runs {program}"),
+    let later = earliest.iter().filter(|(_, tier)| **tier > Tier::Test);
+    let missing: Vec<&str> = later.map(|(program, _)| *program).collect();
+    if missing.is_empty() {
+        return Ok(());
     }
+    bail!("no test of the first tier runs {}", missing.join(", "))
 }
 
 /// A process that took long.

@@ -197,6 +197,7 @@ fn under_pressure() -> Vec<Boot> {
         "swap_pressure 2 40 4000",
         "swap_forked 16 12 50",
         "swap_shared 2 80 4000",
+        "swap_tracked 2 40",
         "swap_calls 128",
         "swap_figures",
     ];

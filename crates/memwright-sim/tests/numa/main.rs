@@ -1,5 +1,6 @@
 //! Tests with several NUMA nodes: where pages are allocated, and pages that migrate while other CPUs use them.
 
+mod relatives;
 #[path = "../support/mod.rs"]
 mod support;
 mod together;

@@ -7,10 +7,10 @@
 //! them again.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+
 use core::ops::Range;
 use memwright_table::{
-    FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present, TryPush,
+    FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present,
 };
 
 use crate::mm::areas::Areas;
@@ -20,7 +20,7 @@ use crate::mm::memory::Memory;
 use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
 use crate::range::flags::Holes;
-use crate::range::shown::ShownPage;
+use crate::range::rmap::{MappedPage, Mapper};
 use crate::types::huge::{HUGE_PAGES, around};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
@@ -30,7 +30,8 @@ impl<M: Machine> Mappings<M> {
     ///
     /// Call [`stale`](Self::stale) first, after the object has split its huge page.
     pub(crate) fn split(&self, first: u64, end: u64) {
-        self.visit(|space| space.split_of_object(self, first, end));
+        let span = first..end;
+        self.visit(&span, |space| space.split_of_object(self, &span));
     }
 }
 
@@ -147,7 +148,7 @@ struct Found<M: Machine> {
     end: Page,
     frame: Frame,
     folio: Folio,
-    shown: ShownPage<M>,
+    mapped: MappedPage<M>,
 }
 
 impl<M: Machine> AddressSpace<M> {
@@ -286,8 +287,8 @@ impl<M: Machine> Core<M> {
             let mut look = self.table.look(area.range().intersect(rest)).pausing();
             while let Some(extent) = look.next_filled() {
                 let present = extent.entry.present();
-                let found =
-                    present.and_then(|present| self.larger_at(area, extent.range, present, split));
+                let found = present
+                    .and_then(|present| self.larger_at(areas, area, extent.range, present, split));
                 if found.is_some() {
                     return found;
                 }
@@ -302,6 +303,7 @@ impl<M: Machine> Core<M> {
     /// Returns the folio of a mapped page if its order is larger than that of `split`.
     fn larger_at(
         &self,
+        areas: &Areas<M>,
         area: &Area<M>,
         PageRange { start: page, end }: PageRange,
         present: Present,
@@ -314,18 +316,18 @@ impl<M: Machine> Core<M> {
             return None;
         }
         let folio = Folio::larger(frames, frame, split)?;
-        let shown = ShownPage::of_folio(area, page, frame, folio.head, kind)?;
+        let mapped = MappedPage::of_folio(areas, area, page, (frame, folio.head), kind)?;
         Some(Found {
             page,
             end,
             frame,
             folio,
-            shown,
+            mapped,
         })
     }
 
     fn split_found(&self, found: &Found<M>, split: FolioSplit) -> bool {
-        if let Some((object, first)) = found.shown.object() {
+        if let Some((object, first)) = found.mapped.object() {
             let object = Arc::clone(object);
             let memory = &*self.memory;
             return memory.split_of_object(&*object, first, found.folio, split);
@@ -335,7 +337,7 @@ impl<M: Machine> Core<M> {
         if refused || found.folio.is_pinned(frames) {
             return false;
         }
-        if frames.is_in_folio(found.folio.head) && self.split_everywhere(&found.shown).is_err() {
+        if frames.is_in_folio(found.folio.head) && self.split_everywhere(&found.mapped).is_err() {
             return false;
         }
         let done = found.folio.cut(frames, split, true);
@@ -347,23 +349,16 @@ impl<M: Machine> Core<M> {
 
     /// Splits every entry that maps the anonymous huge page, unless the huge page has references other than these
     /// entries.
-    fn split_everywhere(&self, shown: &ShownPage<M>) -> Result<(), OutOfMemory> {
-        let showing = shown.spaces(self)?;
-        let references = self.memory.frames().references_of_whole(shown.frame);
-        if references.is_some_and(|references| references as usize != showing.shown) {
+    fn split_everywhere(&self, mapped: &MappedPage<M>) -> Result<(), OutOfMemory> {
+        let mappers = mapped.mappers(self)?;
+        let references = self.memory.frames().references_of_whole(mapped.frame);
+        if references.is_some_and(|references| references as usize != mappers.len()) {
             return Ok(());
         }
-        for space in &showing.spaces {
-            let areas = space.areas.read(space.cpu());
-            let mut places = Vec::new();
-            let mut kept = Ok(());
-            shown.visit(space, &areas, &mut |_, page| {
-                kept = kept.and(places.try_push(page));
-            });
-            kept?;
-            for page in places {
-                space.split_huge_entry(page, shown.frame);
-            }
+        for Mapper { space, page } in &mappers {
+            // Keeps the area from being unmapped meanwhile.
+            let _areas = space.areas.read(space.cpu());
+            space.split_huge_entry(*page, mapped.frame);
         }
         Ok(())
     }
@@ -382,23 +377,16 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Splits the huge entries that map pages `first..end` of an object, which are one huge page.
-    pub(crate) fn split_of_object(&self, mappings: &Mappings<M>, first: u64, end: u64) {
+    /// Splits the huge entries that map the pages `span` of an object, which are one huge page.
+    pub(crate) fn split_of_object(&self, mappings: &Mappings<M>, span: &Range<u64>) {
         let areas = self.areas.read(self.cpu());
-        for area in areas.map.iter() {
-            let shows = area
-                .object()
-                .is_some_and(|object| core::ptr::eq(object.mappings(), mappings));
-            let range = area.pages_showing(first, end);
-            if !shows || range.is_empty() {
-                continue;
-            }
+        mappings.for_each_area(self, &areas, span, |_, range| {
             let entry = self.table.look(range).peek().present();
             let own = entry.filter(|entry| !self.is_private(entry.frame));
             if let Some(entry) = own.filter(|entry| entry.size == PageSize::Size2M) {
                 self.split_huge_entry(range.start, entry.frame);
             }
-        }
+        });
     }
 
     /// Replaces zero-filled pages of a split folio by the zero frame, where they are mapped at their positions in the

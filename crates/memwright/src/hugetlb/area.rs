@@ -1,5 +1,6 @@
 //! Operations on areas of hugetlb pages (Linux 7.2 `mm/hugetlb.c`).
 
+use core::ops::Range;
 use memwright_table::{
     Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
     PageRange, PageSize, Present, VirtAddr,
@@ -12,6 +13,7 @@ use crate::mm::space::Area;
 use crate::range::zap::Taken;
 use crate::types::error::AdviseError;
 use crate::types::huge::{self, HUGE_PAGES};
+use crate::types::interval_tree::IntervalKey;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::NEW;
 
@@ -20,7 +22,10 @@ impl<M: Machine> Mappings<M> {
     /// number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
-        self.visit(|space| taken += space.lose_hugetlb(self, index, frame));
+        let span = index..index + HUGE_PAGES;
+        self.visit(&span, |space| {
+            taken += space.lose_hugetlb(self, span.clone(), frame);
+        });
         taken
     }
 }
@@ -140,23 +145,31 @@ impl<M: Machine> Core<M> {
         object.mappings().take_back(index, frame)
     }
 
-    /// Unmaps the page at `index` from private areas without a reservation that map it to `frame`.
-    pub(crate) fn lose_hugetlb(&self, mappings: &Mappings<M>, index: u64, frame: Frame) -> u64 {
+    /// Unmaps the page with the indices `span` from private areas without a reservation that map it to `frame`.
+    pub(crate) fn lose_hugetlb(
+        &self,
+        mappings: &Mappings<M>,
+        span: Range<u64>,
+        frame: Frame,
+    ) -> u64 {
         let cpu = self.cpu();
         let mut areas = self.areas.write();
         let mut gather = self.gather();
         let mut taken = 0;
-        areas.map.for_each_mut(|area| {
-            let range = area.pages_showing(index, index + HUGE_PAGES);
-            let loses = !range.is_empty()
+        let mut key = IntervalKey::before(self.space_number());
+        while let Some(mapped) = mappings.next_of_space(&mut key, &span) {
+            let Some(position) = areas.map.at_or_after(mapped.pages.start) else {
+                continue;
+            };
+            let area = areas.map.get_mut(position);
+            let loses = mappings.is_in(area, &mapped)
+                && area.range().contains(mapped.pages.start)
                 && !area.is_shared()
-                && area.object().is_some_and(|object| {
-                    core::ptr::eq(object.mappings(), mappings) && !owns(&**object)
-                });
+                && area.object().is_some_and(|object| !owns(&**object));
             if !loses {
-                return;
+                continue;
             }
-            let mut cursor = self.table.cursor(range);
+            let mut cursor = self.table.cursor(mapped.pages);
             match cursor.peek() {
                 Entry::Present(page) if page.frame == frame => {
                     cursor.remove(&mut gather);
@@ -170,7 +183,7 @@ impl<M: Machine> Core<M> {
                 | Entry::Swapped(_)
                 | Entry::Migrating(_) => {}
             }
-        });
+        }
         let counts = gather.close();
         drop(areas);
         self.note_gather(cpu, counts);

@@ -2,11 +2,13 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use memwright_table::{Machine, PAGE_SIZE, PageRange, TryPush};
+use core::ops::Range;
+use memwright_table::{Machine, OutOfMemory, PAGE_SIZE, Page, PageRange, TryPush};
 
 use crate::mm::mappings::Attachment;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
+use crate::mm::space::Area;
 use crate::types::error::{CutError, Limit};
 use crate::types::huge::HUGE_PAGES;
 use crate::types::mdwe::ExecGain;
@@ -15,6 +17,7 @@ use crate::types::rights::Rights;
 use crate::types::uffd::Watch;
 use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
+use crate::vma::moved::MovedAreas;
 
 /// The backing of an area.
 pub struct Backing<M: Machine> {
@@ -66,6 +69,22 @@ impl<M: Machine> Backing<M> {
         self.watcher.as_ref()
     }
 
+    /// Returns the reference to the object, or `None` for private anonymous memory.
+    pub(crate) fn attachment(&self) -> Option<&Attachment<M>> {
+        self.attachment.as_ref()
+    }
+
+    /// Returns the same backing for an area that maps the pages `span` of the object from `page` on.
+    pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
+        let attachment = self.attachment.as_ref();
+        Ok(Self {
+            attachment: attachment
+                .map(|own| own.elsewhere(span, page))
+                .transpose()?,
+            watcher: self.watcher.clone(),
+        })
+    }
+
     /// Returns the object, or `None` for private anonymous memory.
     #[inline]
     pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
@@ -90,6 +109,13 @@ impl<M: Machine> Backed for Backing<M> {
             (None, Some(_)) | (Some(_), None) => false,
         };
         shown && self.has_watcher(other.watcher())
+    }
+
+    #[inline]
+    fn note_end(&self, end: u64) {
+        if let Some(attachment) = &self.attachment {
+            attachment.reach(end);
+        }
     }
 
     #[inline]
@@ -183,6 +209,8 @@ pub struct Totals {
 /// The data that the lock guards.
 pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
+    /// Where `mremap` has moved private memory with pages.
+    pub(crate) moved: MovedAreas,
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
     /// Whether pages of new areas may be merged (KSM).
@@ -201,6 +229,9 @@ pub(crate) struct Areas<M: Machine> {
     /// Parts of locked areas that ongoing protection changes make writable.
     gained: Vec<PageRange>,
 }
+
+/// The number of areas that are compared before a move counts as current.
+const NEIGHBOURS: usize = 8;
 
 /// Returns whether pages with these properties count as data, as stack, as executable (Linux 7.2 `mm/mmap.c`,
 /// `vm_stat_account`).
@@ -234,10 +265,19 @@ pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
         && (part.start.number() | part.end.number()) % HUGE_PAGES != 0
 }
 
+/// Returns what the offsets of an area with this object belong to: a number of the object, or 0 for anonymous memory. It
+/// is only compared.
+pub(crate) fn owner_of<M: Machine>(object: Option<&Arc<dyn Object<M>>>) -> u64 {
+    object.map_or(0, |object| {
+        core::ptr::from_ref(object.mappings()).addr() as u64
+    })
+}
+
 impl<M: Machine> Areas<M> {
     pub(crate) fn new() -> Self {
         Self {
             map: AreaMap::new(),
+            moved: MovedAreas::new(),
             limits: Limits::default(),
             lock_future: LockFuture::No,
             merge_all: false,
@@ -252,6 +292,36 @@ impl<M: Machine> Areas<M> {
             locked_before: 0,
             gained: Vec::new(),
         }
+    }
+
+    /// Records that the private pages `old` of `area`, if it has any, move to `target`. Their children's pages are found
+    /// there.
+    pub(crate) fn note_move(&mut self, old: PageRange, target: Page) -> Result<(), OutOfMemory> {
+        let Some(area) = self.map.find(old.start) else {
+            return Ok(());
+        };
+        if area.is_shared() || !area.has_faulted() {
+            return Ok(());
+        }
+        let offset = area.offset_of(old.start);
+        let owner = owner_of(area.object());
+        let exists = |owner, span: Range<u64>, displacement: u64| {
+            let page = |offset: u64| Page::new(offset.wrapping_add(displacement));
+            let pages = PageRange::new(page(span.start), page(span.end));
+            let mut near = self.map.overlapping(pages).take(NEIGHBOURS + 1);
+            let is_it = |area: &Area<M>| {
+                let at = area.start().number().wrapping_sub(area.offset());
+                at == displacement && !area.is_shared() && owner_of(area.object()) == owner
+            };
+            near.by_ref().take(NEIGHBOURS).any(is_it) || near.next().is_some()
+        };
+        let span = offset..offset + old.len();
+        let displacements = (
+            old.start.number().wrapping_sub(offset),
+            target.number().wrapping_sub(offset),
+        );
+        self.moved
+            .record(owner, span, displacements, self.map.len(), exists)
     }
 
     /// Records that `range`, a part of a locked area, becomes writable, so that its pages are copied at once. Without

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, stat};
 use memwright_table::{
@@ -12,7 +12,6 @@ use memwright_table::{
 
 use crate::mm::areas::Areas;
 use crate::mm::memory::Memory;
-use crate::mm::space::Area;
 use crate::types::huge::{HUGE_PAGES, HugeRefusal};
 use crate::types::layout::Layout;
 use crate::types::memcg::Memcg;
@@ -41,6 +40,8 @@ struct CpuResident {
 pub(crate) struct Core<M: Machine> {
     /// The number of this address space among all address spaces of the machine.
     number: AtomicU64,
+    /// The node of this address space in the list of all.
+    node: AtomicU32,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
     pub(crate) layout: Layout,
@@ -84,6 +85,7 @@ impl<M: Machine> Core<M> {
         let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
         Ok(Self {
             number: AtomicU64::new(0),
+            node: AtomicU32::new(0),
             memory,
             table,
             layout,
@@ -107,8 +109,15 @@ impl<M: Machine> Core<M> {
         self.number.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_space_number(&self, number: u64) {
+    /// Returns the node of this address space in the list of all.
+    pub(crate) fn node(&self) -> u32 {
+        self.node.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of this address space, and its node in the list of all.
+    pub(crate) fn set_place(&self, number: u64, node: u32) {
         self.number.store(number, Ordering::Relaxed);
+        self.node.store(node, Ordering::Relaxed);
     }
 
     /// Returns the rate at which entries of this address space are turned into NUMA hints.
@@ -459,17 +468,5 @@ fn flush_event(counts: &GatherCounts) -> Event {
         reason: reason.name(),
         entries,
         cpus: counts.interrupted,
-    }
-}
-
-impl<M: Machine> Area<M> {
-    /// Returns the pages of this area that map the object's indices `first..end`. This is the inverse of
-    /// [`offset_of`](Self::offset_of).
-    pub(crate) fn pages_showing(&self, first: u64, end: u64) -> PageRange {
-        let page_of = |index: u64| {
-            let ahead = index.saturating_sub(self.offset).min(self.pages());
-            Page::new(self.start().number() + ahead)
-        };
-        PageRange::new(page_of(first), page_of(end))
     }
 }

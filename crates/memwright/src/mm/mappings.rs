@@ -1,39 +1,50 @@
-//! The list of address spaces that map an object (Linux 7.2 `struct address_space`, `i_mmap`). What truncation and
-//! cleaning do with it is in `range/mappings.rs`.
+//! The areas that map an object (Linux 7.2 `struct address_space`, `i_mmap`). What truncation and cleaning do with it is
+//! in `range/mappings.rs`.
+//!
+//! Areas are found by the pages of the object that they map. An area maps each page at the same distance from its index,
+//! and neither a split nor a merge changes that distance. The object therefore records intervals of indices, each with an
+//! address space and a displacement, and the map of areas tells which areas are there. A protection change that splits
+//! an area changes no interval.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Machine, OutOfMemory, Shared, TryPush};
+use memwright_table::{Machine, OutOfMemory, Page, PageRange, Shared};
 
+use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::object::Object;
+use crate::mm::space::Area;
+use crate::types::interval_tree::{IntervalId, IntervalKey, IntervalTree};
 
-/// An address space with areas that map the object.
-struct Mapper<M: Machine> {
-    /// The number of the address space. The list is sorted by it.
-    number: u64,
+/// Areas of one address space that map the object at the same displacement.
+struct Mapping<M: Machine> {
     space: Shared<Core<M>>,
+    /// What added to the index of a page gives the number of the page that maps it, modulo 2^64.
+    displacement: u64,
+    /// The number of areas.
     areas: u32,
 }
 
-/// Returns the position of the address space with this number in a list, or the position at which to insert it.
-fn find<M: Machine>(list: &[Mapper<M>], number: u64) -> Result<usize, usize> {
-    list.binary_search_by_key(&number, |mapper| mapper.number)
-}
-
-/// The address spaces that map an object.
+/// The areas that map an object, by the indices that they map.
 ///
-/// Truncation visits these address spaces, and does not hold the lock of this list during a visit. Lock order: an
+/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: an
 /// address space locks its areas first and this list second.
 pub struct Mappings<M: Machine> {
-    /// Guards the list only.
-    list: Lock<Vec<Mapper<M>>>,
+    /// The owner of an interval is the number of its address space. The intervals of an address space change only while
+    /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.
+    list: Lock<IntervalTree<Mapping<M>>>,
     /// Increased before pages are removed from the object and before they are cleaned. A fault compares the value from
     /// before its lookup in the object with the current one while it holds the page-table lock. If they differ, the
     /// result of the lookup may be stale, and the fault starts again.
     generation: AtomicU64,
+}
+
+/// Pages of an address space at which an interval says that the object is mapped.
+pub(crate) struct Mapped {
+    interval: IntervalId,
+    pub(crate) pages: PageRange,
 }
 
 /// The result of cleaning.
@@ -55,7 +66,7 @@ impl<M: Machine> Mappings<M> {
     /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
-            list: Lock::new(Rank::ObjectRegistry, Vec::new()),
+            list: Lock::new(Rank::ObjectRegistry, IntervalTree::new()),
             generation: AtomicU64::new(0),
         }
     }
@@ -67,11 +78,8 @@ impl<M: Machine> Mappings<M> {
 
     /// Returns the number of areas that map the object.
     pub fn areas(&self) -> u64 {
-        self.list
-            .lock()
-            .iter()
-            .map(|mapper| u64::from(mapper.areas))
-            .sum()
+        let list = self.list.lock();
+        list.values().map(|mapping| u64::from(mapping.areas)).sum()
     }
 
     /// Marks earlier lookups and notifications of first stores as possibly stale.
@@ -79,91 +87,161 @@ impl<M: Machine> Mappings<M> {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns the address spaces that currently map the object.
-    pub(crate) fn spaces(&self) -> Result<Vec<Shared<Core<M>>>, OutOfMemory> {
-        let list = self.list.lock();
-        let mut spaces = Vec::new();
-        spaces.try_make_room(list.len())?;
-        spaces.extend(list.iter().map(|mapper| mapper.space.clone()));
-        Ok(spaces)
-    }
-
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Calls `visitor` for each address space of the list. A child that a process forks during the visit is included,
-    /// because its number is higher than its parent's.
-    pub(crate) fn visit(&self, mut visitor: impl FnMut(&Core<M>)) {
-        let mut after = None;
-        loop {
-            let space = {
-                let list = self.list.lock();
-                let next = match after {
-                    None => list.first(),
-                    Some(last) => list.get(list.partition_point(|mapper| mapper.number <= last)),
-                };
-                let Some(mapper) = next else {
-                    return;
-                };
-                after = Some(mapper.number);
-                mapper.space.clone()
-            };
+    /// Calls `visitor` for each address space that may map one of the pages `span`, in the order of their numbers. A
+    /// child that a process forks during the visit is included, because its number is higher than its parent's.
+    pub(crate) fn visit(&self, span: &Range<u64>, mut visitor: impl FnMut(&Shared<Core<M>>)) {
+        let mut after = IntervalKey::before(0);
+        while let Some((number, space)) = self.space_after(after, span) {
             visitor(&space);
+            after = IntervalKey::after(number);
         }
     }
 
-    fn attach(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
-        let number = space.space_number();
-        let mut list = self.list.lock();
-        match find(&list, number) {
-            Ok(index) => list[index].areas += 1,
-            Err(index) => {
-                let mapper = Mapper {
-                    number,
-                    space: space.clone(),
-                    areas: 1,
-                };
-                list.try_insert(index, mapper)?;
+    /// Returns the first address space after `key` that may map one of the pages `span`, and its number.
+    fn space_after(&self, key: IntervalKey, span: &Range<u64>) -> Option<(u64, Shared<Core<M>>)> {
+        let list = self.list.lock();
+        let found = list.next(key, span)?;
+        let mapping = list.value(found)?;
+        Some((list.key(found).owner, mapping.space.clone()))
+    }
+
+    /// Returns the next interval after `key` that has the same address space and overlaps `span`.
+    pub(crate) fn next_of_space(&self, key: &mut IntervalKey, span: &Range<u64>) -> Option<Mapped> {
+        let list = self.list.lock();
+        let interval = list.next(*key, span)?;
+        let number = core::mem::replace(key, list.key(interval)).owner;
+        let mapping = list.value(interval).filter(|_| key.owner == number)?;
+        let indices = list.span(interval);
+        let page = |index: u64| Page::new(index.wrapping_add(mapping.displacement));
+        let first = page(indices.start.max(span.start));
+        let end = page(indices.end.min(span.end));
+        let pages = PageRange::new(first, end);
+        Some(Mapped { interval, pages })
+    }
+
+    /// Calls `visitor` with each area of `space` that maps some of the pages `span`, and with the pages at which it maps
+    /// them.
+    ///
+    /// # Locks
+    /// The caller holds the lock of `areas`, the areas of `space`.
+    pub(crate) fn for_each_area<'a>(
+        &self,
+        space: &Core<M>,
+        areas: &'a Areas<M>,
+        span: &Range<u64>,
+        mut visitor: impl FnMut(&'a Area<M>, PageRange),
+    ) {
+        let mut key = IntervalKey::before(space.space_number());
+        while let Some(mapped) = self.next_of_space(&mut key, span) {
+            for area in areas.map.overlapping(mapped.pages) {
+                if self.is_in(area, &mapped) {
+                    visitor(area, area.range().intersect(mapped.pages));
+                }
             }
         }
-        Ok(())
     }
 
-    fn detach(&self, space: &Shared<Core<M>>) {
+    /// Returns whether the area is one of those of an interval.
+    pub(crate) fn is_in(&self, area: &Area<M>, mapped: &Mapped) -> bool {
+        let attachment = area.backing().attachment();
+        attachment.is_some_and(|own| {
+            own.interval == mapped.interval && core::ptr::eq(own.object.mappings(), self)
+        })
+    }
+
+    /// Records one more area, which maps the pages `span` of the object from `page` on.
+    fn attach(
+        &self,
+        space: &Shared<Core<M>>,
+        span: Range<u64>,
+        page: Page,
+    ) -> Result<IntervalId, OutOfMemory> {
+        let number = space.space_number();
+        let displacement = page.number().wrapping_sub(span.start);
         let mut list = self.list.lock();
-        let Ok(index) = find(&list, space.space_number()) else {
+        if let Some(before) = list.last_before(number, span.start) {
+            let mapping = list.value_mut(before);
+            if let Some(mapping) = mapping.filter(|one| one.displacement == displacement) {
+                mapping.areas += 1;
+                list.extend(before, span.end);
+                return Ok(before);
+            }
+        }
+        let mapping = Mapping {
+            space: space.clone(),
+            displacement,
+            areas: 1,
+        };
+        list.try_insert(number, span, mapping)
+    }
+
+    /// Records one more area of an interval, which is part of what the interval covers.
+    fn attach_part(&self, interval: IntervalId) {
+        let mut list = self.list.lock();
+        let mapping = list.value_mut(interval);
+        debug_assert!(mapping.is_some(), "an area has the interval");
+        if let Some(mapping) = mapping {
+            mapping.areas += 1;
+        }
+    }
+
+    /// Removes an area of an interval.
+    fn detach(&self, interval: IntervalId) {
+        let mut list = self.list.lock();
+        let Some(mapping) = list.value_mut(interval) else {
             return;
         };
-        list[index].areas -= 1;
-        if list[index].areas == 0 {
-            let mapper = list.remove(index);
+        mapping.areas -= 1;
+        if mapping.areas == 0 {
+            let mapping = list.remove(interval);
             drop(list);
-            drop(mapper);
+            drop(mapping);
         }
     }
 }
 
-/// The reference of an area to an object: it keeps the object alive and the address space in the object's list.
+/// The reference of an area to an object: it keeps the object alive and the area in the object's list.
 pub(crate) struct Attachment<M: Machine> {
     object: Arc<dyn Object<M>>,
     space: Shared<Core<M>>,
+    interval: IntervalId,
 }
 
 impl<M: Machine> Attachment<M> {
-    /// Adds `space` to the object's list.
+    /// Adds an area of `space` to the object's list: it maps the pages `span` of the object from `page` on.
     pub(crate) fn new(
         object: Arc<dyn Object<M>>,
         space: &Shared<Core<M>>,
+        span: Range<u64>,
+        page: Page,
     ) -> Result<Self, OutOfMemory> {
-        object.mappings().attach(space)?;
+        let interval = object.mappings().attach(space, span, page)?;
         if !object.is_memory() || object.huge().is_some() {
             space.note_special_areas();
         }
         Ok(Self {
             object,
             space: space.clone(),
+            interval,
         })
+    }
+
+    /// Returns the reference of another area of the same address space, which maps the pages `span` from `page` on.
+    pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
+        Self::new(self.object.clone(), &self.space, span, page)
+    }
+
+    /// Records that the area maps the pages of the object up to `end`.
+    pub(crate) fn reach(&self, end: u64) {
+        self.object
+            .mappings()
+            .list
+            .lock()
+            .extend(self.interval, end);
     }
 
     pub(crate) fn object(&self) -> &Arc<dyn Object<M>> {
@@ -186,29 +264,28 @@ impl<M: Machine> Attachment<M> {
     /// reservation.
     pub(crate) fn unreserved(&self) -> Option<Self> {
         let object = self.object.unreserved()?.clone();
-        let attached = object.mappings().attach(&self.space);
-        debug_assert!(attached.is_ok(), "the space is in the list");
+        object.mappings().attach_part(self.interval);
         Some(Self {
             object,
             space: self.space.clone(),
+            interval: self.interval,
         })
     }
 }
 
 impl<M: Machine> Clone for Attachment<M> {
     fn clone(&self) -> Self {
-        // The address space is already in the list: this only increases a count and cannot fail.
-        let attached = self.object.mappings().attach(&self.space);
-        debug_assert!(attached.is_ok());
+        self.object.mappings().attach_part(self.interval);
         Self {
             object: self.object.clone(),
             space: self.space.clone(),
+            interval: self.interval,
         }
     }
 }
 
 impl<M: Machine> Drop for Attachment<M> {
     fn drop(&mut self) {
-        self.object.mappings().detach(&self.space);
+        self.object.mappings().detach(self.interval);
     }
 }

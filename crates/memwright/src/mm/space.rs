@@ -39,9 +39,19 @@ impl<M: Machine> AddressSpace<M> {
         layout: Layout,
         template: Option<Frame>,
     ) -> Result<Self, OutOfMemory> {
+        Self::forked(memory, layout, template, None)
+    }
+
+    /// Creates an empty address space, for a child of `parent` if that is given.
+    pub(crate) fn forked(
+        memory: Arc<Memory<M>>,
+        layout: Layout,
+        template: Option<Frame>,
+        parent: Option<&Core<M>>,
+    ) -> Result<Self, OutOfMemory> {
         let core = Core::new(memory, layout, template)?;
         let core = Shared::try_new(core)?;
-        core.memory.spaces().enter(&core)?;
+        core.memory.spaces().enter(&core, parent)?;
         Ok(Self { core })
     }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Below this folder stand the memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page
-//! with several entries (`range/shown.rs`).
+//! with several entries (`range/rmap.rs`).
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first, as far as that node has memory, then on the

@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use memwright_table::sync::SpreadWriteGuard;
 use memwright_table::{
     Bits, Frame, FrameRef, Machine, NodeChoice, OutOfMemory, Page, PageRange, PageSize, Present,
-    Shared, TryPush,
+    TryPush,
 };
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::numa::migrate::{Moved, Unmoved, mapped};
-use crate::range::shown::ShownPage;
+use crate::range::rmap::{MappedPage, Mapper};
 use crate::types::stats::Row;
 use crate::vma::writable::{View, upgrade};
 
@@ -45,74 +45,74 @@ impl<M: Machine> Core<M> {
         choice: NodeChoice,
     ) -> Result<Moved, Unmoved> {
         let memory = &*self.memory;
-        let (shown, node) = self.shown_at(page)?;
+        let (mapped, node) = self.mapped_at(page)?;
         if choice.first.contains(node) {
             return Ok(Moved::Stays(node));
         }
-        let moved = self.try_migrate_together(&shown, choice);
+        let moved = self.try_migrate_together(&mapped, choice);
         let row = match moved {
             Ok(_) => Row::PagesMigrated,
             Err(_) => Row::PagesNotMigrated,
         };
-        memory.count(row, shown.size.pages());
+        memory.count(row, mapped.size.pages());
         moved.map(Moved::To)
     }
 
     /// Returns the page at `page`, and its node.
-    fn shown_at(&self, page: Page) -> Result<(ShownPage<M>, u8), Unmoved> {
+    fn mapped_at(&self, page: Page) -> Result<(MappedPage<M>, u8), Unmoved> {
         let areas = self.areas.read(self.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
         let present = mapped(self.table.look(PageRange::single(page)).peek())?;
         let frames = self.memory.frames();
         let kind = frames.kind(present.frame);
         let node = frames.node_of(present.frame_of(page));
-        Ok((ShownPage::new(area, page, present, kind), node))
+        Ok((MappedPage::new(&areas, area, page, present, kind), node))
     }
 
     fn try_migrate_together(
         &self,
-        shown: &ShownPage<M>,
+        mapped: &MappedPage<M>,
         choice: NodeChoice,
     ) -> Result<u8, Unmoved> {
         let memory = &*self.memory;
         let frames = memory.frames();
         // Keeps the scan of KSM from finding the page by its contents and taking a reference meanwhile.
-        let _round = shown.is_merged().then(|| memory.merging().pause());
-        let showing = shown.spaces(self)?;
+        let _round = mapped.is_merged().then(|| memory.merging().pause());
+        let mappers = mapped.mappers(self)?;
         let target = self
-            .target(shown.kind, shown.size, choice)
+            .target(mapped.kind, mapped.size, choice)
             .ok_or(Unmoved::NoFrame)?;
         let node = frames.node_of(target.frame());
-        let locked = lock_all(&showing.spaces)?;
-        let mut places = find_all(shown, &locked, showing.shown)?;
+        let locked = lock_all(&mappers)?;
+        let mut places = find_all(mapped, &locked, &mappers)?;
         let mut target = Some(target);
         let mut result = Err(Unmoved::Object);
-        match shown.object() {
+        match mapped.object() {
             Some((object, index)) => {
-                object.exchange(memory, index, shown.size, &mut |frame| {
+                object.exchange(memory, index, mapped.size, &mut |frame| {
                     result = Err(Unmoved::Busy);
-                    let target = target.take().filter(|_| frame == shown.frame)?;
-                    result = carry(shown, &locked, &mut places, &target, 1);
+                    let target = target.take().filter(|_| frame == mapped.frame)?;
+                    result = carry(mapped, &locked, &mut places, &target, 1);
                     result.ok().map(|()| target.into_raw())
                 });
             }
             None => {
-                let others = u32::from(shown.is_merged());
+                let others = u32::from(mapped.is_merged());
                 if let Some(target) = target {
-                    result = carry(shown, &locked, &mut places, &target, others);
-                    if result.is_ok() && shown.is_merged() {
-                        memory.merging().exchange(memory, shown.frame, target);
+                    result = carry(mapped, &locked, &mut places, &target, others);
+                    if result.is_ok() && mapped.is_merged() {
+                        memory.merging().exchange(memory, mapped.frame, target);
                     } else if result.is_ok() {
-                        self.follow_migrated(shown.frame, target.frame(), shown.size);
+                        self.follow_migrated(mapped.frame, target.frame(), mapped.size);
                     }
                 }
             }
         }
         result?;
         for place in &places {
-            drop(owned(self, shown.frame, shown.size));
+            drop(owned(self, mapped.frame, mapped.size));
             let space = locked[place.space].space;
-            space.note_borrowed(space.cpu(), shown.size.pages());
+            space.note_borrowed(space.cpu(), mapped.size.pages());
         }
         Ok(node)
     }
@@ -132,45 +132,47 @@ impl From<OutOfMemory> for Unmoved {
     }
 }
 
-/// Locks the areas of all address spaces, which are sorted by their numbers.
-fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>, OutOfMemory> {
-    let mut locked = Vec::new();
-    locked.try_make_room(spaces.len())?;
-    for (number, space) in spaces.iter().enumerate() {
-        let areas = if number == 0 {
-            space.areas.write()
-        } else {
-            space.areas.write_beside()
+/// Locks the areas of the address spaces of all mappers, which are sorted by the numbers of their address spaces.
+fn lock_all<M: Machine>(mappers: &[Mapper<M>]) -> Result<Vec<Locked<'_, M>>, OutOfMemory> {
+    let mut locked: Vec<Locked<'_, M>> = Vec::new();
+    for Mapper { space, .. } in mappers {
+        let areas = match locked.last() {
+            None => space.areas.write(),
+            Some(last) if core::ptr::eq(last.space, &**space) => continue,
+            Some(_) => space.areas.write_beside(),
         };
         locked.try_push(Locked { space, areas })?;
     }
     Ok(locked)
 }
 
-/// Returns every entry of these address spaces that maps the page. Fails with `Busy` if there are more than `count`, or
-/// none.
+/// Returns the entries of the mappers that still map the page. Fails with `Busy` if there are none.
 fn find_all<M: Machine>(
-    shown: &ShownPage<M>,
+    mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],
-    count: usize,
+    mappers: &[Mapper<M>],
 ) -> Result<Vec<Place>, Unmoved> {
     let mut places = Vec::new();
-    places.try_make_room(count)?;
-    let mut more = false;
-    for (number, one) in locked.iter().enumerate() {
-        shown.visit(one.space, &one.areas, &mut |area, page| {
-            let place = Place {
-                space: number,
+    places.try_make_room(mappers.len())?;
+    let mut space = 0;
+    for mapper in mappers {
+        while !core::ptr::eq(locked[space].space, &*mapper.space) {
+            space += 1;
+        }
+        let Locked { space: core, areas } = &locked[space];
+        let page = mapper.page;
+        // The entries may have changed since they were counted. The references of the frame tell.
+        let area = areas.map.find(page);
+        if let Some(area) = area.filter(|_| mapped.is_mapped_at(core, page)) {
+            places.try_push(Place {
+                space,
                 page,
                 view: area.view(),
                 old: None,
-            };
-            let full = places.len() == count;
-            more |= full || places.try_push(place).is_err();
-        });
+            })?;
+        }
     }
-    if more || places.is_empty() {
-        // The entries have changed since they were counted: the caller may retry.
+    if places.is_empty() {
         return Err(Unmoved::Busy);
     }
     Ok(places)
@@ -180,7 +182,7 @@ fn find_all<M: Machine>(
 /// entries and `others` more. Afterwards the caller owns the references that the entries held to the old frame. Each
 /// entry holds a reference to the target, in addition to the caller's.
 fn carry<M: Machine>(
-    shown: &ShownPage<M>,
+    mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],
     places: &mut [Place],
     target: &FrameRef<'_, M>,
@@ -191,25 +193,25 @@ fn carry<M: Machine>(
     };
     let memory = &*first.memory;
     let frames = memory.frames();
-    if frames.kind(shown.frame) != shown.kind {
+    if frames.kind(mapped.frame) != mapped.kind {
         // The page was freed, and its frame reused, before the areas were locked.
         return Err(Unmoved::Busy);
     }
-    let references = match shown.size {
-        PageSize::Size4K if frames.is_in_folio(shown.frame) => None,
-        PageSize::Size4K => Some(frames.references(shown.frame)),
-        PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(shown.frame),
+    let references = match mapped.size {
+        PageSize::Size4K if frames.is_in_folio(mapped.frame) => None,
+        PageSize::Size4K => Some(frames.references(mapped.frame)),
+        PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(mapped.frame),
     };
     let known = places.len() as u32 + others;
-    if references != Some(known) || frames.pins(shown.frame) > 0 {
+    if references != Some(known) || frames.pins(mapped.frame) > 0 {
         return Err(Unmoved::Busy);
     }
-    take_away(locked, places, shown.size);
-    for part in 0..shown.size.pages() as u32 {
+    take_away(locked, places, mapped.size);
+    for part in 0..mapped.size.pages() as u32 {
         let part = |head: Frame| Frame::new(head.number() + part);
-        frames.copy(part(shown.frame), part(target.frame()));
+        frames.copy(part(mapped.frame), part(target.frame()));
     }
-    memory.count(Row::FramesCopied, shown.size.pages());
+    memory.count(Row::FramesCopied, mapped.size.pages());
     let policy = memory.policy().write_upgrade();
     for place in places {
         let Some(old) = place.old else { continue };
@@ -223,7 +225,7 @@ fn carry<M: Machine>(
         };
         let table = &locked[place.space].space.table;
         table
-            .cursor(range_of(place.page, shown.size))
+            .cursor(range_of(place.page, mapped.size))
             .end_migration(new);
     }
     Ok(())

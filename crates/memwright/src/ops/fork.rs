@@ -48,7 +48,8 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let cpu = core.cpu();
         // Declared first so that it is dropped last: on error, the drop frees the partial child.
-        let child = Self::new(core.memory.clone(), core.layout, core.template)?;
+        let memory = core.memory.clone();
+        let child = Self::forked(memory, core.layout, core.template, Some(core))?;
         child.core.inherit_huge_refusal(core);
         let mut areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
@@ -56,6 +57,9 @@ impl<M: Machine> AddressSpace<M> {
         copies.exec_gain = areas.exec_gain.of_successor();
         copies.keys = areas.keys;
         copies.merge_all = areas.merge_all;
+        if !areas.moved.is_empty() {
+            copies.moved = areas.moved.try_clone()?;
+        }
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
         let mut entries = 0;
@@ -124,7 +128,8 @@ fn copy_area<M: Machine>(
             } else {
                 object
             };
-            Backing::object_of(Attachment::new(shown.clone(), child)?)
+            let span = area.offset..area.offset + area.pages();
+            Backing::object_of(Attachment::new(shown.clone(), child, span, area.start())?)
         }
     };
     if area.flags.contains(AreaFlags::ACCOUNTED) {

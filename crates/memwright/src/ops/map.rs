@@ -187,10 +187,16 @@ impl<M: Machine> AddressSpace<M> {
             align_huge(core, &mut areas, pages, request, start)
         };
         let range = PageRange::new(start, start.add(pages));
+        let offset = match request.kind {
+            MapKind::Anonymous => start.number(),
+            MapKind::Object { offset, .. } => offset / PAGE_SIZE as u64,
+        };
         let backing = match &request.kind {
             MapKind::Anonymous => Backing::ANONYMOUS,
             MapKind::Object { object, .. } => {
-                Backing::object_of(Attachment::new(object.clone(), &self.core)?)
+                let span = offset..offset + pages;
+                let attachment = Attachment::new(object.clone(), &self.core, span, start)?;
+                Backing::object_of(attachment)
             }
         };
         let replaced = prepare(core, &mut areas, range, request.rights, flags, &mut bin);
@@ -203,10 +209,6 @@ impl<M: Machine> AddressSpace<M> {
             core.clear_way(range);
         }
 
-        let offset = match request.kind {
-            MapKind::Anonymous => start.number(),
-            MapKind::Object { offset, .. } => offset / PAGE_SIZE as u64,
-        };
         let area: Area<M> = Area {
             range,
             offset,

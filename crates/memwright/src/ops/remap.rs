@@ -332,7 +332,7 @@ impl<M: Machine> Core<M> {
         let old = PageRange::new(start, start.add(old_pages));
         let new = PageRange::new(target, target.add(new_pages));
         let keeps_old = request.dont_unmap || old_pages == 0;
-        let promised = self.prepare_move(areas, old, new, keeps_old, bin)?;
+        let (promised, backing) = self.prepare_move(areas, old, new, keeps_old, bin)?;
         if is_hugetlb(areas, start) {
             self.clear_way(new);
         }
@@ -351,12 +351,12 @@ impl<M: Machine> Core<M> {
             pages: old_pages,
         };
         bin.notices.add_at(before, watcher, moved);
-        self.settle(areas, old, new, keeps_old, bin);
+        self.settle(areas, (old, new), backing, keeps_old, bin);
         Ok(target)
     }
 
     /// Performs every step of a move that can fail, except for moving the entries: checks the limits, reserves memory
-    /// and accounts the new range. Returns the number of pages accounted.
+    /// and accounts the new range. Returns the number of pages accounted, and the backing of the new area.
     fn prepare_move(
         &self,
         areas: &mut Areas<M>,
@@ -364,29 +364,31 @@ impl<M: Machine> Core<M> {
         new: PageRange,
         keeps_old: bool,
         bin: &mut AreaBin<Backing<M>>,
-    ) -> Result<u64, RemapError> {
+    ) -> Result<(u64, Backing<M>), RemapError> {
         let position = areas
             .map
             .at_or_after(old.start)
             .expect("the area was found");
-        let (rights, flags) = {
-            let area = areas.map.get(position);
-            (area.rights, area.flags)
-        };
+        let area = areas.map.get(position);
+        let (rights, flags) = (area.rights, area.flags);
         if keeps_old {
             areas
                 .check_growth(rights, flags, new.len(), 0)
                 .map_err(RemapError::OverLimit)?;
         }
+        let index = area.offset_of(old.start);
+        let span = index..index + new.len();
+        let backing = area.backing().elsewhere(span, new.start)?;
+        areas.note_move(old, new.start)?;
         areas.map.reserve(4)?;
         bin.reserve(2)?;
         if !flags.contains(AreaFlags::ACCOUNTED) {
-            return Ok(0);
+            return Ok((0, backing));
         }
         self.memory
             .promise(new.len())
             .map_err(|_| RemapError::Overcommit)?;
-        Ok(new.len())
+        Ok((new.len(), backing))
     }
 
     /// Moves the entries of `old` to `target`: all of them, or none on error.
@@ -409,12 +411,12 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area. Unmaps the old range, or, if `keeps_old`, leaves it mapped without pages.
+    /// Creates the new area, with this backing. Unmaps the old range, or, if `keeps_old`, leaves it mapped without pages.
     fn settle(
         &self,
         areas: &mut Areas<M>,
-        old: PageRange,
-        new: PageRange,
+        (old, new): (PageRange, PageRange),
+        backing: Backing<M>,
         keeps_old: bool,
         bin: &mut AreaBin<Backing<M>>,
     ) {
@@ -425,7 +427,7 @@ impl<M: Machine> Core<M> {
         let area = areas.map.get(position);
         // Anonymous memory without pages gets a new offset, as if it were mapped at the new address.
         let fresh = area.object().is_none() && !area.has_faulted();
-        let (rights, flags, backing) = (area.rights, area.flags, area.backing().clone());
+        let (rights, flags) = (area.rights, area.flags);
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
         let whole = area.range();
         // Linux creates the new area before it removes the old one. If the two adjoin, they are merged for a moment.

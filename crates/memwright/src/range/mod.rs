@@ -3,5 +3,5 @@
 pub(crate) mod flags;
 pub(crate) mod mappings;
 pub(crate) mod remove;
-pub(crate) mod shown;
+pub(crate) mod rmap;
 pub(crate) mod zap;

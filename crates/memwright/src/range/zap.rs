@@ -1,7 +1,8 @@
 //! Operations that an object performs on the address spaces that map it.
 
+use core::ops::Range;
 use memwright_table::sync::pause_point;
-use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange};
 
 use crate::mm::core::Core;
 use crate::mm::mappings::{CleanOutcome, Mappings};
@@ -30,16 +31,12 @@ const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
 }
 
 impl<M: Machine> Core<M> {
-    /// Unmaps the pages `first..end` of the object from this address space.
-    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, taken: Taken) {
+    /// Unmaps the pages `span` of the object from this address space.
+    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, span: Range<u64>, taken: Taken) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
-        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
-            let range = area.pages_showing(first, end);
-            if range.is_empty() {
-                continue;
-            }
+        mappings.for_each_area(self, &areas, &span, |area, range| {
             pause_point();
             let mut cursor = self.table.cursor(range).pausing();
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
@@ -48,7 +45,7 @@ impl<M: Machine> Core<M> {
             } else {
                 self.remove_pages(area, &mut cursor, &mut gather, taken);
             }
-        }
+        });
         let counts = gather.close();
         drop(areas);
         self.note_gather(cpu, counts);
@@ -115,12 +112,13 @@ impl<M: Machine> Core<M> {
     pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
         let areas = self.areas.read(self.cpu());
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
-        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
-            for index in pages.iter() {
-                let page = area.pages_showing(index, index + 1);
-                if page.is_empty() {
+        mappings.for_each_area(self, &areas, &pages.span(), |area, range| {
+            for page in range.iter() {
+                let index = area.offset_of(page);
+                if !pages.contains(index) {
                     continue;
                 }
+                let page = PageRange::single(page);
                 let is_used = || {
                     let entry = self.table.look(page).entry().entry;
                     let shown = entry.present();
@@ -130,28 +128,18 @@ impl<M: Machine> Core<M> {
                     pages.remove(index);
                 }
             }
-        }
+        });
     }
 
-    /// Clears the dirty bit and write permission of the pages `first..end` of the object in shared areas.
-    pub(crate) fn clean_object(
-        &self,
-        mappings: &Mappings<M>,
-        first: u64,
-        end: u64,
-    ) -> CleanOutcome {
+    /// Clears the dirty bit and write permission of the pages `span` of the object in shared areas.
+    pub(crate) fn clean_object(&self, mappings: &Mappings<M>, span: Range<u64>) -> CleanOutcome {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
         let mut outcome = CleanOutcome::default();
-        let shared = areas
-            .map
-            .iter()
-            .filter(|area| area.is_shared() && shows(area, mappings));
-        for area in shared {
-            let range = area.pages_showing(first, end);
-            if range.is_empty() {
-                continue;
+        mappings.for_each_area(self, &areas, &span, |area, range| {
+            if !area.is_shared() {
+                return;
             }
             let clear = Bits::WRITE | Bits::DIRTY;
             self.table.cursor(range).pausing().edit_run(
@@ -166,7 +154,7 @@ impl<M: Machine> Core<M> {
                 },
                 &mut gather,
             );
-        }
+        });
         let counts = gather.close();
         drop(areas);
         self.note_gather(cpu, counts);
@@ -184,14 +172,10 @@ impl<M: Machine> Core<M> {
     /// Returns whether an area maps the object shared and may be written, now or after a protection change.
     pub(crate) fn may_write_object(&self, mappings: &Mappings<M>) -> bool {
         let areas = self.areas.read(self.cpu());
-        areas.map.iter().any(|area| {
-            area.is_shared() && area.max_rights().contains(Rights::WRITE) && shows(area, mappings)
-        })
+        let mut found = false;
+        mappings.for_each_area(self, &areas, &(0..u64::MAX), |area, _| {
+            found |= area.is_shared() && area.max_rights().contains(Rights::WRITE);
+        });
+        found
     }
-}
-
-/// Returns whether the area maps an object with these mappings.
-fn shows<M: Machine>(area: &Area<M>, mappings: &Mappings<M>) -> bool {
-    area.object()
-        .is_some_and(|object| core::ptr::eq(object.mappings(), mappings))
 }

@@ -45,6 +45,13 @@ impl Cluster {
         }
     }
 
+    /// Returns whether page `index` is in the cluster.
+    #[must_use]
+    pub fn contains(&self, index: u64) -> bool {
+        let distance = index.wrapping_sub(self.first);
+        distance < CLUSTER as u64 && self.members & 1 << distance != 0
+    }
+
     /// Returns the pages in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
         let Self { first, members } = *self;

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod advice;
+pub(crate) mod blocks;
 pub(crate) mod digest_index;
 pub(crate) mod error;
 pub(crate) mod faulted_in;
@@ -10,6 +11,7 @@ pub(crate) mod folio_orders;
 pub(crate) mod folio_use;
 pub(crate) mod huge;
 pub(crate) mod huge_settings;
+pub(crate) mod interval_tree;
 pub(crate) mod layout;
 pub(crate) mod mdwe;
 pub(crate) mod memcg;

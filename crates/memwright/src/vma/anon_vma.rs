@@ -4,8 +4,9 @@
 //! On Linux, the reverse mapping finds the private pages of an area through a `struct anon_vma`, which the parts of a
 //! split area share. An area of a forked child is also linked to the structures of all ancestors of the child. Areas
 //! with different structures do not merge. An area of a forked child does not merge with an untouched neighbour either,
-//! which limits how many areas are linked to the structure of an ancestor. Memwright has no such structures. It only
-//! numbers them, because programs can see in /proc/PID/maps which areas merge.
+//! which limits how many areas are linked to the structure of an ancestor. Memwright finds private pages by the relation of
+//! address spaces (`mm/spaces.rs`) and has no such structures. It only numbers them, because programs can see in
+//! /proc/PID/maps which areas merge.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::stat;

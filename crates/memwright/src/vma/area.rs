@@ -129,6 +129,9 @@ pub trait Backed: Clone {
     /// Returns whether two areas have the same backing, so that they may merge if their offsets are contiguous.
     fn same(&self, other: &Self) -> bool;
 
+    /// Records that an area with this backing now ends at the offset `end`, further than before.
+    fn note_end(&self, end: u64);
+
     /// Returns whether the object of the backing, if it has one, must be notified of the first store to a clean page.
     fn notifies_first_write(&self) -> bool;
 }

@@ -526,7 +526,9 @@ impl<B: Backed> AreaMap<B> {
         let gap = self
             .next(position)
             .map(|next| (next, self.gap_before(next)));
-        self.get_mut(position).range.end = end;
+        let area = self.get_mut(position);
+        area.range.end = end;
+        area.backing.note_end(area.offset_of(end));
         self.note_end(position, end);
         if let Some((next, gap)) = gap {
             self.note_smaller_gap(next.chunk, gap, self.gap_before(next));
@@ -557,6 +559,7 @@ impl<B: Backed> AreaMap<B> {
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;
+        area.backing.note_end(area.offset_of(area.range.end));
         area.flags |= right.flags & AreaFlags::STICKY;
         if !area.has_faulted() {
             area.anon_vma = right.anon_vma;

@@ -9,6 +9,7 @@ pub(crate) mod area;
 pub(crate) mod bin;
 pub(crate) mod huge;
 pub(crate) mod map;
+pub(crate) mod moved;
 mod order;
 pub(crate) mod room;
 #[cfg(test)]

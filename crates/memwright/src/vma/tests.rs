@@ -18,6 +18,8 @@ impl Backed for char {
         self == other
     }
 
+    fn note_end(&self, _end: u64) {}
+
     fn notifies_first_write(&self) -> bool {
         false
     }

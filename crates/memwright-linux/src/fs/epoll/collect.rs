@@ -7,7 +7,7 @@ use crate::{
         epoll::{Epoll, Event, Item},
         watch::ready::ENTRIES,
     },
-    paged::Paged,
+    short_list::ShortList,
     sync::{PausePoints, relax},
     wait::WaitError,
 };
@@ -21,9 +21,12 @@ pub struct Found {
     item: Arc<Item>,
 }
 
+/// The events of one call.
+pub type FoundEvents = ShortList<Found, 8>;
+
 impl Epoll {
-    /// Waits until an entry is ready or the deadline passes. Returns up to `most` events, or no events if the deadline
-    /// passed.
+    /// Waits until an entry is ready or the deadline passes. Adds up to `most` events to `found`, which is empty, or no
+    /// events if the deadline passed.
     ///
     /// # Errors
     /// `EINTR` if a signal arrives first.
@@ -32,15 +35,15 @@ impl Epoll {
         caller: &dyn Caller,
         most: usize,
         deadline: Option<u64>,
-    ) -> Result<Paged<Found>, Errno> {
+        found: &mut FoundEvents,
+    ) -> Result<(), Errno> {
         self.enlist_looked_at();
         let result = loop {
-            let found = match self.collect(caller, most) {
-                Ok(found) => found,
-                Err(error) => break Err(error),
-            };
+            if let Err(error) = self.collect(caller, most, found) {
+                break Err(error);
+            }
             if !found.is_empty() {
-                break Ok(found);
+                break Ok(());
             }
             if caller.interrupted() {
                 break Err(Errno::EINTR);
@@ -53,7 +56,7 @@ impl Epoll {
                     caller.yield_now();
                 }
                 Ok(()) => {}
-                Err(WaitError::TimedOut) => break Ok(Paged::new()),
+                Err(WaitError::TimedOut) => break Ok(()),
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
@@ -112,9 +115,13 @@ impl Epoll {
         }
     }
 
-    /// Takes entries off the ready list and polls their files until `most` events are found. Returns the events.
-    fn collect(&self, caller: &dyn Caller, most: usize) -> Result<Paged<Found>, Errno> {
-        let mut found = Paged::new();
+    /// Takes entries off the ready list and polls their files until `found`, which is empty, has `most` events.
+    fn collect(
+        &self,
+        caller: &dyn Caller,
+        most: usize,
+        found: &mut FoundEvents,
+    ) -> Result<(), Errno> {
         let look = self.ready.look();
         // Entries that are added to the list from now on are left for the next call.
         let mut candidates = look.len();
@@ -167,7 +174,7 @@ impl Epoll {
                 self.enlist(item);
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Returns whether any entry is ready, which makes the epoll itself readable.

@@ -19,5 +19,6 @@ pub use crate::fs::watch::{
     interest::{Event, Interest},
     watches::Watches,
 };
+pub use collect::FoundEvents;
 pub use file::EpollFile;
 pub use types::{Epoll, Item};

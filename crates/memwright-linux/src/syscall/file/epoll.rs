@@ -7,7 +7,7 @@ use crate::{
     fs::{
         OpenFile,
         abilities::Polling,
-        epoll::{Epoll, EpollFile, Event, Interest},
+        epoll::{Epoll, EpollFile, Event, FoundEvents, Interest},
     },
     sync::PausePoints,
     syscall::{
@@ -154,13 +154,14 @@ fn wait(
 ) -> CallResult {
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     context.check_heap()?;
-    let found = epoll.wait(context, most, deadline)?;
+    let mut found = FoundEvents::new();
+    epoll.wait(context, most, deadline, &mut found)?;
     let mut points = PausePoints::every(EVENTS);
     for (index, one) in found.iter().enumerate() {
         points.round();
         let place = address + (index * Event::SIZE) as u64;
         if let Err(error) = context.user.write_value(place, &one.event) {
-            epoll.return_events(found.iter_from(index));
+            epoll.return_events(found.iter().skip(index));
             return if index > 0 {
                 Ok(index as u64)
             } else {

@@ -1,0 +1,288 @@
+//! Reverse mapping: the entries that map a page (Linux 7.2 `mm/rmap.c`, `rmap_walk`, and `mm/ksm.c`, `rmap_walk_ksm`).
+//!
+//! Frames do not record their entries. A page of an object has an index, and the object knows which areas map it. A
+//! private page is mapped by relatives of one address space, at the address at which it was created or to which `mremap`
+//! has moved it since. KSM pages have only the frame in common, so all mergeable areas are walked.
+//!
+//! The caller compares counts: if the frame has more references than the entries found, something else has a reference,
+//! or the mappings have changed during the search.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use memwright_table::{
+    Frame, FrameKind, Machine, OutOfMemory, Page, PageRange, PageSize, Present, Shared, TryPush,
+};
+
+use crate::mm::areas::{Areas, owner_of};
+use crate::mm::core::Core;
+use crate::mm::object::Object;
+use crate::mm::space::Area;
+use crate::mm::spaces::{Relative, Relatives};
+use crate::types::merge::UNSCANNED;
+use crate::vma::area::AreaFlags;
+use crate::vma::moved::Displacement;
+
+/// How often a search is repeated if address spaces come and go.
+const SEARCHES: u32 = 3;
+
+/// What identifies a page in the areas that map it.
+enum Identity<M: Machine> {
+    /// The index in an object that owns the page.
+    Object(Arc<dyn Object<M>>, u64),
+    /// The offset of a private page.
+    Private {
+        /// What the offset belongs to, see [`owner_of`].
+        owner: u64,
+        offset: u64,
+        /// The displacement at which the page was created.
+        home: Displacement,
+    },
+    /// The contents of a KSM page.
+    Merged,
+}
+
+/// A page that several entries may map.
+pub(crate) struct MappedPage<M: Machine> {
+    pub(crate) frame: Frame,
+    pub(crate) size: PageSize,
+    pub(crate) kind: FrameKind,
+    identity: Identity<M>,
+}
+
+/// An entry that maps a page.
+pub(crate) struct Mapper<M: Machine> {
+    pub(crate) space: Shared<Core<M>>,
+    /// The first page that the entry maps.
+    pub(crate) page: Page,
+}
+
+impl<M: Machine> MappedPage<M> {
+    /// Returns the page that `area`, one of `areas`, maps at `page`, by the entry `present`.
+    pub(crate) fn new(
+        areas: &Areas<M>,
+        area: &Area<M>,
+        page: Page,
+        present: Present,
+        kind: FrameKind,
+    ) -> Self {
+        let first = match present.size {
+            PageSize::Size4K => page,
+            PageSize::Size2M | PageSize::Size1G => {
+                Page::new(page.number() & !(present.size.pages() - 1))
+            }
+        };
+        let offset = area.offset_of(first);
+        Self::at(areas, area, offset, (present.frame, present.size), kind)
+    }
+
+    /// Returns the huge page that is the folio whose first frame is `head`. The area maps `frame`, which is in the
+    /// folio, at `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a page.
+    pub(crate) fn of_folio(
+        areas: &Areas<M>,
+        area: &Area<M>,
+        page: Page,
+        (frame, head): (Frame, Frame),
+        kind: FrameKind,
+    ) -> Option<Self> {
+        let before = u64::from(frame.number() - head.number());
+        let offset = area.offset_of(page).checked_sub(before)?;
+        Some(Self::at(
+            areas,
+            area,
+            offset,
+            (head, PageSize::Size2M),
+            kind,
+        ))
+    }
+
+    /// Returns the page at an offset of the object or of the anonymous memory that the area maps.
+    fn at(
+        areas: &Areas<M>,
+        area: &Area<M>,
+        offset: u64,
+        (frame, size): (Frame, PageSize),
+        kind: FrameKind,
+    ) -> Self {
+        let identity = match area.object() {
+            _ if kind == FrameKind::Merged => Identity::Merged,
+            Some(object) if !kind.is_private() => Identity::Object(object.clone(), offset),
+            object => {
+                let owner = owner_of(object);
+                let now = area.start().number().wrapping_sub(area.offset());
+                Identity::Private {
+                    owner,
+                    offset,
+                    home: areas.moved.home(owner, offset, now),
+                }
+            }
+        };
+        Self {
+            frame,
+            size,
+            kind,
+            identity,
+        }
+    }
+
+    /// Returns the object that owns the page, and its index there.
+    pub(crate) fn object(&self) -> Option<(&Arc<dyn Object<M>>, u64)> {
+        match &self.identity {
+            Identity::Object(object, index) => Some((object, *index)),
+            Identity::Private { .. } | Identity::Merged => None,
+        }
+    }
+
+    /// Whether the page is a KSM page.
+    pub(crate) fn is_merged(&self) -> bool {
+        self.kind == FrameKind::Merged
+    }
+
+    /// Returns whether an entry of `space` maps the page at `page` with its full size.
+    pub(crate) fn is_mapped_at(&self, space: &Core<M>, page: Page) -> bool {
+        let entry = space.table.look(PageRange::single(page)).peek();
+        entry.present().is_some_and(|entry| self.is(entry))
+    }
+
+    fn is(&self, entry: Present) -> bool {
+        entry.frame == self.frame && entry.size == self.size
+    }
+
+    /// Returns the entries that map the page now, by address space and address. `asking` is an address space that maps
+    /// it.
+    ///
+    /// # Errors
+    /// Fails if there is no heap memory for the list.
+    ///
+    /// # Locks
+    /// Takes the locks of areas for reading, one at a time.
+    pub(crate) fn mappers(&self, asking: &Core<M>) -> Result<Vec<Mapper<M>>, OutOfMemory> {
+        let mut found = Vec::new();
+        match &self.identity {
+            Identity::Object(object, index) => {
+                let span = *index..index + 1;
+                let mut result = Ok(());
+                object.mappings().visit(&span, |space| {
+                    let areas = space.areas.read(space.cpu());
+                    object
+                        .mappings()
+                        .for_each_area(space, &areas, &span, |_, pages| {
+                            if result.is_ok() && self.is_mapped_at(space, pages.start) {
+                                result = add(&mut found, space, pages.start);
+                            }
+                        });
+                });
+                result?;
+            }
+            Identity::Private { .. } => {
+                for _ in 0..SEARCHES {
+                    found.clear();
+                    if self.search_relatives(asking, &mut found)? {
+                        break;
+                    }
+                }
+            }
+            Identity::Merged => {
+                for space in asking.memory.spaces().all()? {
+                    if space.merge_number() != UNSCANNED {
+                        self.search_mergeable(&space, &mut found)?;
+                    }
+                }
+            }
+        }
+        found.sort_unstable_by_key(|mapper| (mapper.space.space_number(), mapper.page));
+        found.dedup_by_key(|mapper| (mapper.space.space_number(), mapper.page));
+        Ok(found)
+    }
+
+    /// Adds the entries of `asking` and its relatives that map the private page. Stops when there are as many as the
+    /// frame has references. Returns false if address spaces came or went so that the search could not end.
+    fn search_relatives(
+        &self,
+        asking: &Core<M>,
+        found: &mut Vec<Mapper<M>>,
+    ) -> Result<bool, OutOfMemory> {
+        let frames = asking.memory.frames();
+        let references = match self.size {
+            PageSize::Size4K => Some(frames.references(self.frame)),
+            PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(self.frame),
+        };
+        let mut walk = Relatives::of(asking);
+        while references.is_none_or(|references| found.len() < references as usize) {
+            match asking.memory.spaces().next(&mut walk) {
+                Relative::Space(space) => self.search_private(&space, found)?,
+                Relative::End => break,
+                Relative::Changed => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds the entries of one address space that map the private page.
+    fn search_private(
+        &self,
+        space: &Shared<Core<M>>,
+        found: &mut Vec<Mapper<M>>,
+    ) -> Result<(), OutOfMemory> {
+        let Identity::Private {
+            owner,
+            offset,
+            home,
+        } = self.identity
+        else {
+            return Ok(());
+        };
+        let areas = space.areas.read(space.cpu());
+        let moved = areas.moved.of(owner, offset).map(|moved| moved.to);
+        let elsewhere = moved.filter(|to| *to != home);
+        for displacement in core::iter::once(home).chain(elsewhere) {
+            let page = Page::new(offset.wrapping_add(displacement));
+            let maps = |area: &Area<M>| {
+                !area.is_shared()
+                    && area.has_faulted()
+                    && area.offset_of(page) == offset
+                    && owner_of(area.object()) == owner
+            };
+            if page < Page::USER_END
+                && areas.map.find(page).is_some_and(maps)
+                && self.is_mapped_at(space, page)
+            {
+                add(found, space, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of one address space that map the KSM page.
+    fn search_mergeable(
+        &self,
+        space: &Shared<Core<M>>,
+        found: &mut Vec<Mapper<M>>,
+    ) -> Result<(), OutOfMemory> {
+        let areas = space.areas.read(space.cpu());
+        let mergeable = |area: &&Area<M>| area.flags().contains(AreaFlags::MERGEABLE);
+        for area in areas.map.iter().filter(mergeable) {
+            let mut cursor = space.table.look(area.range());
+            while let Some(extent) = cursor.next_filled() {
+                if extent.entry.present().is_some_and(|entry| self.is(entry)) {
+                    add(found, space, extent.range.start)?;
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds an entry to the list.
+fn add<M: Machine>(
+    found: &mut Vec<Mapper<M>>,
+    space: &Shared<Core<M>>,
+    page: Page,
+) -> Result<(), OutOfMemory> {
+    found.try_push(Mapper {
+        space: space.clone(),
+        page,
+    })
+}

@@ -1,0 +1,168 @@
+//! Where `mremap` has moved private memory with pages.
+//!
+//! After a fork, parent and child map a private page at the same address, until one of them moves it. The reverse mapping
+//! looks there. This list tells where else it has to look: at which distance from their offsets the pages of moved areas
+//! are now, and at which distance they were before. A child inherits the list.
+
+use core::ops::Range;
+use memwright_table::OutOfMemory;
+
+use crate::types::interval_tree::{IntervalKey, IntervalTree};
+
+/// The number of entries with the same offsets that are compared before an entry is added a second time.
+const COMPARED: usize = 8;
+
+/// The size that the list may have whatever the number of areas.
+const FEW: usize = 64;
+
+/// What added to an offset gives the number of its page, modulo 2^64.
+pub(crate) type Displacement = u64;
+
+/// Offsets that were moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    /// The displacement of the pages now.
+    pub(crate) to: Displacement,
+    /// The displacement at which they were mapped first.
+    pub(crate) home: Displacement,
+}
+
+/// The moves of an address space, by the offsets of what was moved.
+///
+/// An entry may be out of date: the areas that it stood for may be gone. It costs a search in vain, and the list is
+/// cleaned when it has become twice as long as the number of areas.
+#[derive(Debug)]
+pub(crate) struct MovedAreas {
+    /// The owner of an interval is what the offsets belong to: 0 for anonymous memory, else a number of the object.
+    moves: IntervalTree<Move>,
+    /// The length at which the list is cleaned.
+    most: usize,
+}
+
+impl MovedAreas {
+    pub(crate) const fn new() -> Self {
+        Self {
+            moves: IntervalTree::new(),
+            most: FEW,
+        }
+    }
+
+    /// Returns whether nothing was moved.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.moves.is_empty()
+    }
+
+    /// Records that the pages with the offsets `span` move from one displacement to another. `areas` is the number of
+    /// areas, and `exists` tells whether an area has one of these offsets at this displacement.
+    pub(crate) fn record(
+        &mut self,
+        owner: u64,
+        span: Range<u64>,
+        (from, to): (Displacement, Displacement),
+        areas: usize,
+        exists: impl Fn(u64, Range<u64>, Displacement) -> bool,
+    ) -> Result<(), OutOfMemory> {
+        let home = self.home(owner, span.start, from);
+        let mut key = IntervalKey::before(owner);
+        for _ in 0..COMPARED {
+            let Some(next) = self.moves.next(key, &span) else {
+                break;
+            };
+            key = self.moves.key(next);
+            let is_same = self.moves.value(next) == Some(&Move { to, home });
+            if is_same && key.owner == owner && self.moves.span(next).start <= span.start {
+                self.moves.extend(next, span.end);
+                return Ok(());
+            }
+        }
+        if self.moves.len() >= self.most {
+            self.moves
+                .retain(|owner, span, moved| exists(owner, span, moved.to));
+            self.most = FEW + 2 * areas.max(self.moves.len());
+        }
+        self.moves.try_insert(owner, span, Move { to, home })?;
+        Ok(())
+    }
+
+    /// Returns the displacement at which the page with this offset was mapped first, if it is at `now`.
+    pub(crate) fn home(&self, owner: u64, offset: u64, now: Displacement) -> Displacement {
+        let mut moves = self.of(owner, offset);
+        let found = moves.find(|moved| moved.to == now);
+        found.map_or(now, |moved| moved.home)
+    }
+
+    /// Returns the moves of the page with this offset.
+    pub(crate) fn of(&self, owner: u64, offset: u64) -> impl Iterator<Item = Move> {
+        let span = offset..offset.saturating_add(1);
+        let mut key = IntervalKey::before(owner);
+        core::iter::from_fn(move || {
+            let next = self.moves.next(key, &span)?;
+            key = self.moves.key(next);
+            self.moves
+                .value(next)
+                .copied()
+                .filter(|_| key.owner == owner)
+        })
+        .fuse()
+    }
+
+    /// Returns a copy, for a forked child.
+    pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            moves: self.moves.try_clone()?,
+            most: self.most,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destinations(moved: &MovedAreas, owner: u64, offset: u64) -> std::vec::Vec<u64> {
+        moved.of(owner, offset).map(|one| one.to).collect()
+    }
+
+    #[test]
+    fn a_page_that_moved_several_times_has_one_home() {
+        let mut moved = MovedAreas::new();
+        let kept = |_, _, _| true;
+        moved.record(0, 10..20, (0, 100), 1, kept).unwrap();
+        moved.record(0, 10..15, (100, 300), 1, kept).unwrap();
+        moved.record(7, 10..20, (5, 6), 1, kept).unwrap();
+        assert_eq!(moved.home(0, 12, 300), 0);
+        assert_eq!(moved.home(0, 17, 100), 0);
+        assert_eq!(moved.home(0, 17, 300), 300, "nothing moved there");
+        assert_eq!(moved.home(7, 17, 6), 5);
+        assert_eq!(destinations(&moved, 0, 12), [100, 300]);
+        assert_eq!(destinations(&moved, 0, 19), [100]);
+        assert_eq!(destinations(&moved, 0, 20), []);
+    }
+
+    #[test]
+    fn a_page_that_moves_to_and_fro_leaves_few_entries() {
+        let mut moved = MovedAreas::new();
+        for _ in 0..1000 {
+            moved
+                .record(0, 10..20, (0, 100), 2, |_, _, _| true)
+                .unwrap();
+            moved
+                .record(0, 10..20, (100, 0), 2, |_, _, _| true)
+                .unwrap();
+        }
+        assert_eq!(destinations(&moved, 0, 10), [100, 0]);
+    }
+
+    #[test]
+    fn entries_without_an_area_go() {
+        let mut moved = MovedAreas::new();
+        for round in 0..10_000 {
+            let (from, to) = (round * 100, (round + 1) * 100);
+            let is_last = |_, _, at| at == from;
+            moved.record(0, 10..20, (from, to), 1, is_last).unwrap();
+            assert_eq!(moved.home(0, 10, to), 0);
+        }
+        assert!(moved.moves.len() <= 2 * FEW, "{}", moved.moves.len());
+    }
+}
