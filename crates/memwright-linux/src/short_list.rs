@@ -5,10 +5,16 @@ use memwright_table::OutOfMemory;
 
 /// A vector that most calls leave short: the first `N` elements are in the value itself, and the others in page-sized
 /// blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ShortList<T, const N: usize> {
     first: heapless::Vec<T, N>,
     further: Paged<T>,
+}
+
+impl<T, const N: usize> Default for ShortList<T, N> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T, const N: usize> ShortList<T, N> {
@@ -63,7 +69,7 @@ impl<T: Copy + Ord, const N: usize> ShortList<T, N> {
             self.first.sort_unstable();
             let mut last = None;
             self.first
-                .retain(|value| core::mem::replace(&mut last, Some(*value)) != Some(*value));
+                .retain(|value| last.replace(*value) != Some(*value));
             return Ok(());
         }
         self.further.try_push_all(&self.first)?;

@@ -152,10 +152,10 @@ impl Epoll {
         open: &Arc<OpenFile>,
         item: &Arc<Item>,
     ) -> Result<(), Errno> {
-        let mut queues = Queues::new();
         let wanted = item.interest.wanted();
         // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
         let home = item.home.upgrade();
+        let mut queues = Queues::new();
         if open.file.counted_as() != OpenKind::Signal {
             open.file.queues(caller, wanted, &mut queues);
         } else if let Some(home) = &home {
