@@ -69,6 +69,11 @@ impl NotedFile {
         locked(&self.dirty).retain(|&index| index < pages);
     }
 
+    /// Extends the file to `pages` pages.
+    pub fn grow(&self, pages: u64) {
+        self.pages.grow_to(pages * PAGE_SIZE as u64);
+    }
+
     /// Clears `pages` pages from `first` on, and makes them clean.
     ///
     /// # Panics

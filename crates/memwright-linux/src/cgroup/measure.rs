@@ -111,16 +111,18 @@ impl Cgroups {
     /// Returns the charge of the group.
     pub(crate) fn charge(&self, group: &Cgroup) -> Charge {
         let mut measuring = Measuring::default();
+        // Sorted by address.
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         for process in self.oom.tasks.living_in(group) {
             let Some(space) = process.space() else {
                 continue;
             };
             // Several processes may share one address space (`CLONE_VM`).
-            if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
+            let place = spaces.binary_search_by_key(&Arc::as_ptr(&space), Arc::as_ptr);
+            if let Err(place) = place {
                 measuring.add_space(&self.oom.memory, &space);
                 // Without memory for this entry, the address space may be counted twice.
-                let _ = spaces.try_push(space);
+                let _ = spaces.try_insert(place, space);
             }
         }
         self.oom.memory.visit_objects(group.memcg, &mut |frame| {

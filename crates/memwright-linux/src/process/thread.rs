@@ -84,6 +84,8 @@ pub struct Thread {
 
 impl Thread {
     /// Creates a thread of `process`. It does not run yet.
+    // Inlined for the same reason as `Process::new`.
+    #[inline(always)]
     pub fn new(id: u32, process: Arc<Process>, context: ContextId, start: Start) -> Self {
         Self {
             id: AtomicU32::new(id),

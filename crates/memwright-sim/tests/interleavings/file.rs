@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use memwright::MapRequest;
+use memwright::{MapRequest, RemapRequest};
 use memwright_sim::process::Signal;
 
-use crate::support::{FIRST, READ_WRITE, SECOND, bytes, map, read, unmap};
+use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, unmap};
 use crate::world::{World, explore};
 
 /// Write-back cleans a page that another CPU writes. The file is notified of every write that the written-back copy
@@ -63,6 +63,71 @@ fn truncate_and_fault() {
         |world| {
             world.none_after(Signal::Bus);
             assert_eq!(read(world.process(), FIRST, 0), Err(Signal::Bus));
+            world.end()
+        },
+    );
+}
+
+/// A page of a file is truncated while another CPU moves the area that maps it: afterwards the page is mapped nowhere.
+#[test]
+fn truncate_and_move() {
+    explore(
+        &World::of_file,
+        &[
+            |world| {
+                world.file().truncate(0);
+                world.over();
+            },
+            |world| {
+                let request = RemapRequest {
+                    old: at(0),
+                    old_length: bytes(1),
+                    new_length: bytes(1),
+                    may_move: true,
+                    fixed: Some(at(3)),
+                    dont_unmap: false,
+                };
+                let moved = world.process().on(SECOND, |space| space.remap(request));
+                moved.expect("room");
+            },
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 3), Err(Signal::Bus));
+            world.end()
+        },
+    );
+}
+
+/// Two pages of a file are truncated while another CPU makes one area of the two that map them: afterwards none of them
+/// is mapped.
+#[test]
+fn truncate_and_merge() {
+    let begin = || {
+        let world = World::of_file();
+        let file = world.file.clone().expect("there");
+        file.grow(2);
+        unmap(world.process(), FIRST, 0, 1);
+        // The upper page first: the object learns of the two areas one by one.
+        for (page, rights) in [(1, READ_WRITE), (0, READ)] {
+            let request = MapRequest::object(file.clone(), bytes(page), bytes(1), rights, true);
+            map(world.process(), request, page);
+            assert_eq!(read(world.process(), FIRST, page).map(drop), Ok(()));
+        }
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                world.file().truncate(0);
+                world.over();
+            },
+            |world| protect(world.process(), SECOND, 0, 1, READ_WRITE),
+        ],
+        |world| {
+            for page in [0, 1] {
+                assert_eq!(read(world.process(), FIRST, page), Err(Signal::Bus));
+            }
             world.end()
         },
     );

@@ -157,7 +157,7 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let mut taken = 0;
         let mut key = IntervalKey::before(self.space_number());
-        while let Some(mapped) = mappings.next_of_space(&mut key, &span) {
+        while let Some(mapped) = mappings.next_place(&mut key, &span) {
             let Some(position) = areas.map.at_or_after(mapped.pages.start) else {
                 continue;
             };

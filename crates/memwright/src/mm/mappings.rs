@@ -109,14 +109,18 @@ impl<M: Machine> Mappings<M> {
         Some((list.key(found).owner, mapping.space.clone()))
     }
 
-    /// Returns the next interval after `key` that has the same address space and overlaps `span`.
-    pub(crate) fn next_of_space(&self, key: &mut IntervalKey, span: &Range<u64>) -> Option<Mapped> {
+    /// Returns the next place after `key` at which the same address space may map one of the pages `span`, and advances
+    /// `key`, which begins before all intervals of the address space.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the areas of the address space, so that no interval is added before `key`.
+    pub(crate) fn next_place(&self, key: &mut IntervalKey, span: &Range<u64>) -> Option<Mapped> {
         let list = self.list.lock();
-        let interval = list.next(*key, span)?;
-        let number = core::mem::replace(key, list.key(interval)).owner;
-        let mapping = list.value(interval).filter(|_| key.owner == number)?;
+        let interval = list.next_of_owner(*key, span)?;
+        *key = list.key(interval);
+        let displacement = list.value(interval)?.displacement;
         let indices = list.span(interval);
-        let page = |index: u64| Page::new(index.wrapping_add(mapping.displacement));
+        let page = |index: u64| Page::new(index.wrapping_add(displacement));
         let first = page(indices.start.max(span.start));
         let end = page(indices.end.min(span.end));
         let pages = PageRange::new(first, end);
@@ -136,7 +140,7 @@ impl<M: Machine> Mappings<M> {
         mut visitor: impl FnMut(&'a Area<M>, PageRange),
     ) {
         let mut key = IntervalKey::before(space.space_number());
-        while let Some(mapped) = self.next_of_space(&mut key, span) {
+        while let Some(mapped) = self.next_place(&mut key, span) {
             for area in areas.map.overlapping(mapped.pages) {
                 if self.is_in(area, &mapped) {
                     visitor(area, area.range().intersect(mapped.pages));
@@ -177,6 +181,23 @@ impl<M: Machine> Mappings<M> {
             areas: 1,
         };
         list.try_insert(number, span, mapping)
+    }
+
+    /// Records the first area of a forked child that has the indices and the displacement of an interval of its parent.
+    fn attach_copy(
+        &self,
+        interval: IntervalId,
+        child: &Shared<Core<M>>,
+    ) -> Result<IntervalId, OutOfMemory> {
+        let mut list = self.list.lock();
+        let span = list.span(interval);
+        let displacement = list.value(interval).map_or(0, |own| own.displacement);
+        let mapping = Mapping {
+            space: child.clone(),
+            displacement,
+            areas: 1,
+        };
+        list.try_insert(child.space_number(), span, mapping)
     }
 
     /// Records one more area of an interval, which is part of what the interval covers.
@@ -226,6 +247,30 @@ impl<M: Machine> Attachment<M> {
         Ok(Self {
             object,
             space: space.clone(),
+            interval,
+        })
+    }
+
+    /// Returns the reference of the copy of this area in a forked child, to `object`, which has the same list. `previous`
+    /// is the reference of the area before this one in both address spaces, if the two have one.
+    pub(crate) fn of_child(
+        &self,
+        object: &Arc<dyn Object<M>>,
+        child: &Shared<Core<M>>,
+        previous: Option<(&Self, &Self)>,
+    ) -> Result<Self, OutOfMemory> {
+        if let Some((_, copy)) = previous.filter(|(own, copy)| {
+            own.interval == self.interval && Arc::ptr_eq(&copy.object, object)
+        }) {
+            return Ok(copy.clone());
+        }
+        let interval = object.mappings().attach_copy(self.interval, child)?;
+        if !object.is_memory() || object.huge().is_some() {
+            child.note_special_areas();
+        }
+        Ok(Self {
+            object: object.clone(),
+            space: child.clone(),
             interval,
         })
     }

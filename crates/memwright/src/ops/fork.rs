@@ -13,7 +13,6 @@ use memwright_table::{
 
 use crate::mm::areas::{Areas, Backing};
 use crate::mm::core::Core;
-use crate::mm::mappings::Attachment;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::ForkError;
 use crate::types::merge::UNSCANNED;
@@ -23,6 +22,7 @@ use crate::types::trace::Event;
 use crate::types::uffd::Watch;
 use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::{AreaFlags, Backed};
+use crate::vma::map::Position;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> AddressSpace<M> {
@@ -64,6 +64,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = core.gather();
         let mut entries = 0;
         let mut points = PausePoints::every(AREAS);
+        let mut previous = None;
         let result = areas
             .map
             .iter()
@@ -73,7 +74,10 @@ impl<M: Machine> AddressSpace<M> {
                 // The child's entries keep their write protection only if the child's area is registered for
                 // write-protect faults.
                 let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
-                copy_area(core, &child.core, cpu, &mut copies, (area, child_context))?;
+                let area_of_child = (area, child_context);
+                let place =
+                    copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
+                previous = Some((area, place));
                 if needs_entries(area, watched) {
                     entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
                 }
@@ -106,30 +110,36 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the copy of an area to the child, registered with the child context `child_context`, if any.
+/// Adds the copy of an area to the child, registered with the child context `child_context`, if any, and returns its
+/// position. `previous` is the area that was copied before, and the position of its copy.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,
     cpu: CpuId,
     copies: &mut Areas<M>,
     (area, child_context): (&Area<M>, Option<Watch>),
-) -> Result<(), ForkError> {
+    previous: Option<(&Area<M>, Position)>,
+) -> Result<Position, ForkError> {
     let lost = if child_context.is_some() {
         AreaFlags::empty()
     } else {
         AreaFlags::UFFD
     };
-    let mut backing = match area.object() {
+    let mut backing = match area.backing().attachment() {
         None => Backing::ANONYMOUS,
-        Some(object) => {
+        Some(attachment) => {
+            let object = attachment.object();
             // A reservation of huge pages for a private mapping belongs to the parent only.
             let shown = if area.flags.contains(AreaFlags::HUGETLB) {
                 object.unreserved().unwrap_or(object)
             } else {
                 object
             };
-            let span = area.offset..area.offset + area.pages();
-            Backing::object_of(Attachment::new(shown.clone(), child, span, area.start())?)
+            let before = previous.and_then(|(own, copy)| {
+                let copy = copies.map.get(copy).backing().attachment();
+                own.backing().attachment().zip(copy)
+            });
+            Backing::object_of(attachment.of_child(shown, child, before)?)
         }
     };
     if area.flags.contains(AreaFlags::ACCOUNTED) {
@@ -157,8 +167,7 @@ fn copy_area<M: Machine>(
         backing,
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());
-    copies.map.insert(copy);
-    Ok(())
+    Ok(copies.map.insert(copy))
 }
 
 /// Copies the entries of one area and returns how many were copied.

@@ -1,11 +1,12 @@
 //! Calls that write or allocate several pages fill holes with folios as large as the range that they write (Linux 7.2
 //! `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
 
-use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE};
+use memwright_table::{FOLIO_ORDER, FrameKind, FrameRef, Machine, PAGE_SIZE};
 
 use crate::mm::object::Object;
 use crate::shmem::Shmem;
 use crate::store::page_store::State;
+use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
 
 impl<M: Machine> Shmem<M> {
@@ -22,6 +23,41 @@ impl<M: Machine> Shmem<M> {
             self.fill_for_call(&mut state, index, end)
         };
         (index + (1 << filled.unwrap_or(0))) * PAGE_SIZE as u64
+    }
+
+    /// Returns a frame for page `index`, for a write of the whole page, or `None` if the page exists. Nothing else has
+    /// access to the frame, whose contents are undefined, until [`add_page`](Self::add_page) makes it part of the object.
+    ///
+    /// # Errors
+    /// No frame is free, or the limit of the mount is reached.
+    pub fn frame_to_write(&self, index: u64) -> Result<Option<FrameRef<'_, M>>, ObjectError> {
+        let state = self.store.lock();
+        if state.pages.stored(index).is_some() {
+            return Ok(None);
+        }
+        state.pages.check_room(1)?;
+        state.choose(&self.memory, index);
+        Ok(Some(self.memory.frames().allocate(0, FrameKind::Object)?))
+    }
+
+    /// Makes a frame of [`frame_to_write`](Self::frame_to_write) page `index`, and grows the object up to the end of the
+    /// page if it is shorter. Returns the frame if the page exists by now.
+    ///
+    /// # Errors
+    /// The limit of the mount is reached, or there is no heap memory.
+    pub fn add_page<'a>(
+        &self,
+        index: u64,
+        frame: FrameRef<'a, M>,
+    ) -> Result<Option<FrameRef<'a, M>>, ObjectError> {
+        let mut state = self.store.lock();
+        if state.pages.stored(index).is_some() {
+            return Ok(Some(frame));
+        }
+        state.pages.insert(index, frame.frame())?;
+        let _ = frame.into_raw();
+        state.size = state.size.max((index + 1) * PAGE_SIZE as u64);
+        Ok(None)
     }
 
     /// Fills the hole at page `index` with the largest folio that begins there and ends at or before byte `end`, if the

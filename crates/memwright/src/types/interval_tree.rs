@@ -62,11 +62,24 @@ struct Node<T> {
     value: Option<T>,
 }
 
+impl<T> Node<T> {
+    #[inline]
+    fn key(&self, id: IntervalId) -> IntervalKey {
+        IntervalKey {
+            owner: self.owner,
+            first: self.first,
+            place: u64::from(id) + 1,
+        }
+    }
+}
+
 /// Intervals of indices `first..end`, each with an owner and a value.
 #[derive(Debug)]
 pub(crate) struct IntervalTree<T> {
     nodes: Blocks<Node<T>>,
     root: IntervalId,
+    /// The last interval in the order of the tree. A forked child's come after all others.
+    last: IntervalId,
     /// The first vacant node.
     vacant: IntervalId,
     len: usize,
@@ -82,6 +95,7 @@ impl<T> IntervalTree<T> {
         Self {
             nodes: Blocks::new(),
             root: NONE,
+            last: NONE,
             vacant: NONE,
             len: 0,
         }
@@ -115,13 +129,7 @@ impl<T> IntervalTree<T> {
 
     /// Returns the place of an interval in the order of the tree.
     pub(crate) fn key(&self, id: IntervalId) -> IntervalKey {
-        let Node { owner, first, .. } = *self.node(id);
-        let place = u64::from(id) + 1;
-        IntervalKey {
-            owner,
-            first,
-            place,
-        }
+        self.node(id).key(id)
     }
 
     /// Returns all values, in no particular order.
@@ -157,19 +165,23 @@ impl<T> IntervalTree<T> {
         };
         self.len += 1;
         let key = self.key(id);
-        let (mut parent, mut side) = (NONE, LEFT);
-        let mut next = self.root;
-        while next != NONE {
-            side = usize::from(self.key(next) < key);
-            (parent, next) = (next, self.node(next).children[side]);
+        if self.last == NONE {
+            (self.root, self.last) = (id, id);
+            return Ok(id);
         }
-        self.node_mut(id).parent = parent;
-        if parent == NONE {
-            self.root = id;
+        let (mut parent, mut side) = (self.last, RIGHT);
+        if self.key(parent) < key {
+            self.last = id;
         } else {
-            self.node_mut(parent).children[side] = id;
-            self.restore(parent);
+            let mut next = self.root;
+            while next != NONE {
+                side = usize::from(self.key(next) < key);
+                (parent, next) = (next, self.node(next).children[side]);
+            }
         }
+        self.set_child(parent, side, id);
+        self.widen(parent, &span);
+        self.grow(parent);
         Ok(id)
     }
 
@@ -177,6 +189,13 @@ impl<T> IntervalTree<T> {
     pub(crate) fn remove(&mut self, id: IntervalId) -> Option<T> {
         let [left, right] = self.node(id).children;
         let parent = self.node(id).parent;
+        if id == self.last {
+            self.last = if left == NONE {
+                parent
+            } else {
+                self.last_of(left)
+            };
+        }
         if left == NONE || right == NONE {
             self.replace(id, if left == NONE { right } else { left });
             self.restore(parent);
@@ -234,30 +253,63 @@ impl<T> IntervalTree<T> {
 
     /// Extends an interval up to `end`, unless it reaches as far.
     pub(crate) fn extend(&mut self, id: IntervalId, end: u64) {
-        if self.node(id).end < end {
-            self.node_mut(id).end = end;
-            self.restore(id);
+        let node = self.node_mut(id);
+        if node.end < end {
+            node.end = end;
+            let span = node.first..end;
+            self.widen(id, &span);
         }
     }
 
-    /// Returns the first interval after `key` that overlaps `span`.
+    /// Returns the first interval after `key` that overlaps `span`, of whatever owner.
     pub(crate) fn next(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
-        let (mut next, mut below) = (NONE, self.root);
-        while below != NONE {
-            if self.key(below) > key {
-                (next, below) = (below, self.node(below).children[LEFT]);
-            } else {
-                below = self.node(below).children[RIGHT];
+        self.scan(self.first_after(key), span, |_| true)
+    }
+
+    /// Returns the first interval after `key` that has the same owner and overlaps `span`.
+    pub(crate) fn next_of_owner(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
+        // The interval with this key, if it still exists.
+        let id = (key.place as IntervalId).wrapping_sub(1);
+        let same = |node: &Node<T>| node.value.is_some() && node.key(id) == key;
+        let first = if self.nodes.get(id).is_some_and(same) {
+            self.following(id, span)
+        } else {
+            self.first_after(key)
+        };
+        self.scan(first, span, |owner| owner == key.owner)
+    }
+
+    /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Ends at an interval whose
+    /// owner `is_sought` refuses.
+    fn scan(
+        &self,
+        mut id: IntervalId,
+        span: &Range<u64>,
+        is_sought: impl Fn(u64) -> bool,
+    ) -> Option<IntervalId> {
+        loop {
+            let node = self.nodes.get(id)?;
+            if !is_sought(node.owner) {
+                return None;
             }
-        }
-        while next != NONE {
-            let node = self.node(next);
             if node.first < span.end && span.start < node.end {
-                return Some(next);
+                return Some(id);
             }
-            next = self.following(next, span);
+            id = self.following(id, span);
         }
-        None
+    }
+
+    /// Returns the first node after `key`.
+    fn first_after(&self, key: IntervalKey) -> IntervalId {
+        let (mut next, mut below) = (NONE, self.root);
+        while let Some(node) = self.nodes.get(below) {
+            if node.key(below) > key {
+                (next, below) = (below, node.children[LEFT]);
+            } else {
+                below = node.children[RIGHT];
+            }
+        }
+        next
     }
 
     /// Returns the node of `owner` whose interval begins last, and no later than `first`.
@@ -268,11 +320,14 @@ impl<T> IntervalTree<T> {
             place: u64::MAX,
         };
         let (mut last, mut below) = (NONE, self.root);
-        while below != NONE {
-            if self.key(below) <= key {
-                (last, below) = (below, self.node(below).children[RIGHT]);
+        if self.last != NONE && self.key(self.last) <= key {
+            (last, below) = (self.last, NONE);
+        }
+        while let Some(node) = self.nodes.get(below) {
+            if node.key(below) <= key {
+                (last, below) = (below, node.children[RIGHT]);
             } else {
-                below = self.node(below).children[LEFT];
+                below = node.children[LEFT];
             }
         }
         (last != NONE && self.node(last).owner == owner).then_some(last)
@@ -280,27 +335,32 @@ impl<T> IntervalTree<T> {
 
     /// Returns the next node in the order of the tree, without those in subtrees that do not overlap `span`.
     fn following(&self, mut id: IntervalId, span: &Range<u64>) -> IntervalId {
-        let right = self.node(id).children[RIGHT];
-        if self.overlaps(right, span) {
-            id = right;
-            while self.overlaps(self.node(id).children[LEFT], span) {
-                id = self.node(id).children[LEFT];
+        let Some(mut node) = self.nodes.get(id) else {
+            return NONE;
+        };
+        if let Some(right) = self.overlapping(node.children[RIGHT], span) {
+            (id, node) = (node.children[RIGHT], right);
+            while let Some(left) = self.overlapping(node.children[LEFT], span) {
+                (id, node) = (node.children[LEFT], left);
             }
             return id;
         }
         loop {
-            let parent = self.node(id).parent;
-            if parent == NONE || self.node(parent).children[LEFT] == id {
-                return parent;
+            let Some(parent) = self.nodes.get(node.parent) else {
+                return NONE;
+            };
+            if parent.children[LEFT] == id {
+                return node.parent;
             }
-            id = parent;
+            (id, node) = (node.parent, parent);
         }
     }
 
-    /// Returns whether an interval of the subtree can overlap `span`.
-    fn overlaps(&self, id: IntervalId, span: &Range<u64>) -> bool {
-        let node = self.nodes.get(id);
-        node.is_some_and(|node| node.lowest < span.end && span.start < node.highest)
+    /// Returns the top node of a subtree if one of its intervals can overlap `span`.
+    #[inline]
+    fn overlapping(&self, id: IntervalId, span: &Range<u64>) -> Option<&Node<T>> {
+        let node = self.nodes.get(id)?;
+        (node.lowest < span.end && span.start < node.highest).then_some(node)
     }
 
     #[inline]
@@ -335,6 +395,45 @@ impl<T> IntervalTree<T> {
         } else {
             let side = usize::from(self.node(parent).children[RIGHT] == id);
             self.node_mut(parent).children[side] = other;
+        }
+    }
+
+    /// Returns the last node of a subtree.
+    fn last_of(&self, mut id: IntervalId) -> IntervalId {
+        while self.node(id).children[RIGHT] != NONE {
+            id = self.node(id).children[RIGHT];
+        }
+        id
+    }
+
+    /// Extends the bounds of `id`, and of the nodes above, by an interval below.
+    fn widen(&mut self, mut id: IntervalId, span: &Range<u64>) {
+        while let Some(node) = self.nodes.get_mut(id) {
+            if node.lowest <= span.start && span.end <= node.highest {
+                return;
+            }
+            node.lowest = node.lowest.min(span.start);
+            node.highest = node.highest.max(span.end);
+            id = node.parent;
+        }
+    }
+
+    /// Restores heights and balance above an added node, whose parent is `id`. One rotation is enough.
+    fn grow(&mut self, mut id: IntervalId) {
+        while let Some(node) = self.nodes.get(id) {
+            let parent = node.parent;
+            let old = node.height;
+            let [left, right] = node.children.map(|child| self.height(child));
+            if left.abs_diff(right) > 1 {
+                self.balance(id, left.cmp(&right));
+                return;
+            }
+            let height = left.max(right) + 1;
+            if height == old {
+                return;
+            }
+            self.node_mut(id).height = height;
+            id = parent;
         }
     }
 
@@ -441,6 +540,12 @@ mod tests {
                 assert_eq!(node.parent == NONE, self.root == id);
             }
             assert_eq!(seen, self.len);
+            let last = if self.root == NONE {
+                NONE
+            } else {
+                self.last_of(self.root)
+            };
+            assert_eq!(self.last, last);
         }
     }
 

@@ -4,8 +4,9 @@
 //! looks there. This list tells where else it has to look: at which distance from their offsets the pages of moved areas
 //! are now, and at which distance they were before. A child inherits the list.
 
+use alloc::vec::Vec;
 use core::ops::Range;
-use memwright_table::OutOfMemory;
+use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::interval_tree::{IntervalKey, IntervalTree};
 
@@ -32,7 +33,13 @@ pub(crate) struct Move {
 /// An entry may be out of date: the areas that it stood for may be gone. It costs a search in vain, and the list is
 /// cleaned when it has become twice as long as the number of areas.
 #[derive(Debug)]
-pub(crate) struct MovedAreas {
+pub(crate) struct MovedAreas(
+    /// Empty, or one element. Most address spaces move nothing.
+    Vec<Moves>,
+);
+
+#[derive(Debug)]
+struct Moves {
     /// The owner of an interval is what the offsets belong to: 0 for anonymous memory, else a number of the object.
     moves: IntervalTree<Move>,
     /// The length at which the list is cleaned.
@@ -41,16 +48,13 @@ pub(crate) struct MovedAreas {
 
 impl MovedAreas {
     pub(crate) const fn new() -> Self {
-        Self {
-            moves: IntervalTree::new(),
-            most: FEW,
-        }
+        Self(Vec::new())
     }
 
     /// Returns whether nothing was moved.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.moves.is_empty()
+        self.0.is_empty()
     }
 
     /// Records that the pages with the offsets `span` move from one displacement to another. `areas` is the number of
@@ -64,24 +68,32 @@ impl MovedAreas {
         exists: impl Fn(u64, Range<u64>, Displacement) -> bool,
     ) -> Result<(), OutOfMemory> {
         let home = self.home(owner, span.start, from);
+        if self.0.is_empty() {
+            self.0.try_push(Moves {
+                moves: IntervalTree::new(),
+                most: FEW,
+            })?;
+        }
+        let Some(Moves { moves, most }) = self.0.first_mut() else {
+            return Err(OutOfMemory);
+        };
         let mut key = IntervalKey::before(owner);
         for _ in 0..COMPARED {
-            let Some(next) = self.moves.next(key, &span) else {
+            let Some(next) = moves.next_of_owner(key, &span) else {
                 break;
             };
-            key = self.moves.key(next);
-            let is_same = self.moves.value(next) == Some(&Move { to, home });
-            if is_same && key.owner == owner && self.moves.span(next).start <= span.start {
-                self.moves.extend(next, span.end);
+            key = moves.key(next);
+            let is_same = moves.value(next) == Some(&Move { to, home });
+            if is_same && moves.span(next).start <= span.start {
+                moves.extend(next, span.end);
                 return Ok(());
             }
         }
-        if self.moves.len() >= self.most {
-            self.moves
-                .retain(|owner, span, moved| exists(owner, span, moved.to));
-            self.most = FEW + 2 * areas.max(self.moves.len());
+        if moves.len() >= *most {
+            moves.retain(|owner, span, moved| exists(owner, span, moved.to));
+            *most = FEW + 2 * areas.max(moves.len());
         }
-        self.moves.try_insert(owner, span, Move { to, home })?;
+        moves.try_insert(owner, span, Move { to, home })?;
         Ok(())
     }
 
@@ -97,22 +109,22 @@ impl MovedAreas {
         let span = offset..offset.saturating_add(1);
         let mut key = IntervalKey::before(owner);
         core::iter::from_fn(move || {
-            let next = self.moves.next(key, &span)?;
-            key = self.moves.key(next);
-            self.moves
-                .value(next)
-                .copied()
-                .filter(|_| key.owner == owner)
+            let Moves { moves, .. } = self.0.first()?;
+            let next = moves.next_of_owner(key, &span)?;
+            key = moves.key(next);
+            moves.value(next).copied()
         })
         .fuse()
     }
 
     /// Returns a copy, for a forked child.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        Ok(Self {
-            moves: self.moves.try_clone()?,
-            most: self.most,
-        })
+        let mut copy = Vec::new();
+        for Moves { moves, most } in &self.0 {
+            let moves = moves.try_clone()?;
+            copy.try_push(Moves { moves, most: *most })?;
+        }
+        Ok(Self(copy))
     }
 }
 
@@ -163,6 +175,6 @@ mod tests {
             moved.record(0, 10..20, (from, to), 1, is_last).unwrap();
             assert_eq!(moved.home(0, 10, to), 0);
         }
-        assert!(moved.moves.len() <= 2 * FEW, "{}", moved.moves.len());
+        assert!(moved.0[0].moves.len() <= 2 * FEW);
     }
 }

@@ -52,6 +52,16 @@ const TWO_NODES: Run = Run {
     ..RUN
 };
 
+/// A run that creates many things of one kind.
+const fn things(label: &'static str, arguments: &'static [&'static str]) -> Run {
+    Run {
+        label,
+        arguments,
+        memory: MemorySize::from_mebibytes(512),
+        ..RUN
+    }
+}
+
 /// Every experiment, in the order in which they are run.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -256,6 +266,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
         question: "What does it cost to merge 100 MiB of equal pages, and to write to them again?",
         source: include_str!("../../../../../programs/experiments/merge_equal.c"),
         runs: ONCE,
+    },
+    Experiment {
+        name: "metadata",
+        question: "How many bytes of kernel memory does each thing take that a program creates?",
+        source: include_str!("../../../../../programs/experiments/metadata.c"),
+        runs: &[
+            things("area", &["area"]),
+            things("area of a file", &["file-area"]),
+            things("page table", &["table"]),
+            things("page of shared memory", &["shared-page"]),
+            things("process", &["process"]),
+            things("thread", &["thread"]),
+            things("descriptor", &["descriptor"]),
+            things("open file", &["open-file"]),
+            things("pipe", &["pipe"]),
+            things("sockets", &["sockets"]),
+            things("file in an epoll", &["watched"]),
+            things("file of a tmpfs", &["file"]),
+        ],
     },
 ];
 

@@ -14,7 +14,7 @@ use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright_table::{Frame, FrameKind, PAGE_SIZE};
+use memwright_table::{Frame, FrameKind, FrameRef, PAGE_SIZE};
 
 /// How the data is stored.
 pub(in crate::fs) enum Contents {
@@ -178,6 +178,29 @@ impl Regular {
         match &self.pages {
             Contents::Small(pages) => pages.frame_for(index, create),
             Contents::Huge(pages) => pages.frame_at(index),
+        }
+    }
+
+    /// Returns a frame for a write of the whole page `index`, or `None` if the page exists, or if the file is hugetlb.
+    pub(in crate::fs) fn frame_to_write(
+        &self,
+        index: u64,
+    ) -> Result<Option<FrameRef<'_, M>>, ObjectError> {
+        match &self.pages {
+            Contents::Small(pages) => pages.frame_to_write(index),
+            Contents::Huge(_) => Ok(None),
+        }
+    }
+
+    /// Makes a frame of [`Self::frame_to_write`] page `index`. Returns the frame if the page exists by now.
+    pub(in crate::fs) fn add_page<'a>(
+        &self,
+        index: u64,
+        frame: FrameRef<'a, M>,
+    ) -> Result<Option<FrameRef<'a, M>>, ObjectError> {
+        match &self.pages {
+            Contents::Small(pages) => pages.add_page(index, frame),
+            Contents::Huge(_) => Ok(Some(frame)),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
         seals::Seals,
         seek::{Whence, moved, readable, storable},
         transfer::{Sink, Source, with_buffer},
+        vfs::Vfs,
     },
 };
 use alloc::sync::Arc;
@@ -88,7 +89,6 @@ impl RegularFile {
     ) -> Result<(usize, Result<(), Errno>), Errno> {
         let regular = self.regular()?;
         let vfs = caller.vfs();
-        let memory = &vfs.memory;
         regular.charge(caller, wanted, true);
         let mut done = 0;
         let mut prepared = *position;
@@ -98,21 +98,9 @@ impl RegularFile {
             }
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
-            let stored = regular.check_room(memory, *position).and_then(|()| {
-                // Bytes within the size are copied directly from user memory to their page. Bytes beyond it go through
-                // a buffer, because the file must grow only by bytes that were copied successfully.
-                if *position + step as u64 > regular.size() {
-                    return with_buffer(step, |buffer| {
-                        let count = source.take(buffer)?;
-                        regular.write_at(vfs, *position, &buffer[..count])
-                    });
-                }
-                let index = *position / PAGE_SIZE as u64;
-                let frame = vfs.reclaim.retry(|| regular.frame_for(index, true));
-                let frame = frame.map_err(object_errno)?;
-                let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
-                source.take_frame(memory, frame.frame(), within, step)
-            });
+            let stored = regular
+                .check_room(&vfs.memory, *position)
+                .and_then(|()| store_part(vfs, regular, *position, source, step));
             match stored {
                 Ok(0) => break,
                 Ok(count) => {
@@ -124,6 +112,53 @@ impl RegularFile {
         }
         Ok((done, Ok(())))
     }
+}
+
+/// Stores up to `step` bytes of `source` at `position`, all in one page. Returns the number of bytes stored.
+///
+/// Bytes within the size are copied directly from user memory to their page, and so is a whole page that does not exist
+/// yet. Other bytes beyond the size go through a buffer, because the file must grow only by bytes that were copied
+/// successfully.
+fn store_part(
+    vfs: &Vfs,
+    regular: &Regular,
+    position: u64,
+    source: &mut Source<'_>,
+    step: usize,
+) -> Result<usize, Errno> {
+    let memory = &vfs.memory;
+    let index = position / PAGE_SIZE as u64;
+    let within = (position % PAGE_SIZE as u64) as usize;
+    if step == PAGE_SIZE {
+        let frame = vfs.reclaim.retry(|| regular.frame_to_write(index));
+        if let Some(frame) = frame.map_err(object_errno)? {
+            let count = source.take_frame(memory, frame.frame(), 0, step)?;
+            let left = if count == step {
+                let added = regular.add_page(index, frame);
+                added.map_err(object_errno)?
+            } else {
+                Some(frame)
+            };
+            let Some(frame) = left else {
+                return Ok(count);
+            };
+            // The program unmapped the rest of its buffer, or another thread created the page.
+            return with_buffer(count, |buffer| {
+                memory.frames().read(frame.frame(), 0, buffer);
+                regular.write_at(vfs, position, buffer)
+            });
+        }
+    }
+    if position + step as u64 > regular.size() {
+        return with_buffer(step, |buffer| {
+            let count = source.take(buffer)?;
+            regular.write_at(vfs, position, &buffer[..count])
+        });
+    }
+    let frame = vfs.reclaim.retry(|| regular.frame_for(index, true));
+    let frame = frame.map_err(object_errno)?;
+    let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
+    source.take_frame(memory, frame.frame(), within, step)
 }
 
 impl File for RegularFile {
