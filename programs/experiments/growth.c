@@ -268,8 +268,7 @@ static char *common;
 static void grow_processes(unsigned long n)
 {
 	if (!common) {
-		common = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		MUST(common != MAP_FAILED);
+		common = shared_memory(PAGE);
 		*common = 1;
 	}
 	for (; process_count < n; process_count++) {
@@ -322,7 +321,7 @@ static const struct dimension dimensions[] = {
 	{ "depth", "forks deep", { 1, 10, 100 }, grow_depth,
 	  { { "fork, exit and wait", fork_exit_wait },
 	    { "first write of an inherited page", copy_inherited },
-	    { "MADV_DONTNEED of an inherited page", unmap_inherited },
+	    { "MADV_DONTNEED of an inherited page", drop_inherited },
 	    { "read fault in a shared page", read_common } } },
 	{ "mappers", "mappers", { 1, 20, 400 }, grow_mappers,
 	  { { "ftruncate by a page", truncate_page },

@@ -77,7 +77,7 @@ static uint64_t read_common(unsigned long n)
 	return clock_now() - start;
 }
 
-static uint64_t unmap_inherited(unsigned long n)
+static uint64_t drop_inherited(unsigned long n)
 {
 	(void)n;
 	MUST(used_pages < INHERITED_PAGES);
