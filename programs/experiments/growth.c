@@ -1,36 +1,18 @@
 /* How does the cost of an operation grow with what there is?
  *
- * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors, directory entries or
- * processes. The figure is the cheapest of a few repetitions. For each operation a last record has the exponent of the
- * growth between the smallest and the largest size: 0 for a cost that stays, 1 for one that is proportional.
+ * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors, directory entries,
+ * processes, forks, processes that map a page, futex waiters, swapped pages, merged pages, cgroups or mounts. The figure
+ * is the cheapest of a few repetitions. For each operation a last record has the exponent of the growth between the
+ * smallest and the largest size: 0 for a cost that stays, 1 for one that is proportional.
  *
- * Usage: growth areas|memory|descriptors|directory|processes
+ * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|mounts
  */
-#include "experiment.h"
+#include "growth_pages.h"
+#include "growth_relatives.h"
+#include "growth_system.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
-
-enum { MOST_SIZES = 5, MOST_OPERATIONS = 10, TIMES = 8 };
-
-/* An operation on the N things that there are. */
-struct operation {
-	const char *name;
-	/* Does the operation once, and returns its cost. */
-	uint64_t (*measure)(unsigned long n);
-};
-
-/* The growth of one thing. */
-struct dimension {
-	const char *word, *things;
-	unsigned long sizes[MOST_SIZES];
-	/* Makes more of the things, until there are N. */
-	void (*grow)(unsigned long n);
-	struct operation operations[MOST_OPERATIONS];
-};
 
 /* Returns the binary logarithm of a number of at least 1. */
 static double logarithm(double number)
@@ -49,38 +31,11 @@ static double logarithm(double number)
 	return result;
 }
 
-static char *mapped(size_t size, int protection)
-{
-	char *memory = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	MUST(memory != MAP_FAILED);
-	return memory;
-}
-
-static uint64_t read_whole(const char *path)
-{
-	static char text[64 * KIB];
-	uint64_t start = clock_now();
-	int file = open(path, O_RDONLY);
-	MUST(file >= 0);
-	while (read(file, text, sizeof text) > 0)
-		;
-	close(file);
-	return clock_now() - start;
-}
-
 /* ---- areas ---- */
 
 enum { MOST_AREAS = 60000 };
 static char *areas[MOST_AREAS];
 static unsigned long area_count;
-static uint32_t random_state = 1;
-
-static unsigned long any_below(unsigned long bound)
-{
-	random_state = random_state * 1664525 + 1013904223;
-	return (random_state >> 8) % bound;
-}
-
 static int protection_of(unsigned long which)
 {
 	return which & 1 ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -137,15 +92,16 @@ static uint64_t read_maps(unsigned long n)
 
 /* ---- resident memory, in MiB ---- */
 
+enum { MOST_RESIDENT = 4096 };
 static char *resident;
 static unsigned long resident_size;
 
 static void grow_memory(unsigned long n)
 {
 	if (!resident) {
-		resident = mapped(1024 * MIB, PROT_READ | PROT_WRITE);
+		resident = mapped(MOST_RESIDENT * MIB, PROT_READ | PROT_WRITE);
 		/* Pages of one size, wherever the mapping is. */
-		madvise(resident, 1024 * MIB, MADV_NOHUGEPAGE);
+		madvise(resident, MOST_RESIDENT * MIB, MADV_NOHUGEPAGE);
 	}
 	write_pages(resident + resident_size, n * MIB - resident_size);
 	resident_size = n * MIB;
@@ -161,12 +117,6 @@ static uint64_t read_statm(unsigned long n)
 {
 	(void)n;
 	return read_whole("/proc/self/statm");
-}
-
-static uint64_t read_status(unsigned long n)
-{
-	(void)n;
-	return read_whole("/proc/self/status");
 }
 
 static uint64_t read_meminfo(unsigned long n)
@@ -192,30 +142,13 @@ static uint64_t move_all(unsigned long n)
 	static char *place;
 	(void)n;
 	if (!place)
-		place = mapped(1024 * MIB, PROT_NONE);
+		place = mapped(MOST_RESIDENT * MIB, PROT_NONE);
 	uint64_t start = clock_now();
 	char *moved = mremap(resident, resident_size, resident_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
 	uint64_t cost = clock_now() - start;
 	MUST(moved == place);
 	MUST(mremap(place, resident_size, resident_size, MREMAP_MAYMOVE | MREMAP_FIXED, resident) == resident);
 	return cost;
-}
-
-static uint64_t fork_once(void)
-{
-	uint64_t start = clock_now();
-	pid_t child = fork();
-	MUST(child >= 0);
-	if (child == 0)
-		_exit(0);
-	MUST(waitpid(child, NULL, 0) == child);
-	return clock_now() - start;
-}
-
-static uint64_t fork_exit_wait(unsigned long n)
-{
-	(void)n;
-	return fork_once();
 }
 
 /* ---- descriptors ---- */
@@ -335,8 +268,7 @@ static char *common;
 static void grow_processes(unsigned long n)
 {
 	if (!common) {
-		common = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		MUST(common != MAP_FAILED);
+		common = shared_memory(PAGE);
 		*common = 1;
 	}
 	for (; process_count < n; process_count++) {
@@ -360,16 +292,6 @@ static uint64_t yield_once(unsigned long n)
 	return clock_now() - start;
 }
 
-static uint64_t map_and_touch(unsigned long n)
-{
-	(void)n;
-	uint64_t start = clock_now();
-	char *memory = mapped(PAGE, PROT_READ | PROT_WRITE);
-	*memory = 1;
-	MUST(munmap(memory, PAGE) == 0);
-	return clock_now() - start;
-}
-
 static const struct dimension dimensions[] = {
 	{ "areas", "areas", { 10, 1000, 20000, 60000 }, grow_areas,
 	  { { "mmap and munmap of a page", map_and_unmap },
@@ -377,7 +299,7 @@ static const struct dimension dimensions[] = {
 	    { "mprotect of any area", protect_any },
 	    { "fault in any area", fault_in_any },
 	    { "read of /proc/self/maps", read_maps } } },
-	{ "memory", "MiB resident", { 1, 16, 256, 1024 }, grow_memory,
+	{ "memory", "MiB resident", { 1, 16, 256, 1024, 4096 }, grow_memory,
 	  { { "read of /proc/self/stat", read_stat },
 	    { "read of /proc/self/statm", read_statm },
 	    { "read of /proc/self/status", read_status },
@@ -390,13 +312,91 @@ static const struct dimension dimensions[] = {
 	  { { "epoll_wait, one ready", wait_for_one },
 	    { "epoll_ctl, add and remove", add_and_remove },
 	    { "dup and close", open_and_close } } },
-	{ "directory", "entries", { 10, 1000, 20000 }, grow_directory,
+	{ "directory", "entries", { 10, 1000, 20000, 30000 }, grow_directory,
 	  { { "create", create_one }, { "unlink", unlink_one }, { "stat of any entry", stat_any } } },
-	{ "processes", "idle processes", { 1, 100, 400 }, grow_processes,
+	{ "processes", "idle processes", { 1, 100, 400, 1000 }, grow_processes,
 	  { { "fork, exit and wait", fork_exit_wait },
 	    { "sched_yield", yield_once },
 	    { "mmap, write and munmap of a page", map_and_touch } } },
+	{ "depth", "forks deep", { 1, 10, 100 }, grow_depth,
+	  { { "fork, exit and wait", fork_exit_wait },
+	    { "first write of an inherited page", copy_inherited },
+	    { "MADV_DONTNEED of an inherited page", drop_inherited },
+	    { "read fault in a shared page", read_common } } },
+	{ "mappers", "mappers", { 1, 20, 400 }, grow_mappers,
+	  { { "ftruncate by a page", truncate_page },
+	    { "move_pages of a page of a file", migrate_file_page },
+	    { "move_pages of an inherited page", migrate_inherited_page },
+	    { "mprotect of a page", protect_file_page },
+	    { "reclaim of a page by a lower limit", reclaim_file_pages } } },
+	{ "waiters", "futex waiters", { 10, 1000, 8000 }, grow_waiters,
+	  { { "FUTEX_WAKE without a waiter", wake_nobody },
+	    { "FUTEX_WAKE of the only waiter", wake_own },
+	    { "FUTEX_WAKE of one of half of the waiters", wake_common },
+	    { "create and join of a thread", create_and_join } } },
+	{ "swapped", "MiB swapped", { 1, 16, 64 }, grow_swapped,
+	  { { "swap-in of a page", swap_in_any },
+	    { "munmap and mmap of a page", replace_swapped },
+	    { "read of /proc/self/status", read_status },
+	    { "fork, exit and wait", fork_exit_wait } }, has_swap },
+	{ "merged", "merged pages", { 256, 4096, 16384 }, grow_merged,
+	  { { "first write of a page", write_merged },
+	    { "move_pages of a page", migrate_merged },
+	    { "fork, exit and wait", fork_exit_wait } }, can_merge },
+	{ "cgroups", "cgroups", { 1, 30, 60 }, grow_groups,
+	  { { "fork, exit and wait", fork_exit_wait },
+	    { "mmap, write and munmap of a page", map_and_touch },
+	    { "create and remove of a cgroup", create_and_remove_group } }, has_groups },
+	{ "mounts", "mounts", { 10, 1000, 10000 }, grow_mounts,
+	  { { "open of a mount", open_any_mount },
+	    { "mount and umount", mount_and_unmount },
+	    { "read of /proc/self/mounts", read_mounts } } },
 };
+
+static uint64_t costs[MOST_OPERATIONS][MOST_SIZES];
+
+/* Returns the cost of the cheapest repetition. */
+static uint64_t least_cost(const struct operation *operation, unsigned long n)
+{
+	uint64_t least = UNAVAILABLE;
+	for (int time = 0; time < TIMES; time++) {
+		uint64_t cost = operation->measure(n);
+		least = cost < least ? cost : least;
+	}
+	return least;
+}
+
+/* Records an operation at each size, with the exponent of the growth from the smallest to the largest. */
+static void record_growth(const struct dimension *of, int which, int sizes)
+{
+	const char *name = of->operations[which].name;
+	char measure[64];
+	for (int size = 0; size < sizes; size++) {
+		snprintf(measure, sizeof measure, "%lu %s", of->sizes[size], of->things);
+		if (costs[which][size] != UNAVAILABLE)
+			record_value(name, measure, "instructions", costs[which][size]);
+	}
+	if (costs[which][0] == UNAVAILABLE || costs[which][sizes - 1] == UNAVAILABLE)
+		return;
+	double least = logarithm(costs[which][0]), most = logarithm(costs[which][sizes - 1]);
+	double spread = logarithm((double)of->sizes[sizes - 1] / of->sizes[0]);
+	record_value(name, "exponent", "power", (most - least) / spread);
+}
+
+static void measure_growth(const struct dimension *of)
+{
+	int sizes = 0, operations = 0;
+	while (operations < MOST_OPERATIONS && of->operations[operations].name)
+		operations++;
+	for (; sizes < MOST_SIZES && of->sizes[sizes]; sizes++) {
+		unsigned long n = of->sizes[sizes];
+		of->grow(n);
+		for (int which = 0; which < operations; which++)
+			costs[which][sizes] = least_cost(&of->operations[which], n);
+	}
+	for (int which = 0; which < operations; which++)
+		record_growth(of, which, sizes);
+}
 
 int main(int count, char **arguments)
 {
@@ -405,38 +405,18 @@ int main(int count, char **arguments)
 		if (count == 2 && strcmp(arguments[1], dimensions[i].word) == 0)
 			of = &dimensions[i];
 	if (!of) {
-		fprintf(stderr, "usage: growth areas|memory|descriptors|directory|processes\n");
+		fprintf(stderr, "usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|"
+				"merged|cgroups|mounts\n");
 		return 2;
 	}
-	static uint64_t costs[MOST_OPERATIONS][MOST_SIZES];
-	int sizes = 0, operations = 0;
-	while (operations < MOST_OPERATIONS && of->operations[operations].name)
-		operations++;
-	for (; sizes < MOST_SIZES && of->sizes[sizes]; sizes++) {
-		unsigned long n = of->sizes[sizes];
-		of->grow(n);
-		for (int which = 0; which < operations; which++) {
-			uint64_t least = UINT64_MAX;
-			for (int time = 0; time < TIMES; time++) {
-				uint64_t cost = of->operations[which].measure(n);
-				least = cost < least ? cost : least;
-			}
-			costs[which][sizes] = least;
-		}
+	if (of->is_offered && !of->is_offered()) {
+		printf("note\tno %s\n", of->things);
+		return 0;
 	}
-	for (int which = 0; which < operations; which++) {
-		const char *name = of->operations[which].name;
-		char measure[64];
-		for (int size = 0; size < sizes; size++) {
-			snprintf(measure, sizeof measure, "%lu %s", of->sizes[size], of->things);
-			record_value(name, measure, "instructions", costs[which][size]);
-		}
-		double least = logarithm(costs[which][0]), most = logarithm(costs[which][sizes - 1]);
-		double spread = logarithm((double)of->sizes[sizes - 1] / of->sizes[0]);
-		record_value(name, "exponent", "power", (most - least) / spread);
-	}
+	measure_growth(of);
 	print_records();
 	for (unsigned long i = 0; i < process_count; i++)
 		kill(idle[i], SIGKILL);
+	end_members();
 	return 0;
 }

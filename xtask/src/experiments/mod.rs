@@ -3,6 +3,7 @@
 //! A page states what was measured, on which kernels, by which program, in which QEMU. Memwright's columns change with
 //! its kernel: `--memwright` measures only them. `--check` measures again and fails where a cell has changed.
 
+mod chart;
 mod check;
 mod compare;
 mod figures;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::chart;
 use super::figures::Figures;
 use crate::shell;
 
@@ -75,13 +76,35 @@ impl Page {
         Figures::parse(figures).with_context(|| self.path.display().to_string())
     }
 
-    /// Writes the page with other figures.
+    /// Writes the page with other figures, and its charts.
     ///
     /// # Errors
-    /// An I/O error.
+    /// An I/O error, or a cell that is not a number.
     pub fn write(&self, figures: &Figures) -> Result<()> {
         let text = with_figures(&self.text, &figures.markdown());
-        fs::write(&self.path, text).with_context(|| self.path.display().to_string())
+        fs::write(&self.path, text).with_context(|| self.path.display().to_string())?;
+        for (path, picture) in self.charts(figures)? {
+            fs::write(&path, picture).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the charts of these figures, each with the file that it belongs in.
+    ///
+    /// # Errors
+    /// A cell that is not a number.
+    pub fn charts(&self, figures: &Figures) -> Result<Vec<(PathBuf, String)>> {
+        let charts = chart::charts(figures)?.into_iter();
+        let place = |label: &str| folder().join(format!("{}-{label}.svg", self.name));
+        Ok(charts
+            .map(|(label, picture)| (place(&label), picture))
+            .collect())
+    }
+
+    /// Returns whether the page shows a picture.
+    #[cfg(test)]
+    pub fn shows(&self, file: &str) -> bool {
+        self.text.contains(&format!("]({file})"))
     }
 }
 

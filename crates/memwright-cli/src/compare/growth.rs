@@ -8,8 +8,9 @@ const EXPONENT: &str = "exponent";
 /// The difference of two exponents from which one is steeper.
 const STEEPER: f64 = 0.05;
 
-/// Returns a line for each operation that costs more in the first column than in another one at some size, and for each
-/// that grows faster there. Returns none for experiments without exponents.
+/// Returns a line for each operation that costs more in the first column than in another one at some size, for each that
+/// grows faster there, and for each that only another column has at every size. Returns none for experiments without
+/// exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();
@@ -37,6 +38,14 @@ pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
                 end.case
             ));
         }
+    }
+    for (name, records) in others {
+        let of_growth = records.iter().filter(|record| record.measure == EXPONENT);
+        let missing = of_growth.filter(|end| of(own, end).is_none());
+        lines.extend(missing.map(|end| {
+            let case = &end.case;
+            format!("INCOMPLETE on {ours}, but not on {name}: {case}")
+        }));
     }
     lines
 }
@@ -71,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_steeper_or_above_is_marked() {
+    fn what_is_steeper_or_above_or_missing_is_marked() {
         let own = vec![
             record("a", "10 areas", 5.0),
             record("a", "99 areas", 60.0),
@@ -85,6 +94,7 @@ mod tests {
             record("a", EXPONENT, 0.5),
             record("b", "10 areas", 5.0),
             record("b", EXPONENT, 0.0),
+            record("c", EXPONENT, 0.0),
         ];
         let columns = [("memwright".to_owned(), own), ("linux".to_owned(), other)];
         assert_eq!(
@@ -92,6 +102,7 @@ mod tests {
             [
                 "ABOVE linux: a: 99 areas 1.50 times",
                 "STEEPER on memwright than on linux: a: exponent 1.00, not 0.50",
+                "INCOMPLETE on memwright, but not on linux: c",
             ]
         );
         assert!(marks(&columns[..1]).is_empty());

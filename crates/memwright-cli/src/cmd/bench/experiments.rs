@@ -125,6 +125,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
             Run {
                 label: "memory",
                 arguments: &["memory"],
+                memory: MemorySize::of_large_bench(),
                 ..RUN
             },
             Run {
@@ -140,6 +141,45 @@ pub const EXPERIMENTS: &[Experiment] = &[
             Run {
                 label: "processes",
                 arguments: &["processes"],
+                ..RUN
+            },
+            Run {
+                label: "depth",
+                arguments: &["depth"],
+                ..RUN
+            },
+            Run {
+                label: "mappers",
+                arguments: &["mappers"],
+                nodes: 2,
+                swap: "zram:64M",
+                ..RUN
+            },
+            Run {
+                label: "waiters",
+                arguments: &["waiters"],
+                ..RUN
+            },
+            Run {
+                label: "swapped",
+                arguments: &["swapped"],
+                swap: "zram:256M",
+                ..RUN
+            },
+            Run {
+                label: "merged",
+                arguments: &["merged"],
+                nodes: 2,
+                ..RUN
+            },
+            Run {
+                label: "cgroups",
+                arguments: &["cgroups"],
+                ..RUN
+            },
+            Run {
+                label: "mounts",
+                arguments: &["mounts"],
                 ..RUN
             },
         ],
@@ -293,6 +333,22 @@ pub const HEADERS: &[(&str, &str)] = &[
     (
         "experiment.h",
         include_str!("../../../../../programs/experiments/experiment.h"),
+    ),
+    (
+        "growth.h",
+        include_str!("../../../../../programs/experiments/growth.h"),
+    ),
+    (
+        "growth_pages.h",
+        include_str!("../../../../../programs/experiments/growth_pages.h"),
+    ),
+    (
+        "growth_relatives.h",
+        include_str!("../../../../../programs/experiments/growth_relatives.h"),
+    ),
+    (
+        "growth_system.h",
+        include_str!("../../../../../programs/experiments/growth_system.h"),
     ),
     (
         "mark.h",
