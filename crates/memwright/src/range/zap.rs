@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use memwright_table::sync::pause_point;
-use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange};
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange, PageSize};
 
 use crate::mm::core::Core;
 use crate::mm::mappings::{CleanOutcome, Mappings};
@@ -108,27 +108,60 @@ impl<M: Machine> Core<M> {
     }
 
     /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. If
-    /// `unused` is set, also removes those whose entry in this address space has the accessed bit.
+    /// `unused` is set, also removes those whose entry in this address space has the accessed bit, and clears that bit,
+    /// so that they are reclaimed next time unless they are accessed again.
     pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
-        let areas = self.areas.read(self.cpu());
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let mut gather = self.gather();
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
         mappings.for_each_area(self, &areas, &pages.span(), |area, range| {
-            for page in range.iter() {
-                let index = area.offset_of(page);
-                if !pages.contains(index) {
-                    continue;
+            if area.flags().intersects(kept) {
+                for page in range.iter() {
+                    pages.remove(area.offset_of(page));
                 }
-                let page = PageRange::single(page);
-                let is_used = || {
-                    let entry = self.table.look(page).entry().entry;
-                    let shown = entry.present();
-                    shown.is_some_and(|page| page.bits.contains(Bits::ACCESSED))
-                };
-                if area.flags().intersects(kept) || unused && is_used() {
-                    pages.remove(index);
-                }
+            } else if unused {
+                self.age_of_object(area, range, pages, &mut gather);
             }
         });
+        let counts = gather.close();
+        drop(areas);
+        self.note_gather(cpu, counts);
+    }
+
+    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit, and clears it.
+    fn age_of_object(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        pages: &mut Cluster,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let mut cursor = self.table.cursor(range);
+        while let Some(extent) = cursor.next_filled() {
+            let used = extent.entry.present().filter(|page| {
+                page.bits.contains(Bits::ACCESSED)
+                    && !page.bits.contains(Bits::BORROWED)
+                    && !self.is_private(page.frame)
+            });
+            if let Some(page) = used {
+                let mut is_sought = false;
+                for page in extent.range.intersect(range).iter() {
+                    let index = area.offset_of(page);
+                    is_sought |= pages.contains(index);
+                    pages.remove(index);
+                }
+                if is_sought {
+                    if page.size != PageSize::Size4K {
+                        cursor.widen();
+                    }
+                    cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
+                }
+            }
+            if !cursor.advance() {
+                break;
+            }
+        }
     }
 
     /// Clears the dirty bit and write permission of the pages `span` of the object in shared areas.
