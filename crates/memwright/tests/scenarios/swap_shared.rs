@@ -97,9 +97,8 @@ fn what_several_show_stays_until_nobody_uses_it() {
         assert_eq!(end, None);
         100 - effort.wanted
     };
-    assert_eq!(look(&two), 0, "it used them");
-    assert_eq!(look(&two), 0, "the other used them");
-    // The scans of one process have cleared the accessed bits of both.
+    assert_eq!(look(&two), 0, "the other used what this one did not");
+    // The scan of one process has cleared the accessed bits of both.
     two.load(101);
     assert_eq!(look(&one), 3);
     assert_eq!(
