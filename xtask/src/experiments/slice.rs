@@ -26,7 +26,7 @@ const COSTS: &[(Unit, u32)] = &[
     (unit("growth", "descriptors"), 3),
     (unit("growth", "directory"), 3),
     (unit("growth", "mappers"), 6),
-    (unit("growth", "memory"), 30),
+    (unit("growth", "memory"), 36),
     (unit("growth", "merged"), 4),
     (unit("growth", "mounts"), 5),
     (unit("growth", "processes"), 3),
