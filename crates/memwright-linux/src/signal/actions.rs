@@ -5,6 +5,7 @@ use crate::{
     errno::Errno,
     sync::{Lock, Rank},
 };
+use alloc::boxed::Box;
 use memwright_table::Shared;
 
 /// One action for each signal; index 0 is signal 1.
@@ -12,25 +13,22 @@ type Table = [Action; Signal::MAX as usize];
 
 /// The actions of a process. Processes created with `CLONE_SIGHAND` but without `CLONE_THREAD` share one table until
 /// they call `execve` (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
+#[derive(Default)]
 pub struct Actions {
-    /// The process's private table; unused while it shares one.
-    own: Table,
+    /// The process's private table; unused while it shares one. `None` if every action is the default.
+    own: Option<Box<Table>>,
     shared: Option<Shared<Lock<Table>>>,
 }
 
-impl Default for Actions {
-    fn default() -> Self {
-        Self {
-            own: [Action::default(); Signal::MAX as usize],
-            shared: None,
-        }
-    }
+/// Returns a table in which every action is the default.
+fn default_table() -> Table {
+    [Action::default(); Signal::MAX as usize]
 }
 
 impl Actions {
     fn with<R>(&mut self, change: impl FnOnce(&mut Table) -> R) -> R {
         match &self.shared {
-            None => change(&mut self.own),
+            None => change(self.own.get_or_insert_with(|| Box::new(default_table()))),
             Some(shared) => change(&mut shared.lock()),
         }
     }
@@ -39,7 +37,10 @@ impl Actions {
     pub fn get(&self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         match &self.shared {
-            None => self.own[index],
+            None => self
+                .own
+                .as_ref()
+                .map_or_else(Action::default, |own| own[index]),
             Some(shared) => shared.lock()[index],
         }
     }
@@ -81,17 +82,18 @@ impl Actions {
     /// Returns a copy of the table.
     pub fn copy(&self) -> Table {
         match &self.shared {
-            None => self.own,
+            None => self.own.as_deref().copied().unwrap_or_else(default_table),
             Some(shared) => *shared.lock(),
         }
     }
 
     /// Creates the actions of a child with a copy of the parent's table.
     pub(crate) fn inherit(&self) -> Self {
-        Self {
-            own: self.copy(),
-            shared: None,
-        }
+        let own = match &self.shared {
+            None => self.own.clone(),
+            Some(shared) => Some(Box::new(*shared.lock())),
+        };
+        Self { own, shared: None }
     }
 
     /// Creates the actions of a child that shares its parent's table.
@@ -101,7 +103,10 @@ impl Actions {
     pub(crate) fn share(&mut self) -> Result<Self, Errno> {
         let shared = match &self.shared {
             Some(shared) => shared.clone(),
-            None => Shared::try_new(Lock::new(Rank::Leaf, self.own)).map_err(|_| Errno::ENOMEM)?,
+            None => {
+                let table = Lock::new(Rank::Leaf, self.copy());
+                Shared::try_new(table).map_err(|_| Errno::ENOMEM)?
+            }
         };
         self.shared = Some(shared.clone());
         Ok(Self {
@@ -114,9 +119,9 @@ impl Actions {
     /// default, and ignored signals stay ignored (`flush_signal_handlers` of Linux 7.2, `kernel/signal.c`).
     pub(crate) fn reset(&mut self) {
         if let Some(shared) = self.shared.take() {
-            self.own = *shared.lock();
+            self.own = Some(Box::new(*shared.lock()));
         }
-        for action in &mut self.own {
+        for action in self.own.iter_mut().flat_map(|own| own.iter_mut()) {
             let handler = match action.handler {
                 Handler::Ignore => Handler::Ignore,
                 Handler::Default | Handler::Function(_) => Handler::Default,

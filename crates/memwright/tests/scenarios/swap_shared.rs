@@ -113,6 +113,30 @@ fn what_several_show_stays_until_nobody_uses_it() {
 }
 
 #[test]
+fn the_scan_of_one_process_ages_the_entries_of_all() {
+    let swapping = Swapping::new();
+    let (one, object) = filled(&swapping, 4);
+    let mut others = [swapping.world.process(), swapping.world.process()];
+    for (number, other) in others.iter_mut().enumerate() {
+        other.map_object(100 * (number as u64 + 1), 4, RW, &object, true);
+        for index in 0..4 {
+            other.load(100 * (number as u64 + 1) + index);
+        }
+    }
+    // The first scan finds the accesses of this process, the second those of the others.
+    for expected in [4, 4, 0] {
+        assert_eq!(places(&object).0, expected);
+        let mut effort = memwright::Effort {
+            look: 100,
+            wanted: 100,
+        };
+        let end = one.space.reclaim(page(0).page(), &mut effort);
+        assert_eq!(end, None);
+    }
+    assert_eq!(places(&object), (0, 4));
+}
+
+#[test]
 fn pages_that_are_used_are_passed_over() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 6);
