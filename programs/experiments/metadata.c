@@ -1,7 +1,7 @@
 /* How many bytes of the kernel's memory does a thing take that a program creates?
  *
  * Free memory before and after, divided by the number of things. The pages that the program itself touched are
- * subtracted. A kernel keeps a few free pages aside for each CPU, so there are enough things of each kind for that not to
+ * subtracted. A kernel has a few free pages in lists of each CPU, so there are enough things of each kind for that not to
  * matter. A kernel may also keep what was freed for the next thing of the kind, so each kind has a run of its own.
  *
  * Usage: metadata KIND
