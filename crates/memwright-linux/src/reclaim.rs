@@ -56,7 +56,7 @@ impl ReclaimPosition {
 }
 
 impl ReclaimCursor {
-    /// Continues until `effort` is complete or the cursor has passed everything twice. Several CPUs can do so at the
+    /// Continues until `effort` is complete or the cursor has passed everything three times. Several CPUs can do so at the
     /// same time. Each continues separately from the cursor's position, so that each has scanned everything itself
     /// before it reports that nothing can be reclaimed. Other threads can run in the meantime.
     ///
@@ -70,8 +70,9 @@ impl ReclaimCursor {
         effort: &mut Effort,
     ) {
         let mut place = *self.place.lock();
-        // The rest of the current round, a round that ages pages, and one that reclaims them.
-        for _ in 0..3 {
+        // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
+        // other processes do, and one that reclaims them.
+        for _ in 0..4 {
             pause_point();
             if !place.go_on(all, wanted, memcg, effort) || effort.is_over() {
                 break;

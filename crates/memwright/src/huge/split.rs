@@ -15,7 +15,7 @@ use memwright_table::{
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
-use crate::mm::mappings::Mappings;
+use crate::mm::mappings::{Mappings, Places};
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
@@ -31,7 +31,9 @@ impl<M: Machine> Mappings<M> {
     /// Call [`stale`](Self::stale) first, after the object has split its huge page.
     pub(crate) fn split(&self, first: u64, end: u64) {
         let span = first..end;
-        self.visit(&span, |space| space.split_of_object(self, &span));
+        self.visit(&span, |space, places| {
+            space.split_of_object(self, places, &span);
+        });
     }
 }
 
@@ -378,9 +380,14 @@ impl<M: Machine> Core<M> {
     }
 
     /// Splits the huge entries that map the pages `span` of an object, which are one huge page.
-    pub(crate) fn split_of_object(&self, mappings: &Mappings<M>, span: &Range<u64>) {
+    pub(crate) fn split_of_object(
+        &self,
+        mappings: &Mappings<M>,
+        places: &mut Places,
+        span: &Range<u64>,
+    ) {
         let areas = self.areas.read(self.cpu());
-        mappings.for_each_area(self, &areas, span, |_, range| {
+        mappings.for_each_area(&areas, places, span, |_, range| {
             let entry = self.table.look(range).peek().present();
             let own = entry.filter(|entry| !self.is_private(entry.frame));
             if let Some(entry) = own.filter(|entry| entry.size == PageSize::Size2M) {

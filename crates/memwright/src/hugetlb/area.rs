@@ -7,13 +7,12 @@ use memwright_table::{
 };
 
 use crate::mm::core::Core;
-use crate::mm::mappings::Mappings;
+use crate::mm::mappings::{Mappings, Places};
 use crate::mm::object::Object;
 use crate::mm::space::Area;
 use crate::range::zap::Taken;
 use crate::types::error::AdviseError;
 use crate::types::huge::{self, HUGE_PAGES};
-use crate::types::interval_tree::IntervalKey;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::NEW;
 
@@ -23,8 +22,8 @@ impl<M: Machine> Mappings<M> {
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
         let span = index..index + HUGE_PAGES;
-        self.visit(&span, |space| {
-            taken += space.lose_hugetlb(self, span.clone(), frame);
+        self.visit(&span, |space, places| {
+            taken += space.lose_hugetlb(self, (places, span.clone()), frame);
         });
         taken
     }
@@ -149,15 +148,14 @@ impl<M: Machine> Core<M> {
     pub(crate) fn lose_hugetlb(
         &self,
         mappings: &Mappings<M>,
-        span: Range<u64>,
+        (places, span): (&mut Places, Range<u64>),
         frame: Frame,
     ) -> u64 {
         let cpu = self.cpu();
         let mut areas = self.areas.write();
         let mut gather = self.gather();
         let mut taken = 0;
-        let mut key = IntervalKey::before(self.space_number());
-        while let Some(mapped) = mappings.next_place(&mut key, &span) {
+        while let Some(mapped) = mappings.next_place(places, &span) {
             let Some(position) = areas.map.at_or_after(mapped.pages.start) else {
                 continue;
             };

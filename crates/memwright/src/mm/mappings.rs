@@ -47,6 +47,14 @@ pub(crate) struct Mapped {
     pub(crate) pages: PageRange,
 }
 
+/// The places at which an address space may map an object, during a visit.
+pub(crate) struct Places {
+    /// Before the next place.
+    key: IntervalKey,
+    /// The interval of the next place, and the changes of the list when it was found.
+    ahead: Option<(IntervalId, u64)>,
+}
+
 /// The result of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanOutcome {
@@ -91,33 +99,50 @@ impl<M: Machine> Mappings<M> {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Calls `visitor` for each address space that may map one of the pages `span`, in the order of their numbers. A
-    /// child that a process forks during the visit is included, because its number is higher than its parent's.
-    pub(crate) fn visit(&self, span: &Range<u64>, mut visitor: impl FnMut(&Shared<Core<M>>)) {
-        let mut after = IntervalKey::before(0);
-        while let Some((number, space)) = self.space_after(after, span) {
-            visitor(&space);
-            after = IntervalKey::after(number);
+    /// Calls `visitor` for each address space that may map one of the pages `span`, in the order of their numbers, and
+    /// with the places at which it may. A child that a process forks during the visit is included, because its number is
+    /// higher than its parent's.
+    pub(crate) fn visit(
+        &self,
+        span: &Range<u64>,
+        mut visitor: impl FnMut(&Shared<Core<M>>, &mut Places),
+    ) {
+        let mut places = Places {
+            key: IntervalKey::before(0),
+            ahead: None,
+        };
+        while let Some(space) = self.next_space(&mut places, span) {
+            visitor(&space, &mut places);
         }
     }
 
-    /// Returns the first address space after `key` that may map one of the pages `span`, and its number.
-    fn space_after(&self, key: IntervalKey, span: &Range<u64>) -> Option<(u64, Shared<Core<M>>)> {
+    /// Returns the next address space that may map one of the pages `span`, and sets `places` to its places.
+    fn next_space(&self, places: &mut Places, span: &Range<u64>) -> Option<Shared<Core<M>>> {
         let list = self.list.lock();
-        let found = list.next(key, span)?;
-        let mapping = list.value(found)?;
-        Some((list.key(found).owner, mapping.space.clone()))
+        let visited = places.key.owner;
+        let mut found = list.next(places.key, span)?;
+        if list.key(found).owner == visited {
+            // The visit has not seen all places, or the address space has new ones.
+            found = list.next(IntervalKey::after(visited), span)?;
+        }
+        *places = Places {
+            key: IntervalKey::before(list.key(found).owner),
+            ahead: Some((found, list.changes())),
+        };
+        Some(list.value(found)?.space.clone())
     }
 
-    /// Returns the next place after `key` at which the same address space may map one of the pages `span`, and advances
-    /// `key`, which begins before all intervals of the address space.
+    /// Returns the next place of the address space that is visited, where it may map some of the pages `span`.
     ///
     /// # Locks
-    /// The caller holds the lock of the areas of the address space, so that no interval is added before `key`.
-    pub(crate) fn next_place(&self, key: &mut IntervalKey, span: &Range<u64>) -> Option<Mapped> {
+    /// The caller holds the lock of the areas of the address space, so that no interval is added before the next one.
+    pub(crate) fn next_place(&self, places: &mut Places, span: &Range<u64>) -> Option<Mapped> {
         let list = self.list.lock();
-        let interval = list.next_of_owner(*key, span)?;
-        *key = list.key(interval);
+        let interval = match places.ahead.take() {
+            Some((found, changes)) if changes == list.changes() => found,
+            Some(_) | None => list.next_of_owner(places.key, span)?,
+        };
+        places.key = list.key(interval);
         let displacement = list.value(interval)?.displacement;
         let indices = list.span(interval);
         let page = |index: u64| Page::new(index.wrapping_add(displacement));
@@ -127,20 +152,22 @@ impl<M: Machine> Mappings<M> {
         Some(Mapped { interval, pages })
     }
 
-    /// Calls `visitor` with each area of `space` that maps some of the pages `span`, and with the pages at which it maps
-    /// them.
+    /// Calls `visitor` with each area at `places` that maps some of the pages `span`, and with the pages at which it
+    /// maps them.
     ///
     /// # Locks
-    /// The caller holds the lock of `areas`, the areas of `space`.
+    /// The caller holds the lock of `areas`, those of the address space that is visited.
     pub(crate) fn for_each_area<'a>(
         &self,
-        space: &Core<M>,
         areas: &'a Areas<M>,
+        places: &mut Places,
         span: &Range<u64>,
         mut visitor: impl FnMut(&'a Area<M>, PageRange),
     ) {
-        let mut key = IntervalKey::before(space.space_number());
-        while let Some(mapped) = self.next_place(&mut key, span) {
+        if span.is_empty() {
+            return;
+        }
+        while let Some(mapped) = self.next_place(places, span) {
             for area in areas.map.overlapping(mapped.pages) {
                 if self.is_in(area, &mapped) {
                     visitor(area, area.range().intersect(mapped.pages));

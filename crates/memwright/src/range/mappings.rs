@@ -11,8 +11,8 @@ impl<M: Machine> Mappings<M> {
     /// `include/linux/fs.h`, `i_mmap_writable`). Checks the areas of every address space that maps the object.
     pub fn may_be_written(&self) -> bool {
         let mut found = false;
-        self.visit(&(0..u64::MAX), |space| {
-            found = found || space.may_write_object(self);
+        self.visit(&(0..u64::MAX), |space, places| {
+            found = found || space.may_write_object(self, places);
         });
         found
     }
@@ -23,24 +23,24 @@ impl<M: Machine> Mappings<M> {
     /// copies: truncation does, punching a hole does not (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         let taken = if copies { Taken::All } else { Taken::Objects };
-        self.visit(&(first..end), |space| {
-            space.zap_object(self, first..end, taken);
+        self.visit(&(first..end), |space, places| {
+            space.zap_object(self, (places, first..end), taken);
         });
     }
 
     /// Like [`unmap`](Self::unmap), for pages of the object that move to other frames: the next access maps the new
     /// frame. Zero pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
     pub(crate) fn moved(&self, first: u64, end: u64) {
-        self.visit(&(first..end), |space| {
-            space.zap_object(self, first..end, Taken::Moving);
+        self.visit(&(first..end), |space, places| {
+            space.zap_object(self, (places, first..end), Taken::Moving);
         });
     }
 
     /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if its entry is the
     /// only record of a store since soft-dirty was cleared (rule: never-under-report; Linux loses the record).
     pub fn withdraw(&self, first: u64, end: u64) {
-        self.visit(&(first..end), |space| {
-            space.zap_object(self, first..end, Taken::Leaving);
+        self.visit(&(first..end), |space, places| {
+            space.zap_object(self, (places, first..end), Taken::Leaving);
         });
     }
 
@@ -49,7 +49,9 @@ impl<M: Machine> Mappings<M> {
     /// [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
         let span = pages.span();
-        self.visit(&span, |space| space.keep_of_object(self, pages, unused));
+        self.visit(&span, |space, places| {
+            space.keep_of_object(self, places, pages, unused);
+        });
     }
 
     /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object is notified of the
@@ -59,8 +61,8 @@ impl<M: Machine> Mappings<M> {
         // makes that fault start again and notify the object again.
         self.stale();
         let mut outcome = CleanOutcome::default();
-        self.visit(&(first..end), |space| {
-            let found = space.clean_object(self, first..end);
+        self.visit(&(first..end), |space, places| {
+            let found = space.clean_object(self, (places, first..end));
             outcome.dirty += found.dirty;
             outcome.protected += found.protected;
         });

@@ -161,11 +161,11 @@ impl<M: Machine> MappedPage<M> {
             Identity::Object(object, index) => {
                 let span = *index..index + 1;
                 let mut result = Ok(());
-                object.mappings().visit(&span, |space| {
+                object.mappings().visit(&span, |space, places| {
                     let areas = space.areas.read(space.cpu());
                     object
                         .mappings()
-                        .for_each_area(space, &areas, &span, |_, pages| {
+                        .for_each_area(&areas, places, &span, |_, pages| {
                             if result.is_ok() && self.is_mapped_at(space, pages.start) {
                                 result = add(&mut found, space, pages.start);
                             }

@@ -5,7 +5,7 @@ use memwright_table::sync::pause_point;
 use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange, PageSize};
 
 use crate::mm::core::Core;
-use crate::mm::mappings::{CleanOutcome, Mappings};
+use crate::mm::mappings::{CleanOutcome, Mappings, Places};
 use crate::mm::space::Area;
 use crate::store::cluster::Cluster;
 use crate::types::rights::Rights;
@@ -32,11 +32,16 @@ const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
 
 impl<M: Machine> Core<M> {
     /// Unmaps the pages `span` of the object from this address space.
-    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, span: Range<u64>, taken: Taken) {
+    pub(crate) fn zap_object(
+        &self,
+        mappings: &Mappings<M>,
+        (places, span): (&mut Places, Range<u64>),
+        taken: Taken,
+    ) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
-        mappings.for_each_area(self, &areas, &span, |area, range| {
+        mappings.for_each_area(&areas, places, &span, |area, range| {
             pause_point();
             let mut cursor = self.table.cursor(range).pausing();
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
@@ -110,12 +115,18 @@ impl<M: Machine> Core<M> {
     /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. If
     /// `unused` is set, also removes those whose entry in this address space has the accessed bit, and clears that bit,
     /// so that they are reclaimed next time unless they are accessed again.
-    pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
+    pub(crate) fn keep_of_object(
+        &self,
+        mappings: &Mappings<M>,
+        places: &mut Places,
+        pages: &mut Cluster,
+        unused: bool,
+    ) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
-        mappings.for_each_area(self, &areas, &pages.span(), |area, range| {
+        mappings.for_each_area(&areas, places, &pages.span(), |area, range| {
             if area.flags().intersects(kept) {
                 for page in range.iter() {
                     pages.remove(area.offset_of(page));
@@ -165,12 +176,16 @@ impl<M: Machine> Core<M> {
     }
 
     /// Clears the dirty bit and write permission of the pages `span` of the object in shared areas.
-    pub(crate) fn clean_object(&self, mappings: &Mappings<M>, span: Range<u64>) -> CleanOutcome {
+    pub(crate) fn clean_object(
+        &self,
+        mappings: &Mappings<M>,
+        (places, span): (&mut Places, Range<u64>),
+    ) -> CleanOutcome {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
         let mut outcome = CleanOutcome::default();
-        mappings.for_each_area(self, &areas, &span, |area, range| {
+        mappings.for_each_area(&areas, places, &span, |area, range| {
             if !area.is_shared() {
                 return;
             }
@@ -203,10 +218,10 @@ fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
 
 impl<M: Machine> Core<M> {
     /// Returns whether an area maps the object shared and may be written, now or after a protection change.
-    pub(crate) fn may_write_object(&self, mappings: &Mappings<M>) -> bool {
+    pub(crate) fn may_write_object(&self, mappings: &Mappings<M>, places: &mut Places) -> bool {
         let areas = self.areas.read(self.cpu());
         let mut found = false;
-        mappings.for_each_area(self, &areas, &(0..u64::MAX), |area, _| {
+        mappings.for_each_area(&areas, places, &(0..u64::MAX), |area, _| {
             found |= area.is_shared() && area.max_rights().contains(Rights::WRITE);
         });
         found

@@ -83,6 +83,8 @@ pub(crate) struct IntervalTree<T> {
     /// The first vacant node.
     vacant: IntervalId,
     len: usize,
+    /// Increased by every change.
+    changes: u64,
 }
 
 /// The left child.
@@ -98,6 +100,7 @@ impl<T> IntervalTree<T> {
             last: NONE,
             vacant: NONE,
             len: 0,
+            changes: 0,
         }
     }
 
@@ -109,6 +112,11 @@ impl<T> IntervalTree<T> {
     /// Returns the number of intervals.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns a number that differs after a change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns the value of an interval.
@@ -164,6 +172,7 @@ impl<T> IntervalTree<T> {
             None => self.nodes.try_push(new)?,
         };
         self.len += 1;
+        self.changes += 1;
         let key = self.key(id);
         if self.last == NONE {
             (self.root, self.last) = (id, id);
@@ -227,12 +236,15 @@ impl<T> IntervalTree<T> {
             self.restore(next);
         }
         self.len -= 1;
+        self.changes += 1;
         let next = core::mem::replace(&mut self.vacant, id);
         let node = self.node_mut(id);
         node.parent = next;
         let value = node.value.take();
         if self.len == 0 {
+            let changes = self.changes;
             *self = Self::new();
+            self.changes = changes;
         }
         value
     }
@@ -255,6 +267,8 @@ impl<T> IntervalTree<T> {
     pub(crate) fn extend(&mut self, id: IntervalId, end: u64) {
         let node = self.node_mut(id);
         if node.end < end {
+            self.changes += 1;
+            let node = self.node_mut(id);
             node.end = end;
             let span = node.first..end;
             self.widen(id, &span);
@@ -263,20 +277,24 @@ impl<T> IntervalTree<T> {
 
     /// Returns the first interval after `key` that overlaps `span`, of whatever owner.
     pub(crate) fn next(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
-        self.scan(self.first_after(key), span, |_| true)
+        self.scan(self.start(key, span), span, |_| true)
     }
 
     /// Returns the first interval after `key` that has the same owner and overlaps `span`.
     pub(crate) fn next_of_owner(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
+        self.scan(self.start(key, span), span, |owner| owner == key.owner)
+    }
+
+    /// Returns a node after `key` at or before the first one that overlaps `span`.
+    fn start(&self, key: IntervalKey, span: &Range<u64>) -> IntervalId {
         // The interval with this key, if it still exists.
         let id = (key.place as IntervalId).wrapping_sub(1);
         let same = |node: &Node<T>| node.value.is_some() && node.key(id) == key;
-        let first = if self.nodes.get(id).is_some_and(same) {
+        if self.nodes.get(id).is_some_and(same) {
             self.following(id, span)
         } else {
             self.first_after(key)
-        };
-        self.scan(first, span, |owner| owner == key.owner)
+        }
     }
 
     /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Nothing overlaps an empty
