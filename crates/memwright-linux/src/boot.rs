@@ -20,7 +20,6 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::Ordering;
-use memwright_table::TryPush;
 
 /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices, the
 /// files or the first process cannot be set up, the machine powers off without running the program.
@@ -100,8 +99,7 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
     };
     let thread = Thread::create(kernel, PROGRAM, &process, Start::Program)?;
     let state = ThreadSignals::default();
-    let first = (thread.clone(), state);
-    process.signals.lock().threads.try_push(first)?;
+    process.signals.lock().threads.try_push(&thread, state)?;
     kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
     thread.wake();

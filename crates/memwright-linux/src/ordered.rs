@@ -167,14 +167,31 @@ impl<K, V> Ordered<K, V> {
         Some((taken.key, taken.value))
     }
 
-    /// Returns the node with the lowest key.
-    fn lowest(&self) -> Option<Place> {
-        let (mut lowest, mut next) = (None, self.root);
+    /// Returns the node with the lowest key below a node, including the node itself; `None` for `NONE`.
+    fn lowest_below(&self, top: Place) -> Option<Place> {
+        let (mut lowest, mut next) = (None, top);
         while next != NONE {
             lowest = Some(next);
             next = self.child(next, Side::Left);
         }
         lowest
+    }
+
+    /// Returns the node with the lowest key.
+    fn lowest(&self) -> Option<Place> {
+        self.lowest_below(self.root)
+    }
+
+    /// Returns the node with the next higher key; `NONE` for the last node.
+    fn following(&self, place: Place) -> Place {
+        if let Some(lowest) = self.lowest_below(self.child(place, Side::Right)) {
+            return lowest;
+        }
+        let (mut below, mut above) = (place, self.node(place).parent);
+        while above != NONE && self.child(above, Side::Right) == below {
+            (below, above) = (above, self.node(above).parent);
+        }
+        above
     }
 
     /// Returns the lowest key.
@@ -225,9 +242,8 @@ impl<K: Ord, V> Ordered<K, V> {
         Err((parent, side))
     }
 
-    /// Returns the lowest key that is not below `key`, and its value.
-    #[must_use]
-    pub fn first_from(&self, key: &K) -> Option<(&K, &V)> {
+    /// Returns the node with the lowest key that is not below `key`; `NONE` if there is none.
+    fn place_from(&self, key: &K) -> Place {
         let (mut found, mut next) = (NONE, self.root);
         while next != NONE {
             let node = self.node(next);
@@ -239,9 +255,30 @@ impl<K: Ord, V> Ordered<K, V> {
             };
             next = node.children[side as usize];
         }
+        found
+    }
+
+    /// Returns the lowest key that is not below `key`, and its value.
+    #[must_use]
+    pub fn first_from(&self, key: &K) -> Option<(&K, &V)> {
+        let found = self.place_from(key);
         (found != NONE).then(|| {
             let node = self.node(found);
             (&node.key, &node.value)
+        })
+    }
+
+    /// Iterates over the keys that are not below `key`, and their values, in order. A step takes a constant number of
+    /// visits to nodes on average.
+    pub fn iter_from<'a>(
+        &'a self,
+        key: &K,
+    ) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
+        let mut next = self.place_from(key);
+        core::iter::from_fn(move || {
+            let node = (next != NONE).then(|| self.node(next))?;
+            next = self.following(next);
+            Some((&node.key, &node.value))
         })
     }
 
@@ -432,6 +469,21 @@ mod tests {
             }
             // A random tree has about 4.3 ln n levels; a degenerate one would have 100,000.
             assert!(map.check() < 80, "{}", map.check());
+        }
+    }
+
+    #[test]
+    fn it_iterates_in_order() {
+        let (mut map, mut model) = (Ordered::new(), BTreeMap::new());
+        assert_eq!(map.iter_from(&0).next(), None);
+        for number in numbers(1000) {
+            let (key, from) = (number % 500, (number >> 32) % 500);
+            if number >> 63 == 0 {
+                assert_eq!(map.insert(key, number), Ok(model.insert(key, number)));
+            } else {
+                assert_eq!(map.remove(&key), model.remove(&key));
+            }
+            assert!(map.iter_from(&from).eq(model.range(from..)));
         }
     }
 

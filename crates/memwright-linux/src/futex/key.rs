@@ -8,8 +8,8 @@ use memwright_table::{PAGE_SIZE, VirtAddr};
 
 /// Identifies a word: keys are equal for the same word and differ for different words (`union futex_key` of Linux 7.2,
 /// `include/linux/futex.h`). As on Linux, the keys of a private and a shared call always differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
     /// A word in an address space, in a private call.
     Private { space: usize, address: u64 },
     /// A word of anonymous memory in an address space, in a shared call.

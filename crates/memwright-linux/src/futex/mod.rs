@@ -2,23 +2,26 @@
 //!
 //! ```text
 //! key.rs      keys: a word of one address space, or of an object that several of them map
+//! queue.rs    the waiters of one bucket, by word and in order of arrival
 //! wait.rs     wait        wake.rs   wake        requeue.rs   wake some, move others to a second word
 //! operate.rs  change a second word, wake the waiters of the first, and perhaps of the second
 //! release.rs  cleanup for an exiting thread: the robust list, and the word with the thread id
 //! ```
 //!
-//! Waiters are queued in buckets by the hash of their key, in order of arrival. A waiter compares the word and enters
+//! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word and enters
 //! the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same lock, so
 //! no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
 //! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
 
 mod key;
 mod operate;
+mod queue;
 mod release;
 mod requeue;
 mod wait;
 mod wake;
 
+pub(crate) use queue::Position;
 pub(crate) use requeue::RequeueRequest;
 pub(crate) use wake::ANY;
 
@@ -27,27 +30,16 @@ use crate::{
     host::{Clock, UserAccess},
     oom::OomKiller,
     process::Thread,
-    sync::{Lock, LockGuard, Rank, lock_with_room_for},
+    sync::{Lock, LockGuard, Rank, lock_with_room},
 };
 use alloc::{sync::Arc, vec::Vec};
 use key::Key;
 use memwright::object::Object;
 use memwright_table::{OutOfMemory, TryPush};
+use queue::{Choice, Queue, Waiter};
 
 /// Number of buckets; a power of two.
 const BUCKETS: usize = 256;
-
-/// One waiting thread.
-struct Waiter {
-    key: Key,
-    /// A wakeup applies to the waiter if the bits of the wakeup intersect with these.
-    bits: u32,
-    thread: Arc<Thread>,
-    /// A reference that keeps the key's object alive, so that its address is not reused.
-    object: Option<Arc<dyn Object<M>>>,
-}
-
-type Queue = Vec<Waiter>;
 
 /// The waiters of some words, in a separate cache line.
 #[repr(align(64))]
@@ -71,7 +63,7 @@ impl Futexes {
         oom: Arc<OomKiller>,
     ) -> Self {
         let bucket = || Bucket {
-            waiters: Lock::new(Rank::Wait, Vec::new()),
+            waiters: Lock::new(Rank::Wait, Queue::default()),
         };
         #[expect(clippy::disallowed_methods, reason = "before any program runs")]
         let buckets = (0..BUCKETS).map(|_| bucket()).collect();
@@ -87,14 +79,10 @@ impl Futexes {
         self.buckets[bucket as usize].waiters.lock()
     }
 
-    /// Locks a bucket after making room for `more` further waiters.
-    fn lock_with_room(
-        &self,
-        bucket: u32,
-        more: usize,
-    ) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
+    /// Locks a bucket after making room for at least one further waiter.
+    fn lock_with_room(&self, bucket: u32) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
         let waiters = &self.buckets[bucket as usize].waiters;
-        lock_with_room_for(waiters, more, |queue| queue)
+        lock_with_room(waiters, Queue::list)
     }
 
     /// Locks the buckets of two keys; a single lock if both are the same bucket. Both locks have the same rank, so the
@@ -129,6 +117,9 @@ struct Held {
     object: Option<Arc<dyn Object<M>>>,
 }
 
+/// Most waiters that leave a bucket while it is locked. This keeps `Left` in one block of moderate size.
+const TOGETHER: u32 = 1024;
+
 /// References of waiters that were taken out of a bucket under its lock and are handled after the lock is released.
 /// There is always room for one waiter; room for more is allocated while no lock is held.
 #[derive(Default)]
@@ -142,11 +133,10 @@ impl Left {
         self.first.is_none() || self.others.len() < self.others.capacity()
     }
 
-    /// Makes room for `waiters` entries, at most `TOGETHER`. If there is no memory, the list keeps its capacity.
+    /// Makes room for `waiters` entries, which are at most `TOGETHER`. If there is no memory, the list keeps its
+    /// capacity.
     fn make_room(&mut self, waiters: u32) {
-        /// Keeps the list in one block of moderate size.
-        const TOGETHER: usize = 1024;
-        let _ = self.others.try_make_room((waiters as usize).min(TOGETHER));
+        let _ = self.others.try_make_room(waiters as usize);
     }
 
     #[expect(
@@ -161,11 +151,11 @@ impl Left {
     }
 
     /// Takes the references of a waiter that leaves its bucket to be woken. The caller has checked that there is room.
-    fn take(&mut self, waiter: &mut Waiter) {
+    fn take(&mut self, waiter: Waiter) {
         waiter.thread.futex.leave();
         self.add(Held {
-            thread: Some(waiter.thread.clone()),
-            object: waiter.object.take(),
+            thread: Some(waiter.thread),
+            object: waiter.object,
         });
     }
 
@@ -181,46 +171,67 @@ impl Left {
     }
 }
 
-/// The number of waiters that were taken out of a bucket, and the number that stayed in it for lack of room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
-    now: u32,
-    later: u32,
+/// Waiters of one word that a call is still to wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    choice: Choice,
+    /// At most this many.
+    most: u32,
+    /// The number of waiters that stay in the bucket for lack of room, as far as they were counted. Room is then made
+    /// for this many.
+    stay: u32,
 }
 
-/// Takes up to `most` waiters for `key` whose bits intersect with `bits` out of their bucket, as far as `left` has
-/// room. The waiters that stay for lack of room count towards `most`.
-fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Left) -> Taken {
-    let mut taken = Taken::default();
-    if !queue.is_empty() {
-        queue.retain_mut(|waiter| {
-            let wanted = taken.now + taken.later < most;
-            if !(wanted && waiter.key == key && waiter.bits & bits != 0) {
-                return true;
-            }
-            if !left.has_room() {
-                taken.later += 1;
-                return true;
-            }
-            left.take(waiter);
-            taken.now += 1;
-            false
-        });
+impl Wanted {
+    fn new(key: Key, bits: u32, most: u32) -> Self {
+        let choice = Choice {
+            key,
+            bits,
+            until: u64::MAX,
+        };
+        Self {
+            choice,
+            most,
+            stay: 0,
+        }
     }
-    taken
+
+    /// Takes these waiters out of their bucket in order of arrival, as far as `left` has room. Returns how many. A
+    /// later call takes none that arrived after the first call.
+    fn take(&mut self, queue: &mut Queue, left: &mut Left) -> u32 {
+        self.choice.until = self.choice.until.min(queue.next());
+        self.stay = 0;
+        let (mut from, mut taken) = (0, 0);
+        while taken < self.most {
+            let Some((number, _)) = queue.first(&self.choice, from) else {
+                break;
+            };
+            if !left.has_room() {
+                let most = TOGETHER.min(self.most - taken);
+                self.stay = queue.count(&self.choice, number, most);
+                break;
+            }
+            if let Some((_, waiter)) = queue.remove((self.choice.key, number)) {
+                left.take(waiter);
+                taken += 1;
+            }
+            from = number + 1;
+        }
+        self.most -= taken;
+        taken
+    }
 }
 
 impl Futexes {
     /// Wakes the waiters that stayed in their bucket for lack of room. Returns how many.
     #[cold]
-    fn wake_later(&self, key: Key, bits: u32, mut most: u32, left: &mut Left) -> u32 {
+    fn wake_later(&self, wanted: &mut Wanted, left: &mut Left) -> u32 {
         let mut woken = 0;
-        while most > 0 {
-            left.make_room(most);
-            let taken = take_waiters(&mut self.lock(key.bucket()), key, bits, most, left);
+        while wanted.stay > 0 {
+            left.make_room(wanted.stay);
+            let bucket = wanted.choice.key.bucket();
+            woken += wanted.take(&mut self.lock(bucket), left);
             left.wake();
-            woken += taken.now;
-            most = taken.later;
         }
         woken
     }

@@ -1,6 +1,6 @@
 //! `FUTEX_WAKE_OP`.
 
-use super::{ANY, Futexes, Left, Taken, key, take_waiters, wake::at_least_one};
+use super::{ANY, Futexes, Left, Wanted, key, wake::at_least_one};
 use crate::{Space, errno::Errno, host::UserAccess, process::Scope};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -141,18 +141,17 @@ impl Futexes {
                 continue;
             };
             let comparison = operation.comparison.ok_or(Errno::ENOSYS)?;
-            let taken = take_waiters(&mut queue, one.key, ANY, at_least_one(most), &mut left);
-            let mut taken_second = Taken::default();
+            let mut wanted = Wanted::new(one.key, ANY, at_least_one(most));
+            let mut woken = wanted.take(&mut queue, &mut left);
+            let mut wanted_second = Wanted::new(two.key, ANY, at_least_one(most_second));
             if comparison.holds(old, operation.against) {
                 let queue = other.as_mut().unwrap_or(&mut queue);
-                let most = at_least_one(most_second);
-                taken_second = take_waiters(queue, two.key, ANY, most, &mut left);
+                woken += wanted_second.take(queue, &mut left);
             }
             drop((queue, other));
             left.wake();
-            let mut woken = taken.now + taken_second.now;
-            for (key, later) in [(one.key, taken.later), (two.key, taken_second.later)] {
-                woken += self.wake_later(key, ANY, later, &mut left);
+            for wanted in [&mut wanted, &mut wanted_second] {
+                woken += self.wake_later(wanted, &mut left);
             }
             return Ok(woken.into());
         }

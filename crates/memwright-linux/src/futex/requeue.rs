@@ -1,11 +1,12 @@
 //! `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`.
 
 use super::{
-    Futexes, Held, Left, Queue, Waiter,
+    Futexes, Held, Left, TOGETHER, Wanted,
     key::{self, Found},
+    queue::{Choice, Queue, Waiter},
     wake::ANY,
 };
-use crate::{Space, errno::Errno, process::Scope};
+use crate::{Space, errno::Errno, process::Scope, sync::Grows};
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
 
@@ -26,26 +27,6 @@ pub(crate) struct RequeueRequest {
     pub(crate) value: Option<u32>,
 }
 
-/// What the operation does to one waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Wake,
-    Move,
-    Stay,
-}
-
-/// Returns what happens to the next waiter after `seen` other waiters. Both counts are small enough for the sum not to
-/// overflow.
-fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
-    if seen >= u64::from(wake) + u64::from(requeue) {
-        Fate::Stay
-    } else if seen < u64::from(wake) {
-        Fate::Wake
-    } else {
-        Fate::Move
-    }
-}
-
 impl Futexes {
     /// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of waiters woken
     /// or moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
@@ -63,9 +44,10 @@ impl Futexes {
         let find = |address| key::find(space, address, request.scope, false);
         loop {
             let (from, to) = (find(request.from)?, find(request.to)?);
-            let (old, new) = (from.key.bucket(), to.key.bucket());
             let mut left = Left::default();
-            let (mut queue, mut other) = self.lock_two(old, new);
+            let mut wanted = Wanted::new(from.key, ANY, request.wake);
+            let mut moving = Moving::new(&from, &to, request.requeue);
+            let (mut queue, mut other) = self.lock_two(from.key.bucket(), to.key.bucket());
             if let Some(value) = request.value {
                 match self.user.user_peek32(request.from) {
                     Some(seen) if seen == value => {}
@@ -79,144 +61,134 @@ impl Futexes {
                     }
                 }
             }
-            let mut round = Round::new(&from, &to, request.wake, request.requeue);
-            round.go_through(&mut queue, other.as_deref_mut(), &mut left);
+            let mut seen = wanted.take(&mut queue, &mut left);
+            moving.begin(&queue);
+            if wanted.stay == 0 {
+                seen += moving.advance(&mut queue, other.as_deref_mut(), &mut left);
+            }
             drop((queue, other));
             left.wake();
-            let mut seen = round.seen;
-            if round.wake_later > 0 {
-                let most = round.wake_later;
-                seen += u64::from(self.wake_later(from.key, ANY, most, &mut left));
-            }
-            while round.move_later > 0 {
-                left.make_room(round.move_later);
-                if old != new {
-                    let more = (round.move_later as usize).min(TOGETHER);
-                    match self.lock_with_room(new, more) {
-                        Ok(locked) => drop(locked),
-                        Err(error) if seen == 0 => return Err(error.into()),
-                        Err(OutOfMemory) => break,
-                    }
+            seen += self.wake_later(&mut wanted, &mut left);
+            while moving.stay > 0 {
+                match self.move_later(&mut moving, &mut left) {
+                    Ok(moved) => seen += moved,
+                    Err(error) if seen == 0 => return Err(error.into()),
+                    Err(OutOfMemory) => break,
                 }
-                round = Round::new(&from, &to, 0, round.move_later);
-                let (mut queue, mut other) = self.lock_two(old, new);
-                round.go_through(&mut queue, other.as_deref_mut(), &mut left);
-                drop((queue, other));
-                left.wake();
-                seen += round.seen;
             }
-            return Ok(seen);
+            return Ok(seen.into());
         }
+    }
+
+    /// Moves some of the waiters that stayed in their bucket. Returns how many.
+    #[cold]
+    fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
+        let (old, new) = (moving.choice.key.bucket(), moving.to.key.bucket());
+        if moving.to.object.is_some() {
+            left.make_room(moving.stay);
+        }
+        if old != new {
+            drop(self.lock_with_room(new)?);
+        }
+        let moved = {
+            let (mut queue, mut other) = self.lock_two(old, new);
+            moving.advance(&mut queue, other.as_deref_mut(), left)
+        };
+        left.wake();
+        Ok(moved)
     }
 }
 
-/// Most waiters for which room is made in the other bucket at a time.
-const TOGETHER: usize = 1024;
-
-/// One pass over a bucket, under its lock and that of the other bucket. Waiters for which there is no room stay for
-/// another pass.
-struct Round<'a> {
-    from: &'a Found,
+/// The waiters of one word that a call is still to move to another word.
+struct Moving<'a> {
+    /// Those of the time of the call.
+    choice: Choice,
     to: &'a Found,
-    wake: u32,
-    requeue: u32,
-    /// Number of waiters that were woken or moved.
-    seen: u64,
-    /// Number of waiters that stayed and are still to be woken. They precede those still to be moved.
-    wake_later: u32,
-    /// Number of waiters that stayed and are still to be moved.
-    move_later: u32,
+    /// At most this many.
+    most: u32,
+    /// The number from which the others are looked for. A waiter that is moved to its own word stays in its place.
+    from: u64,
+    /// The number of waiters that stay in their bucket until there is room, as far as they were counted.
+    stay: u32,
 }
 
-impl<'a> Round<'a> {
-    fn new(from: &'a Found, to: &'a Found, wake: u32, requeue: u32) -> Self {
+impl<'a> Moving<'a> {
+    fn new(from: &Found, to: &'a Found, most: u32) -> Self {
+        let choice = Choice {
+            key: from.key,
+            bits: ANY,
+            until: u64::MAX,
+        };
         Self {
-            from,
+            choice,
             to,
-            wake,
-            requeue,
-            seen: 0,
-            wake_later: 0,
-            move_later: 0,
+            most,
+            from: 0,
+            stay: 0,
         }
     }
 
-    fn go_through(&mut self, queue: &mut Queue, mut other: Option<&mut Queue>, left: &mut Left) {
-        queue.retain_mut(|waiter| {
-            if waiter.key != self.from.key {
-                return true;
-            }
-            let met = self.seen + u64::from(self.wake_later) + u64::from(self.move_later);
-            match fate(met, self.wake, self.requeue) {
-                Fate::Stay => true,
-                Fate::Wake if left.has_room() => {
-                    left.take(waiter);
-                    self.seen += 1;
-                    false
-                }
-                Fate::Wake => {
-                    self.wake_later += 1;
-                    true
-                }
-                Fate::Move => self.move_on(waiter, other.as_deref_mut(), left),
-            }
-        });
+    /// Selects the waiters that are in the bucket now. If there are any to move, they stay until `advance` is called.
+    fn begin(&mut self, queue: &Queue) {
+        self.choice.until = queue.next();
+        self.stay = self.most.min(1);
     }
 
-    /// Moves a waiter to the second word. Returns whether the waiter stays in its bucket.
-    fn move_on(&mut self, waiter: &mut Waiter, other: Option<&mut Queue>, left: &mut Left) -> bool {
-        let full = other
-            .as_ref()
-            .is_some_and(|other| other.len() == other.capacity());
-        if full || waiter.object.is_some() && !left.has_room() {
-            self.move_later += 1;
-            return true;
+    /// Moves waiters in order of arrival, as far as there is room for them in the other bucket and for their references
+    /// in `left`. Without another bucket, both words have the same one. Returns how many.
+    fn advance(
+        &mut self,
+        queue: &mut Queue,
+        mut other: Option<&mut Queue>,
+        left: &mut Left,
+    ) -> u32 {
+        self.stay = 0;
+        let mut moved = 0;
+        while moved < self.most {
+            let Some((number, waiter)) = queue.first(&self.choice, self.from) else {
+                break;
+            };
+            let full = other
+                .as_deref_mut()
+                .is_some_and(|other| !other.list().has_room(1));
+            if full || waiter.object.is_some() && !left.has_room() {
+                let most = TOGETHER.min(self.most - moved);
+                self.stay = queue.count(&self.choice, number, most);
+                break;
+            }
+            self.transfer(number, queue, other.as_deref_mut(), left);
+            self.from = number + 1;
+            moved += 1;
         }
-        self.seen += 1;
-        if let Some(object) = waiter.object.take() {
+        self.most -= moved;
+        moved
+    }
+
+    /// Moves one waiter. In the same bucket, it keeps its place in the order of arrival. The caller has checked that
+    /// there is room.
+    fn transfer(&self, number: u64, queue: &mut Queue, other: Option<&mut Queue>, left: &mut Left) {
+        let Some((bits, waiter)) = queue.remove((self.choice.key, number)) else {
+            return;
+        };
+        let Waiter { thread, object } = waiter;
+        if let Some(object) = object {
             left.add(Held {
                 thread: None,
                 object: Some(object),
             });
         }
-        waiter.key = self.to.key;
-        waiter.object.clone_from(&self.to.object);
-        let Some(other) = other else {
-            return true;
-        };
-        waiter.thread.futex.enter(self.to.key.bucket());
         let moved = Waiter {
-            key: waiter.key,
-            bits: waiter.bits,
-            thread: waiter.thread.clone(),
-            object: waiter.object.take(),
+            thread: thread.clone(),
+            object: self.to.object.clone(),
         };
-        #[expect(clippy::disallowed_methods, reason = "there is room")]
-        other.push(moved);
-        false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Fate, fate};
-
-    #[test]
-    fn the_first_are_woken_the_next_moved() {
-        for (seen, wake, requeue, expected) in [
-            (0, 1, 0, Fate::Wake),
-            (1, 1, 0, Fate::Stay),
-            (0, 0, 1, Fate::Move),
-            (1, 1, 1, Fate::Move),
-            (2, 1, 1, Fate::Stay),
-            (0, 0, 0, Fate::Stay),
-            (5, 1, i32::MAX as u32, Fate::Move),
-        ] {
-            assert_eq!(
-                fate(seen, wake, requeue),
-                expected,
-                "{seen} {wake} {requeue}"
-            );
+        let key = self.to.key;
+        let position = match other {
+            Some(other) => other.push(key, bits, moved),
+            None => queue.insert((key, number), bits, moved),
+        };
+        debug_assert!(position.is_ok(), "there was room");
+        if let Ok(position) = position {
+            thread.futex.enter(key.bucket(), position);
         }
     }
 }

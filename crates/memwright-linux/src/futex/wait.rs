@@ -57,18 +57,15 @@ impl Futexes {
             let found = key::find(space, request.address, request.scope, false)?;
             let bucket = found.key.bucket();
             {
-                let mut queue = self.lock_with_room(bucket, 1)?;
+                let mut queue = self.lock_with_room(bucket)?;
                 match self.user.user_peek32(request.address) {
                     Some(value) if value == request.value => {
-                        thread.futex.enter(bucket);
                         let waiter = Waiter {
-                            key: found.key,
-                            bits: request.bits,
                             thread: thread.clone(),
                             object: found.object,
                         };
-                        #[expect(clippy::disallowed_methods, reason = "there is room")]
-                        queue.push(waiter);
+                        let position = queue.push(found.key, request.bits, waiter)?;
+                        thread.futex.enter(bucket, position);
                         return Ok(());
                     }
                     Some(_) => return Err(Errno::EAGAIN),
@@ -90,10 +87,9 @@ impl Futexes {
                 if thread.futex.bucket() != Some(bucket) {
                     continue;
                 }
+                let position = thread.futex.position();
                 thread.futex.leave();
-                let at = |waiter: &Waiter| Arc::ptr_eq(&waiter.thread, thread);
-                let position = queue.iter().position(at);
-                position.map(|position| queue.remove(position))
+                position.and_then(|position| queue.remove(position))
             };
             // Release the object without holding the lock.
             drop(waiter);

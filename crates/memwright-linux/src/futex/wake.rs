@@ -1,6 +1,6 @@
 //! `FUTEX_WAKE` and `FUTEX_WAKE_BITSET`.
 
-use super::{Futexes, Left, key, take_waiters};
+use super::{Futexes, Left, Wanted, key};
 use crate::{Space, errno::Errno, process::Scope};
 use alloc::sync::Arc;
 
@@ -27,17 +27,16 @@ impl Futexes {
         }
         let found = key::find(space, address, scope, false)?;
         let mut left = Left::default();
-        let most = at_least_one(most);
-        let taken = {
+        let mut wanted = Wanted::new(found.key, bits, at_least_one(most));
+        let now = {
             let mut queue = self.lock(found.key.bucket());
-            take_waiters(&mut queue, found.key, bits, most, &mut left)
+            wanted.take(&mut queue, &mut left)
         };
         left.wake();
-        if taken.later == 0 {
-            return Ok(taken.now);
+        if wanted.stay == 0 {
+            return Ok(now);
         }
-        let later = self.wake_later(found.key, bits, taken.later, &mut left);
-        Ok(taken.now + later)
+        Ok(now + self.wake_later(&mut wanted, &mut left))
     }
 }
 

@@ -31,9 +31,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
         let traced = signals.find(thread).and_then(|state| state.traced.take());
         // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
         process.usage.add(&kernel.scheduler.usage_of(thread));
-        signals
-            .threads
-            .retain(|(other, _)| !Arc::ptr_eq(other, thread));
+        signals.threads.remove(thread);
         if signals.threads.is_empty() {
             // The status is that of the last thread, unless the complete process was killed (`synchronize_group_exit`
             // of Linux 7.2, `kernel/exit.c`).

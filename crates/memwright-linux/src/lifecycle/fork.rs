@@ -15,7 +15,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
-use memwright_table::{TryPush, VirtAddr};
+use memwright_table::VirtAddr;
 
 /// Creates a process. Returns the id of the new process.
 ///
@@ -42,7 +42,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
         child.forget_cpu_limit();
-        child.signals.lock().threads.clear();
+        child.signals.lock().threads.remove(&thread);
         kernel.scheduler.abandon(&thread);
         discard(&child);
         return Err(error);
@@ -249,7 +249,7 @@ fn inherit_signals(
     };
     let mut signals = child.signals.lock();
     signals.actions = actions;
-    let entered = signals.threads.try_push((thread.clone(), state));
+    let entered = signals.threads.try_push(thread, state);
     entered.map_err(Errno::from)
 }
 

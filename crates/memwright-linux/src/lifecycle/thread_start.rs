@@ -11,7 +11,6 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use memwright_table::TryPush;
 
 impl Thread {
     /// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
@@ -82,7 +81,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
         blocked: signals.thread(context.thread).blocked,
         ..ThreadSignals::default()
     };
-    signals.threads.try_push((thread.clone(), state))?;
+    signals.threads.try_push(thread, state)?;
     thread.process.identity.user().threads.add(1);
     drop(signals);
     if thread.process.cgroup().is_some() {

@@ -1,5 +1,9 @@
 //! The wait of a thread for a futex.
 
+use crate::{
+    futex::Position,
+    sync::{Lock, Rank},
+};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The threads that can wait for a word and wake its waiters.
@@ -11,19 +15,38 @@ pub(crate) enum Scope {
     Shared,
 }
 
-/// The number of the bucket in which a thread waits, or none.
+/// The place where a thread waits: the number of a bucket, or none, and the position in the bucket.
 ///
-/// It changes under the lock of that bucket. A thread that wakes the waiter clears it before the wakeup.
-#[derive(Debug, Default)]
-pub struct FutexPlace(AtomicU32);
+/// It changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
+#[derive(Debug)]
+pub struct FutexPlace {
+    bucket: AtomicU32,
+    /// The last position. It is read and written under the lock of the bucket.
+    position: Lock<Option<Position>>,
+}
+
+impl Default for FutexPlace {
+    fn default() -> Self {
+        Self {
+            bucket: AtomicU32::new(0),
+            position: Lock::new(Rank::Leaf, None),
+        }
+    }
+}
 
 impl FutexPlace {
-    pub(crate) fn enter(&self, bucket: u32) {
-        self.0.store(bucket + 1, Ordering::SeqCst);
+    pub(crate) fn enter(&self, bucket: u32, position: Position) {
+        *self.position.lock() = Some(position);
+        self.bucket.store(bucket + 1, Ordering::SeqCst);
     }
 
     pub(crate) fn leave(&self) {
-        self.0.store(0, Ordering::SeqCst);
+        self.bucket.store(0, Ordering::SeqCst);
+    }
+
+    /// Returns the position in the bucket, of a thread that waits. The caller holds the lock of the bucket.
+    pub(crate) fn position(&self) -> Option<Position> {
+        *self.position.lock()
     }
 
     /// Returns whether the thread waits for a word.
@@ -32,7 +55,7 @@ impl FutexPlace {
     }
 
     pub(crate) fn bucket(&self) -> Option<u32> {
-        self.0.load(Ordering::SeqCst).checked_sub(1)
+        self.bucket.load(Ordering::SeqCst).checked_sub(1)
     }
 }
 

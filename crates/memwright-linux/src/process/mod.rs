@@ -7,6 +7,7 @@ mod futex_wait;
 mod image;
 mod placement;
 mod report;
+mod roster;
 mod send;
 mod signals;
 mod status;
@@ -301,13 +302,11 @@ impl Process {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
 
-    /// Returns the thread at this place in order of age; 0 is the oldest.
-    pub fn thread(&self, number: usize) -> Option<Arc<Thread>> {
+    /// Returns the oldest thread that is younger than `thread`, which may have left the process; without `thread`, the
+    /// oldest one.
+    pub fn thread_after(&self, thread: Option<&Thread>) -> Option<Arc<Thread>> {
         let signals = self.signals.lock();
-        signals
-            .threads
-            .get(number)
-            .map(|(thread, _)| thread.clone())
+        signals.threads.younger_than(thread).cloned()
     }
 
     /// Returns whether the process was killed or has no thread left.
@@ -323,7 +322,7 @@ impl Process {
 
     /// Calls `act` for each thread, oldest first, under the lock of the signals.
     pub(crate) fn each_thread(&self, mut act: impl FnMut(&Arc<Thread>)) {
-        for (thread, _) in &self.signals.lock().threads {
+        for (thread, _) in self.signals.lock().threads.iter() {
             act(thread);
         }
     }

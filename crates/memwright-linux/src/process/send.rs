@@ -127,14 +127,14 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
         return Continued::No;
     };
     signals.pending.discard(cancelled);
-    for (_, state) in &mut signals.threads {
+    for state in signals.threads.values_mut() {
         state.pending.discard(cancelled);
     }
     if signal != Signal::SIGCONT || signals.stop == Stop::Running {
         return Continued::No;
     }
     signals.stop = Stop::Running;
-    for (thread, _) in &signals.threads {
+    for (thread, _) in signals.threads.iter() {
         thread.set_stopped(false);
     }
     if core::mem::take(&mut signals.stop_reported) {
@@ -164,7 +164,7 @@ pub(crate) fn begin_end(signals: &mut Signals, status: ExitStatus) {
     signals.group_exit.get_or_insert(status);
     signals.stop = Stop::Running;
     signals.stop_reported = false;
-    for (thread, _) in &signals.threads {
+    for (thread, _) in signals.threads.iter() {
         thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
         thread.notify();
     }
@@ -172,7 +172,7 @@ pub(crate) fn begin_end(signals: &mut Signals, status: ExitStatus) {
 
 /// Terminates every thread of a process except the one in `execve`.
 pub(crate) fn end_others(signals: &Signals, survivor: &Arc<Thread>) {
-    for (thread, _) in &signals.threads {
+    for (thread, _) in signals.threads.iter() {
         if !Arc::ptr_eq(thread, survivor) {
             thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
             thread.notify();

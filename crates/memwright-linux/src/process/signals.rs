@@ -1,11 +1,11 @@
 //! The signal state of a process and of its threads, under one lock.
 
-use super::{ExitStatus, Thread, tracing::Tracing};
+use super::{ExitStatus, Thread, roster::Roster, tracing::Tracing};
 use crate::{
     scheduler::Work,
     signal::{Actions, AlternateStack, Pending, Signal, SignalInfo, SignalSet},
 };
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc};
 
 /// The signal state of one thread.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub struct Signals {
     /// Signals sent to the process.
     pub pending: Pending,
     /// Its threads, oldest first.
-    pub threads: Vec<(Arc<Thread>, ThreadSignals)>,
+    pub(crate) threads: Roster<Thread, ThreadSignals>,
     /// The process is exiting with this status.
     pub group_exit: Option<ExitStatus>,
     /// `None`, or the thread that is in `execve`: all other threads exit, and it alone continues.
@@ -64,7 +64,7 @@ impl Default for Signals {
         Self {
             actions: Actions::default(),
             pending: Pending::default(),
-            threads: Vec::new(),
+            threads: Roster::default(),
             group_exit: None,
             executing: None,
             stop: Stop::Running,
@@ -92,9 +92,7 @@ impl Signals {
 
     /// Returns the state of a thread, unless it has left the process.
     pub fn find(&mut self, thread: &Thread) -> Option<&mut ThreadSignals> {
-        let mut threads = self.threads.iter_mut();
-        let found = threads.find(|(other, _)| core::ptr::eq(&raw const **other, thread));
-        found.map(|(_, state)| state)
+        self.threads.get_mut(thread)
     }
 
     /// Returns whether a process traces this thread.
@@ -146,7 +144,7 @@ impl Signals {
     /// one without other pending signals (`complete_signal` of Linux 7.2).
     pub(crate) fn taker(&self, signal: Signal) -> Option<&Arc<Thread>> {
         let mut second = None;
-        for (thread, state) in &self.threads {
+        for (thread, state) in self.threads.iter() {
             if !state.takes(signal) || thread.exit_code().is_some() {
                 continue;
             }
@@ -160,7 +158,7 @@ impl Signals {
 
     /// Makes every thread handle its signals.
     pub(crate) fn alert_all(&self) {
-        for (thread, _) in &self.threads {
+        for (thread, _) in self.threads.iter() {
             thread.set_work(Work::SIGNAL, true);
             thread.notify();
         }

@@ -1,6 +1,9 @@
 //! Threads.
 
-use super::{FutexPlace, Process, Stepping, ThreadPlacement, WaitRequest};
+use super::{
+    FutexPlace, Process, Stepping, ThreadPlacement, WaitRequest,
+    roster::{Seat, Seated},
+};
 use crate::{
     Space,
     arch::x86_64::{regs::UserState, signal_frame::LastFault},
@@ -55,6 +58,8 @@ pub struct Thread {
     id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
+    /// Its place among the threads of the process.
+    seat: Seat,
     /// Address of the word to clear and wake when the thread exits (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
     /// Its `struct robust_list_head` in user memory, or null.
@@ -82,6 +87,12 @@ pub struct Thread {
     stopped: AtomicBool,
 }
 
+impl Seated for Thread {
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+}
+
 impl Thread {
     /// Creates a thread of `process`. It does not run yet.
     // Inlined for the same reason as `Process::new`.
@@ -91,6 +102,7 @@ impl Thread {
             id: AtomicU32::new(id),
             name: Lock::new(Rank::Leaf, process.name()),
             process,
+            seat: Seat::default(),
             task: Task::new(context),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),

@@ -69,7 +69,8 @@ impl ProcNode {
             Self::Task(id, thread) => process::TASK.list(id, Some(thread), position, emit),
             Self::Tasks(id) => {
                 let process = tasks.process(id).ok_or(Errno::ENOENT)?;
-                for thread in (0..).map_while(|number| process.thread(number)) {
+                let mut last = None;
+                while let Some(thread) = process.thread_after(last.as_deref()) {
                     let at = 2 + u64::from(thread.id());
                     if at >= *position {
                         let child = Child::task(id, thread.id());
@@ -78,6 +79,7 @@ impl ProcNode {
                         }
                         *position = at + 1;
                     }
+                    last = Some(thread);
                 }
             }
             Self::Descriptors(id) | Self::DescriptorInfos(id) => {

@@ -7,6 +7,9 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
+/// Room for a path of the usual length in bytes, which is then allocated at once.
+const USUAL_PATH: usize = 64;
+
 /// The position of an entry in the tree.
 struct Place {
     /// The parent directory; `None` for the root and for files without a path.
@@ -170,14 +173,17 @@ impl Dentry {
     pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
         // The path is built backwards, with each name reversed. It is reversed as a whole at the end.
         let mut path = Vec::new();
+        path.try_make_room(USUAL_PATH)?;
         let mut here = self.clone();
         let mut reached = true;
         while !Arc::ptr_eq(&here, root) {
-            let above = here.parent();
-            let is_top = Arc::ptr_eq(&above, &here);
             let start = path.len();
-            path.try_push_all(&here.place.lock().name)?;
-            if is_top {
+            let above = {
+                let place = here.place.lock();
+                path.try_push_all(&place.name)?;
+                place.parent.clone()
+            };
+            let Some(above) = above else {
                 reached = false;
                 if path.len() > start {
                     // A detached entry has a name but no position in the tree.
@@ -185,7 +191,7 @@ impl Dentry {
                     return Ok((path, false));
                 }
                 break;
-            }
+            };
             path[start..].reverse();
             path.try_push(b'/')?;
             here = above;

@@ -80,6 +80,17 @@ impl Line {
     }
 }
 
+/// Takes texts that fit in the line.
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.len() > MOST - self.length {
+            return Err(fmt::Error);
+        }
+        self.text(text);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +125,16 @@ mod tests {
             };
             assert_eq!(text, format!("{value:08x}-{hex}  {value:8}|{value}"));
         }
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_is_refused() {
+        use fmt::Write;
+        let mut line = Line::new();
+        let long = "x".repeat(MOST - 1);
+        assert_eq!(line.write_str(&long), Ok(()));
+        assert_eq!(line.write_str("yz"), Err(fmt::Error));
+        assert_eq!(line.write_str("y"), Ok(()));
+        assert_eq!(written(|text| line.write(text)), long + "y");
     }
 }

@@ -1,13 +1,14 @@
-//! `/proc/PID/mounts` and `/proc/PID/mountinfo`.
+//! `/proc/PID/mounts` and `/proc/PID/mountinfo`. A program decides how many mounts there are, so their lines are
+//! composed without the formatting of the language.
 
 use crate::{
     batch::Batch,
     fs::{dentry::Dentry, file_system::FileSystem},
-    procfs::node::{Subject, Text, stub::stubs},
+    procfs::node::{Line, Subject, Text, stub::stubs},
     view::View,
 };
 use alloc::sync::Arc;
-use core::fmt::{self, Write};
+use core::fmt;
 
 stubs! {
     DUMP: "/proc/PID/mounts" "fs_freq" Number(0), "The number is constant on Linux too.";
@@ -19,16 +20,16 @@ stubs! {
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => write_escaped(text, &tmpfs.source),
-        None => text.write_str(file_system.kind.name()),
+        None => text.push(file_system.kind.name().as_bytes()),
     }
 }
 
 /// Writes the options of a file system, each preceded by a comma.
-fn write_options(view: &View<'_>, text: &mut Text, file_system: &FileSystem) -> fmt::Result {
+fn write_options(view: &View<'_>, line: &mut Line, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => {
             let total = view.kernel.memory.frames().total();
-            tmpfs.options().show(total, text)
+            tmpfs.options().show(total, line)
         }
         None => Ok(()),
     }
@@ -42,13 +43,18 @@ fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::R
 
 /// Writes bytes. White space and backslashes become octal escapes.
 fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
-    for &byte in bytes {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => write!(text, "\\{byte:03o}")?,
-            byte => text.push(&[byte])?,
+    let special = |byte: &u8| matches!(*byte, b' ' | b'\t' | b'\n' | b'\\');
+    let mut rest = bytes;
+    while let Some(place) = rest.iter().position(special) {
+        let (plain, behind) = rest.split_at(place);
+        text.push(plain)?;
+        if let Some((byte, behind)) = behind.split_first() {
+            let digit = |shift: u32| b'0' + (byte >> shift & 7);
+            text.push(&[b'\\', digit(6), digit(3), digit(0)])?;
+            rest = behind;
         }
     }
-    Ok(())
+    text.push(rest)
 }
 
 /// Number of mounts that are copied in one batch.
@@ -81,12 +87,17 @@ pub fn mounts(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Resu
     each(view, text, |text, root, _| {
         let file_system = &root.inode.file_system;
         write_source(text, file_system)?;
-        text.write_char(' ')?;
+        text.push(b" ")?;
         write_place(text, root, &mounts.root)?;
-        write!(text, " {} rw", file_system.kind.name())?;
-        file_system.flags().show(text)?;
-        write_options(view, text, file_system)?;
-        writeln!(text, " {DUMP} {CHECK}")
+        let mut line = Line::new();
+        line.text(" ").text(file_system.kind.name()).text(" rw");
+        file_system.flags().show(&mut line)?;
+        line.write(text)?;
+        let mut line = Line::new();
+        write_options(view, &mut line, file_system)?;
+        line.text(" ").decimal(DUMP.number(), 0);
+        line.text(" ").decimal(CHECK.number(), 0);
+        line.text("\n").write(text)
     })
 }
 
@@ -101,18 +112,42 @@ pub fn mount_info(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::
         let (number, device) = (file_system.mount, file_system.device);
         // On Linux, the parent of the root mount is the initial mount. This kernel has no such mount, so the root mount
         // is its own parent.
-        write!(
-            text,
-            "{number} {upper} {}:{} / ",
-            device.major, device.minor
-        )?;
+        let mut line = Line::new();
+        line.decimal(number, 0).text(" ").decimal(upper, 0);
+        line.text(" ").decimal(device.major.into(), 0);
+        line.text(":").decimal(device.minor.into(), 0);
+        line.text(" / ").write(text)?;
         write_place(text, root, &mounts.root)?;
-        text.write_str(" rw")?;
-        file_system.flags().show(text)?;
-        write!(text, " - {} ", file_system.kind.name())?;
+        let mut line = Line::new();
+        line.text(" rw");
+        file_system.flags().show(&mut line)?;
+        line.text(" - ").text(file_system.kind.name());
+        line.text(" ").write(text)?;
         write_source(text, file_system)?;
-        text.write_str(" rw")?;
-        write_options(view, text, file_system)?;
-        writeln!(text)
+        let mut line = Line::new();
+        line.text(" rw");
+        write_options(view, &mut line, file_system)?;
+        line.text("\n").write(text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_escaped;
+    use crate::procfs::node::text::written;
+
+    #[test]
+    fn white_space_and_backslashes_are_escaped() {
+        for (bytes, expected) in [
+            (&b""[..], ""),
+            (b"none", "none"),
+            (b" ", "\\040"),
+            (b"/a b/c", "/a\\040b/c"),
+            (b"\t\n\\x", "\\011\\012\\134x"),
+            (b"end ", "end\\040"),
+            (b"\r#", "\r#"),
+        ] {
+            assert_eq!(written(|text| write_escaped(text, bytes)), expected);
+        }
+    }
 }

@@ -105,7 +105,7 @@ pub fn numa_maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
-    let first = subject.process.thread(0);
+    let first = subject.process.thread_after(None);
     let usual = first.and_then(|thread| thread.placement.policy(space.memory()));
     let note = |from, batch: &mut Batch<Counted>| survey(&space, from, batch);
     text.records(TOGETHER, note, |text, area| {

@@ -14,7 +14,6 @@ use crate::{
     signal::{Handler, Signal},
     view::View,
 };
-use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{HugeRefusal, Totals};
 
@@ -65,10 +64,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
         }
     }
     if let Some(thread) = &subject.thread
-        && signals
-            .threads
-            .iter()
-            .any(|(member, _)| Arc::ptr_eq(member, thread))
+        && signals.threads.contains(thread)
     {
         let state = signals.thread(thread);
         sets.pending = state.pending.set().0;

@@ -53,7 +53,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         {
             // Pending instances are discarded, whether the signal is blocked or not.
             signals.pending.discard_one(signal);
-            for (_, state) in &mut signals.threads {
+            for state in signals.threads.values_mut() {
                 state.pending.discard_one(signal);
             }
             signals.recalculate(context.thread);
