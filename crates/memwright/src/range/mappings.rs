@@ -48,9 +48,10 @@ impl<M: Machine> Mappings<M> {
     /// accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
     /// [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
-        let span = pages.span();
-        self.visit(&span, |space, places| {
-            space.keep_of_object(self, places, pages, unused);
+        // The entries of pages that stay are looked at too, so that the next check finds only later accesses.
+        let all = *pages;
+        self.visit(&all.span(), |space, places| {
+            space.keep_of_object(self, places, (&all, pages), unused);
         });
     }
 

@@ -112,27 +112,27 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. If
-    /// `unused` is set, also removes those whose entry in this address space has the accessed bit, and clears that bit,
+    /// Removes from `pages`, which are left of `all`, the pages of the object that a locked or secret area of this address
+    /// space maps. If `unused` is set, also removes those whose entry in this address space has the accessed bit, and clears that bit,
     /// so that they are reclaimed next time unless they are accessed again.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
         places: &mut Places,
-        pages: &mut Cluster,
+        (all, pages): (&Cluster, &mut Cluster),
         unused: bool,
     ) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
-        mappings.for_each_area(&areas, places, &pages.span(), |area, range| {
+        mappings.for_each_area(&areas, places, &all.span(), |area, range| {
             if area.flags().intersects(kept) {
                 for page in range.iter() {
                     pages.remove(area.offset_of(page));
                 }
             } else if unused {
-                self.age_of_object(area, range, pages, &mut gather);
+                self.age_of_object(area, range, (all, pages), &mut gather);
             }
         });
         let counts = gather.close();
@@ -140,12 +140,13 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit, and clears it.
+    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit, and clears it if they
+    /// are among `all`.
     fn age_of_object(
         &self,
         area: &Area<M>,
         range: PageRange,
-        pages: &mut Cluster,
+        (all, pages): (&Cluster, &mut Cluster),
         gather: &mut Gather<'_, M>,
     ) {
         let mut cursor = self.table.cursor(range);
@@ -159,7 +160,7 @@ impl<M: Machine> Core<M> {
                 let mut is_sought = false;
                 for page in extent.range.intersect(range).iter() {
                     let index = area.offset_of(page);
-                    is_sought |= pages.contains(index);
+                    is_sought |= all.contains(index);
                     pages.remove(index);
                 }
                 if is_sought {
