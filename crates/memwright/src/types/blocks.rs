@@ -12,70 +12,56 @@ const BLOCK: usize = 64;
 
 /// A vector in blocks. Elements are added at the end only.
 #[derive(Debug)]
-pub(crate) struct Blocks<T> {
-    first: Vec<T>,
+pub(crate) struct Blocks<T>(
     /// All full except for the last one.
-    further: Vec<Vec<T>>,
-}
+    Vec<Vec<T>>,
+);
 
 impl<T> Blocks<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            first: Vec::new(),
-            further: Vec::new(),
-        }
+        Self(Vec::new())
     }
 
     /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
-        match self.further.split_last() {
-            Some((last, full)) => (1 + full.len()) * BLOCK + last.len(),
-            None => self.first.len(),
+        match self.0.split_last() {
+            Some((last, full)) => full.len() * BLOCK + last.len(),
+            None => 0,
         }
     }
 
     /// Adds an element, and returns its number.
     pub(crate) fn try_push(&mut self, value: T) -> Result<u32, OutOfMemory> {
-        let number = self.len() as u32;
-        if self.first.len() < BLOCK {
-            self.first.try_push(value)?;
-            return Ok(number);
-        }
-        if number as usize % BLOCK == 0 {
+        let number = self.len();
+        if number % BLOCK == 0 && number / BLOCK == self.0.len() {
             let mut block = Vec::new();
-            block.try_make_room(BLOCK)?;
-            self.further.try_push(block)?;
+            if number > 0 {
+                block.try_make_room(BLOCK)?;
+            }
+            self.0.try_push(block)?;
         }
-        let last = self.further.last_mut().ok_or(OutOfMemory)?;
+        let last = self.0.last_mut().ok_or(OutOfMemory)?;
         last.try_push(value)?;
-        Ok(number)
+        Ok(number as u32)
     }
 
     /// Returns an element, or `None` if there are not as many.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let number = number as usize;
-        if number < BLOCK {
-            return self.first.get(number);
-        }
-        self.further.get(number / BLOCK - 1)?.get(number % BLOCK)
+        self.0.get(number / BLOCK)?.get(number % BLOCK)
     }
 
     /// Returns an element, or `None` if there are not as many.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let number = number as usize;
-        if number < BLOCK {
-            return self.first.get_mut(number);
-        }
-        self.further
-            .get_mut(number / BLOCK - 1)?
-            .get_mut(number % BLOCK)
+        self.0.get_mut(number / BLOCK)?.get_mut(number % BLOCK)
     }
 
     /// Iterates over the elements.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(self.further.iter().flatten())
+        self.0.iter().flatten()
     }
 }
 

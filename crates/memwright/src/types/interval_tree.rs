@@ -82,7 +82,7 @@ pub(crate) struct IntervalTree<T> {
     last: IntervalId,
     /// The first vacant node.
     vacant: IntervalId,
-    len: usize,
+    len: u32,
     /// Increased by every change.
     changes: u64,
 }
@@ -111,7 +111,7 @@ impl<T> IntervalTree<T> {
 
     /// Returns the number of intervals.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Returns a number that differs after a change.
@@ -561,7 +561,7 @@ mod tests {
                 assert_eq!((node.lowest, node.highest), bounds);
                 assert_eq!(node.parent == NONE, self.root == id);
             }
-            assert_eq!(seen, self.len);
+            assert_eq!(seen, self.len());
             let last = if self.root == NONE {
                 NONE
             } else {
