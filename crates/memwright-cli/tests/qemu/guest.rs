@@ -66,11 +66,19 @@ impl Ending {
             let lines: Vec<&str> = text.lines().collect();
             lines[lines.len().saturating_sub(60)..].join("\n")
         };
+        // A panic is followed by hundreds of lines about the state of the kernel.
+        let panic: Vec<&str> = self
+            .stderr
+            .lines()
+            .skip_while(|line| !line.contains("kernel panicked:"))
+            .take(30)
+            .collect();
         format!(
-            "exit code {:?}\n--- standard output (its end)\n{}\n--- standard error (its end)\n{}",
+            "exit code {:?}\n--- standard output (its end)\n{}\n--- standard error (its end)\n{}\n{}",
             self.code,
             tail(&self.text()),
-            tail(&self.stderr)
+            tail(&self.stderr),
+            panic.join("\n"),
         )
     }
 

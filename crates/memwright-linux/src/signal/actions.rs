@@ -91,7 +91,7 @@ impl Actions {
     pub(crate) fn inherit(&self) -> Self {
         let own = match &self.shared {
             None => self.own.clone(),
-            Some(shared) => Some(Box::new(*shared.lock())),
+            Some(_) => Some(Box::new(self.copy())),
         };
         Self { own, shared: None }
     }
@@ -118,8 +118,9 @@ impl Actions {
     /// Resets the actions for `execve` and `CLONE_CLEAR_SIGHAND`: the table becomes private, handlers are reset to the
     /// default, and ignored signals stay ignored (`flush_signal_handlers` of Linux 7.2, `kernel/signal.c`).
     pub(crate) fn reset(&mut self) {
-        if let Some(shared) = self.shared.take() {
-            self.own = Some(Box::new(*shared.lock()));
+        if self.shared.is_some() {
+            self.own = Some(Box::new(self.copy()));
+            self.shared = None;
         }
         for action in self.own.iter_mut().flat_map(|own| own.iter_mut()) {
             let handler = match action.handler {
