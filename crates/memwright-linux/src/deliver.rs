@@ -51,6 +51,8 @@ enum Step {
 }
 
 /// Handles every event that keeps the thread from returning to user mode: exit of the process, stops and signals.
+// Not inlined into the loop of a thread, where every page fault would pay for the registers that this needs.
+#[inline(never)]
 pub fn deliver(context: &Context<'_>) -> After {
     let mut granted = None;
     loop {

@@ -319,6 +319,7 @@ fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool
 /// Handles an access to a present page that its protection key denies. The key of the page may have changed since, but
 /// the decision of the processor counts (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
 #[cold]
+#[inline(never)]
 fn key_fault(context: &Context<'_>, address: u64, write: bool) {
     let key = context.with_space(|space| space.key_at(VirtAddr::new(address)));
     let access = if write { Access::WRITE } else { Access::READ };
@@ -357,6 +358,7 @@ fn refuse_access(
 }
 
 #[cold]
+#[inline(never)]
 fn exception(context: &Context<'_>, vector: u8, error: u64) {
     let probes = &context.kernel.probes;
     let served = match vector {

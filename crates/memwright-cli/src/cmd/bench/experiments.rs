@@ -57,7 +57,7 @@ const fn things(label: &'static str, arguments: &'static [&'static str]) -> Run 
     Run {
         label,
         arguments,
-        memory: MemorySize::from_mebibytes(512),
+        memory: MemorySize::from_mebibytes(1024),
         ..RUN
     }
 }
