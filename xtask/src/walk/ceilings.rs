@@ -45,7 +45,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(125, 31, 30, 94),
+        most: counts(123, 31, 30, 92),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {

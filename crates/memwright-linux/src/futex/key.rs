@@ -1,24 +1,17 @@
 //! Futex keys: identify a word of memory.
 
 use super::BUCKETS;
-use crate::{M, Space, errno::Errno, process::Scope, user::check_range};
+use crate::{
+    M, Space,
+    errno::Errno,
+    process::{FutexKey, Scope},
+    user::check_range,
+};
 use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// Identifies a word: keys are equal for the same word and differ for different words (`union futex_key` of Linux 7.2,
-/// `include/linux/futex.h`). As on Linux, the keys of a private and a shared call always differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// A word in an address space, in a private call.
-    Private { space: usize, address: u64 },
-    /// A word of anonymous memory in an address space, in a shared call.
-    Anonymous { space: usize, address: u64 },
-    /// A word of an object, regardless of the address at which the object is mapped.
-    Object { object: usize, position: u64 },
-}
-
-impl Key {
+impl FutexKey {
     /// Returns the number of the bucket for the waiters of the key.
     pub(super) fn bucket(self) -> u32 {
         let (identity, place) = match self {
@@ -36,7 +29,7 @@ impl Key {
 
 /// A key and the object that it refers to.
 pub(super) struct Found {
-    pub(super) key: Key,
+    pub(super) key: FutexKey,
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
@@ -58,7 +51,7 @@ pub(super) fn find(
     let identity = Arc::as_ptr(space).cast::<()>() as usize;
     match scope {
         Scope::Private => Ok(Found {
-            key: Key::Private {
+            key: FutexKey::Private {
                 space: identity,
                 address,
             },
@@ -91,7 +84,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
                 let object = object.clone();
                 let identity = core::ptr::from_ref(object.mappings()).cast::<()>() as usize;
                 let position = area.offset_of(page) * PAGE_SIZE as u64 + at.offset() as u64;
-                let key = Key::Object {
+                let key = FutexKey::Object {
                     object: identity,
                     position,
                 };
@@ -110,32 +103,32 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
 
 fn anonymous(space: usize, address: u64) -> Found {
     Found {
-        key: Key::Anonymous { space, address },
+        key: FutexKey::Anonymous { space, address },
         object: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, Key};
+    use super::{BUCKETS, FutexKey};
 
     #[test]
     fn keys_are_equal_for_the_same_word_only() {
         let (space, address) = (0x1000, 0x7000_0000);
-        let private = Key::Private { space, address };
-        let anonymous = Key::Anonymous { space, address };
-        assert_eq!(private, Key::Private { space, address });
+        let private = FutexKey::Private { space, address };
+        let anonymous = FutexKey::Anonymous { space, address };
+        assert_eq!(private, FutexKey::Private { space, address });
         assert_ne!(private, anonymous);
         assert_ne!(
             private,
-            Key::Private {
+            FutexKey::Private {
                 space,
                 address: address + 4
             }
         );
         assert_ne!(
             private,
-            Key::Private {
+            FutexKey::Private {
                 space: 0x2000,
                 address
             }
@@ -146,7 +139,7 @@ mod tests {
     fn neighbouring_words_spread_over_the_buckets() {
         let mut used = [0u32; BUCKETS];
         for word in 0..BUCKETS as u64 {
-            let key = Key::Private {
+            let key = FutexKey::Private {
                 space: 0xffff_8000_0010_0000,
                 address: 0x7fff_0000_0000 + word * 4,
             };

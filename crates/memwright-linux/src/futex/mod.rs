@@ -8,9 +8,9 @@
 //! release.rs  cleanup for an exiting thread: the robust list, and the word with the thread id
 //! ```
 //!
-//! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word and enters
-//! the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same lock, so
-//! no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
+//! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word
+//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same
+//! lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
 //! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
 
 mod key;
@@ -21,7 +21,6 @@ mod requeue;
 mod wait;
 mod wake;
 
-pub(crate) use queue::Position;
 pub(crate) use requeue::RequeueRequest;
 pub(crate) use wake::ANY;
 
@@ -29,11 +28,10 @@ use crate::{
     M,
     host::{Clock, UserAccess},
     oom::OomKiller,
-    process::Thread,
+    process::{FutexKey, Thread},
     sync::{Lock, LockGuard, Rank, lock_with_room},
 };
 use alloc::{sync::Arc, vec::Vec};
-use key::Key;
 use memwright::object::Object;
 use memwright_table::{OutOfMemory, TryPush};
 use queue::{Choice, Queue, Waiter};
@@ -183,7 +181,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(key: Key, bits: u32, most: u32) -> Self {
+    fn new(key: FutexKey, bits: u32, most: u32) -> Self {
         let choice = Choice {
             key,
             bits,

@@ -1,7 +1,10 @@
 //! The waiters of one bucket.
 
-use super::key::Key;
-use crate::{M, ordered::Ordered, process::Thread};
+use crate::{
+    M,
+    ordered::Ordered,
+    process::{FutexKey, FutexPosition, Thread},
+};
 use alloc::sync::Arc;
 use memwright::object::Object;
 use memwright_table::OutOfMemory;
@@ -13,16 +16,13 @@ pub(super) struct Waiter {
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// Identifies a waiter in its bucket: its word, and a number that rises with the arrivals at the bucket.
-pub(crate) type Position = (Key, u64);
-
 /// A waiter, and the bits with which it waits: a wakeup applies to it if the bits of the wakeup intersect with these.
 type Entry<W> = (u32, W);
 
 /// Some of the waiters of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    pub(super) key: Key,
+    pub(super) key: FutexKey,
     /// The waiters whose bits intersect with these.
     pub(super) bits: u32,
     /// The waiters that arrived before this number.
@@ -32,7 +32,7 @@ pub(super) struct Choice {
 /// The waiters of one bucket, by word. The waiters of a word are in order of arrival. To find, add or remove a waiter
 /// takes the logarithm of the number of waiters.
 pub(super) struct Queue<W = Waiter> {
-    waiters: Ordered<Position, Entry<W>>,
+    waiters: Ordered<FutexPosition, Entry<W>>,
     /// The number of the next waiter that arrives.
     next: u64,
 }
@@ -48,7 +48,7 @@ impl<W> Default for Queue<W> {
 
 impl<W> Queue<W> {
     /// Returns the list that grows before a waiter enters the bucket.
-    pub(super) fn list(&mut self) -> &mut Ordered<Position, Entry<W>> {
+    pub(super) fn list(&mut self) -> &mut Ordered<FutexPosition, Entry<W>> {
         &mut self.waiters
     }
 
@@ -61,30 +61,35 @@ impl<W> Queue<W> {
     ///
     /// # Errors
     /// [`OutOfMemory`], unless the caller has made room.
-    pub(super) fn push(&mut self, key: Key, bits: u32, waiter: W) -> Result<Position, OutOfMemory> {
+    pub(super) fn push(
+        &mut self,
+        key: FutexKey,
+        bits: u32,
+        waiter: W,
+    ) -> Result<FutexPosition, OutOfMemory> {
         let position = (key, self.next);
         self.waiters.insert(position, (bits, waiter))?;
         self.next += 1;
         Ok(position)
     }
 
-    /// Adds a waiter at a position in the order of arrival. Returns the position. If a waiter has been removed since the last addition, there
-    /// is room.
+    /// Adds a waiter at a position in the order of arrival. Returns the position. If a waiter has been removed since the
+    /// last addition, there is room.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub(super) fn insert(
         &mut self,
-        position: Position,
+        position: FutexPosition,
         bits: u32,
         waiter: W,
-    ) -> Result<Position, OutOfMemory> {
+    ) -> Result<FutexPosition, OutOfMemory> {
         self.waiters.insert(position, (bits, waiter))?;
         Ok(position)
     }
 
     /// Removes a waiter. Returns it and its bits.
-    pub(super) fn remove(&mut self, position: Position) -> Option<Entry<W>> {
+    pub(super) fn remove(&mut self, position: FutexPosition) -> Option<Entry<W>> {
         self.waiters.remove(&position)
     }
 
@@ -115,14 +120,14 @@ mod tests {
 
     const WORDS: u64 = 5;
 
-    fn word(number: u64) -> Key {
-        Key::Private {
+    fn word(number: u64) -> FutexKey {
+        FutexKey::Private {
             space: 0x1000,
             address: number * 4,
         }
     }
 
-    fn choice(key: Key, bits: u32) -> Choice {
+    fn choice(key: FutexKey, bits: u32) -> Choice {
         Choice {
             key,
             bits,
@@ -131,7 +136,7 @@ mod tests {
     }
 
     /// A list of the waiters in order of arrival, which is searched from its start.
-    type Model = Vec<(Position, u32, u64)>;
+    type Model = Vec<(FutexPosition, u32, u64)>;
 
     fn chosen(model: &Model, choice: &Choice, from: u64) -> Vec<(u64, u64)> {
         let Choice { key, bits, until } = *choice;

@@ -1,9 +1,6 @@
 //! The wait of a thread for a futex.
 
-use crate::{
-    futex::Position,
-    sync::{Lock, Rank},
-};
+use crate::sync::{Lock, Rank};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The threads that can wait for a word and wake its waiters.
@@ -15,6 +12,21 @@ pub(crate) enum Scope {
     Shared,
 }
 
+/// Identifies a word: keys are equal for the same word and differ for different words (`union futex_key` of Linux 7.2,
+/// `include/linux/futex.h`). As on Linux, the keys of a private and a shared call always differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FutexKey {
+    /// A word in an address space, in a private call.
+    Private { space: usize, address: u64 },
+    /// A word of anonymous memory in an address space, in a shared call.
+    Anonymous { space: usize, address: u64 },
+    /// A word of an object, regardless of the address at which the object is mapped.
+    Object { object: usize, position: u64 },
+}
+
+/// Identifies a waiter in its bucket: its word, and a number that rises with the arrivals at the bucket.
+pub(crate) type FutexPosition = (FutexKey, u64);
+
 /// The place where a thread waits: the number of a bucket, or none, and the position in the bucket.
 ///
 /// It changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
@@ -22,7 +34,7 @@ pub(crate) enum Scope {
 pub struct FutexPlace {
     bucket: AtomicU32,
     /// The last position. It is read and written under the lock of the bucket.
-    position: Lock<Option<Position>>,
+    position: Lock<Option<FutexPosition>>,
 }
 
 impl Default for FutexPlace {
@@ -35,7 +47,7 @@ impl Default for FutexPlace {
 }
 
 impl FutexPlace {
-    pub(crate) fn enter(&self, bucket: u32, position: Position) {
+    pub(crate) fn enter(&self, bucket: u32, position: FutexPosition) {
         *self.position.lock() = Some(position);
         self.bucket.store(bucket + 1, Ordering::SeqCst);
     }
@@ -45,7 +57,7 @@ impl FutexPlace {
     }
 
     /// Returns the position in the bucket, of a thread that waits. The caller holds the lock of the bucket.
-    pub(crate) fn position(&self) -> Option<Position> {
+    pub(crate) fn position(&self) -> Option<FutexPosition> {
         *self.position.lock()
     }
 

@@ -21,7 +21,7 @@ pub use alarm::Alarm;
 pub use cgroup::{Cgroup, Membership};
 pub(crate) use cgroup::{UNLIMITED, faults};
 
-pub(crate) use futex_wait::{FutexPlace, Scope, WaitRequest};
+pub(crate) use futex_wait::{FutexKey, FutexPlace, FutexPosition, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
 pub(crate) use placement::ThreadPlacement;
 pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};

@@ -8,8 +8,7 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::level::table_owner;
-use crate::addr::{Frame, Page};
+use crate::addr::Frame;
 use crate::entry::{Entry, Migrating, Present};
 use crate::frame::{END, FrameKind, OutOfFrames, UNLINKED};
 use crate::machine::Machine;
@@ -40,16 +39,6 @@ impl<M: Machine> Table<M> {
         self.share().count_tables(-1);
         self.frames().meta(table).set_link(UNLINKED);
         self.frames().release(table);
-    }
-
-    /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
-    pub(super) fn adopt_aside(&self, table: Frame, start: Page, level: u8) {
-        let meta = self.frames().meta(table);
-        meta.owner
-            .store(table_owner(self.root(), level), Ordering::Relaxed);
-        meta.index.store(start.number(), Ordering::Relaxed);
-        meta.live.store(0, Ordering::Relaxed);
-        meta.disturb();
     }
 
     /// The number of page tables deposited in `table`.

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -20,9 +20,19 @@ impl<M: Machine> Table<M> {
     /// Allocates an empty table at `level` for the pages from `start` on, not linked yet.
     pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_table()?;
-        self.adopt_aside(frame, start, level);
+        self.prepare_table(frame, start, level);
         self.share().count_tables(1);
         Ok(frame)
+    }
+
+    /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
+    fn prepare_table(&self, table: Frame, start: Page, level: u8) {
+        let meta = self.frames().meta(table);
+        meta.owner
+            .store(table_owner(self.root(), level), Ordering::Relaxed);
+        meta.index.store(start.number(), Ordering::Relaxed);
+        meta.live.store(0, Ordering::Relaxed);
+        meta.disturb();
     }
 
     /// Updates the count of huge pages and markers above the last level when the entry `old` becomes `new` there.
@@ -143,7 +153,7 @@ impl<M: Machine> Cursor<'_, M> {
         let start = self.slot_start();
         let lower = if level == HUGE_LEVEL {
             let lower = self.take_aside();
-            self.table.adopt_aside(lower, start, level - 1);
+            self.table.prepare_table(lower, start, level - 1);
             lower
         } else {
             assert!(counted.is_none(), "a 1 GiB page is split");

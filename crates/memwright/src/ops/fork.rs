@@ -51,7 +51,7 @@ impl<M: Machine> AddressSpace<M> {
         let memory = core.memory.clone();
         let child = Self::forked(memory, core.layout, core.template, Some(core))?;
         child.core.inherit_huge_refusal(core);
-        let mut areas = core.areas.write();
+        let areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
         copies.exec_gain = areas.exec_gain.of_successor();
@@ -86,7 +86,6 @@ impl<M: Machine> AddressSpace<M> {
             });
         let counts = gather.close();
         drop(copies);
-        core.note_areas(cpu, &mut areas);
         drop(areas);
         core.note_gather(cpu, counts);
         core.memory.count_on(cpu, Row::ForkCopied, entries);
