@@ -227,6 +227,60 @@ fn a_merged_page_moves_and_stays_known() {
 }
 
 #[test]
+fn a_merged_page_is_found_where_nobody_recorded_it() {
+    let host = two_nodes(512);
+    let process = program(&host, 4, READ_WRITE);
+    for page in 0..4 {
+        write(&process, FIRST, page, 7).expect("writable");
+    }
+    let mergeable = |space: &memwright::AddressSpace<SimulatedMachine>| {
+        space.advise(at(0), bytes(4), Advice::Mergeable)
+    };
+    process.on(FIRST, mergeable).expect("mapped");
+    process.on(FIRST, |_| {
+        for _ in 0..3 {
+            while !host.memory().merge_pages(100) {}
+        }
+    });
+    // Out of date: one page is written, and one is unmapped. Not recorded: a child, and a page that it moves.
+    let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
+    write(&process, FIRST, 1, 8).expect("writable");
+    unmap(&process, FIRST, 2, 1);
+    let request = RemapRequest {
+        old: at(3),
+        old_length: bytes(1),
+        new_length: bytes(1),
+        may_move: true,
+        fixed: Some(at(40)),
+        dont_unmap: false,
+    };
+    child
+        .on(SECOND, |space| space.remap(request))
+        .expect("room");
+    for (round, node) in [1, 0, 1].into_iter().enumerate() {
+        assert_eq!(move_all(&process, 0, node), Ok(Moved::To(node)), "{round}");
+        let frame = frame_of(&process, 0);
+        assert_eq!(frame_of(&process, 3), frame);
+        for page in [0, 1, 2, 40] {
+            assert_eq!(frame_of(&child, page), frame, "{round}: {page}");
+        }
+        for page in 0..4 {
+            assert_eq!(frame_of(&other, page), frame, "{round}: {page}");
+        }
+        assert_eq!(node_of(&child, 40), Ok(node));
+    }
+    assert_sound(&host, &[&process, &child, &other]);
+    // The records of a process that has ended tell nothing about the others.
+    drop(process);
+    assert_eq!(move_all(&child, 40, 0), Ok(Moved::To(0)));
+    assert_eq!(frame_of(&other, 3), frame_of(&child, 40));
+    assert_sound(&host, &[&child, &other]);
+    drop((child, other));
+    host.memory().merging().shed(host.memory());
+    assert_eq!(host.frames().used_by(FrameKind::Merged), 0);
+}
+
+#[test]
 fn a_huge_page_moves_for_all_as_one() {
     let host = Host::boot(MachineOptions {
         frames: 8192,

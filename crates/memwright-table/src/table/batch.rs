@@ -560,12 +560,30 @@ impl<M: Machine> Cursor<'_, M> {
         self.remove_all_with(gather, |_, _| {})
     }
 
+    /// Like `remove_all`, but leaves markers in place.
+    ///
+    /// # Panics
+    /// As for `remove_all`.
+    #[inline]
+    pub fn remove_all_but_markers(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+        self.remove_each::<false>(gather, |_, _| {})
+    }
+
     /// Like `remove_all`, and calls `seen` under the lock with each entry as it was when it was removed.
     ///
     /// # Panics
     /// As for `remove_all`.
     #[inline]
     pub fn remove_all_with(
+        &mut self,
+        gather: &mut Gather<'_, M>,
+        seen: impl FnMut(Page, Entry),
+    ) -> u64 {
+        self.remove_each::<true>(gather, seen)
+    }
+
+    #[inline]
+    fn remove_each<const MARKERS: bool>(
         &mut self,
         gather: &mut Gather<'_, M>,
         mut seen: impl FnMut(Page, Entry),
@@ -577,7 +595,7 @@ impl<M: Machine> Cursor<'_, M> {
         while self.position < self.range.end {
             if self.level == 1 {
                 let end = self.table_end(self.range.end);
-                removed += self.remove_table(end, gather, &mut seen);
+                removed += self.remove_table::<MARKERS>(end, gather, &mut seen);
                 self.go(end);
                 gather.relieve();
                 continue;
@@ -587,8 +605,10 @@ impl<M: Machine> Cursor<'_, M> {
             }
             if self.level > 1 {
                 let start = self.slot_start();
-                seen(start, self.remove(gather));
-                removed += 1;
+                if MARKERS || !matches!(self.peek(), Entry::Marker(_)) {
+                    seen(start, self.remove(gather));
+                    removed += 1;
+                }
                 self.advance();
                 // Freeing a huge page takes as long as freeing many small ones.
                 gather.relieve();
@@ -600,7 +620,7 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// Removes the pages from the position to `end` in the locked last-level table.
     #[inline]
-    fn remove_table(
+    fn remove_table<const MARKERS: bool>(
         &mut self,
         end: Page,
         gather: &mut Gather<'_, M>,
@@ -628,6 +648,8 @@ impl<M: Machine> Cursor<'_, M> {
                 }
                 done += count;
                 removed += count as u32;
+            } else if !MARKERS && matches!(x86_64::decode(word, 1), Entry::Marker(_)) {
+                done += 1;
             } else {
                 step(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);

@@ -20,6 +20,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod page;
+pub(crate) mod places;
 pub(crate) mod relocate;
 pub(crate) mod scan;
 
@@ -28,7 +29,8 @@ use memwright_table::{Frame, FrameRef, Machine, OutOfMemory, Shared, TryPush};
 
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::merging::{Lone, Merging, Scanned, UNKNOWN};
+use crate::mm::merging::{Known, Lone, Merging, Scanned, Stable, UNKNOWN};
+use crate::types::chains::Chains;
 use crate::types::merge::{MergeCounts, MergedPages, UNSCANNED};
 
 impl<M: Machine> Merging<M> {
@@ -81,17 +83,22 @@ impl<M: Machine> Merging<M> {
         let mut last = nothing;
         {
             let mut known = self.known.lock();
-            known.merged.retain(|frame| {
+            let Known { merged, places, .. } = &mut *known;
+            merged.retain(|stable| {
                 // No entry maps the frame, so a new entry could get it only from the index, which takes this lock.
-                let shown = frames.references(*frame) > 1;
+                let frame = stable.frame;
+                let shown = frames.references(frame) > 1;
                 if !shown {
-                    frames.set_owner(*frame, last, 0);
+                    let mut gone = stable.places;
+                    places.clear(&mut gone);
+                    frames.set_owner(frame, last, 0);
                     last = frame.number().into();
                 }
                 shown
             });
-            if known.merged.len() == 0 {
-                known.merged.clear();
+            if merged.len() == 0 {
+                merged.clear();
+                *places = Chains::new();
             }
         }
         // Freeing a frame takes locks that rank before the lock of the index, so the frames are freed after its
@@ -114,17 +121,19 @@ impl<M: Machine> Merging<M> {
             unshared: known.lone.len() as u64,
             volatile: self.volatile.load(Ordering::Relaxed),
             rounds: self.rounds.load(Ordering::Relaxed),
-            index_bytes: (known.merged.bytes() + known.lone.bytes()) as u64,
+            index_bytes: (known.merged.bytes() + known.places.bytes() + known.lone.bytes()) as u64,
             ..MergeCounts::default()
         };
-        for (digest, frame) in known.merged.iter() {
+        for (digest, Stable { frame, .. }) in known.merged.iter() {
             let shown = u64::from(frames.sharers(frame));
             if shown > 0 {
                 counts.shared += 1;
                 counts.sharing += shown - 1;
             }
-            let first = known.merged.find(digest, |_| true) == Some(frame);
-            if known.merged.find(digest, |other| *other != frame).is_some() {
+            let first = known.merged.find(digest, |_| true);
+            let first = first.is_some_and(|first| first.frame == frame);
+            let others = known.merged.find(digest, |other| other.frame != frame);
+            if others.is_some() {
                 counts.duplicates += 1;
                 counts.chains += u64::from(first);
             }
@@ -148,14 +157,21 @@ impl<M: Machine> Merging<M> {
         let known = self.known.lock();
         let found = known
             .merged
-            .find(digest, |frame| frames.sharers(*frame) < most)?;
-        Some(frames.share(found))
+            .find(digest, |one| frames.sharers(one.frame) < most)?;
+        Some(frames.share(found.frame))
     }
 
     /// Removes a KSM frame from the index and drops the index's reference.
-    fn forget(&self, memory: &Memory<M>, frame: Frame) {
-        let known = self.known.lock().take(frame);
-        if known {
+    fn forget(&self, memory: &Memory<M>, key: u64, frame: Frame) {
+        let places = {
+            let mut known = self.known.lock();
+            let mut places = known.take(key, frame);
+            if let Some(places) = &mut places {
+                known.places.clear(places);
+            }
+            places
+        };
+        if places.is_some() {
             drop(memory.frames().adopt(frame));
         }
     }

@@ -5,7 +5,7 @@ use memwright_table::sync::LockGuard;
 use memwright_table::{Frame, FrameRef, Machine};
 
 use crate::mm::memory::Memory;
-use crate::mm::merging::{Merging, Round};
+use crate::mm::merging::{Merging, Round, Stable};
 use crate::types::digest_index::key_of;
 
 /// A guard: while it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
@@ -23,21 +23,24 @@ impl<M: Machine> Merging<M> {
     /// # Locks
     /// The caller holds the guard of `pause`.
     pub(crate) fn exchange(&self, memory: &Memory<M>, old: Frame, new: FrameRef<'_, M>) {
+        let key = self.key(memory, new.frame());
+        let old_key = self.key(memory, old);
+        let mut known = self.known.lock();
+        let Some(places) = known.take(old_key, old) else {
+            return;
+        };
+        // There is room, because the old frame has just left the index.
+        let frame = new.into_raw();
+        known.merged.insert(key, Stable { frame, places });
+        drop(known);
+        drop(memory.frames().adopt(old));
+    }
+
+    /// Returns the key of a KSM frame in the index.
+    pub(super) fn key(&self, memory: &Memory<M>, frame: Frame) -> u64 {
         let frames = memory.frames();
         let across = self.settings.across_nodes.load(Ordering::Relaxed);
-        let node = (!across).then(|| frames.node_of(new.frame()));
-        let key = key_of(frames.digest(new.frame()), node);
-        let known = {
-            let mut known = self.known.lock();
-            let known_before = known.take(old);
-            if known_before {
-                // There is room, because the old frame has just left the index.
-                known.merged.insert(key, new.into_raw());
-            }
-            known_before
-        };
-        if known {
-            drop(frames.adopt(old));
-        }
+        let node = (!across).then(|| frames.node_of(frame));
+        key_of(frames.digest(frame), node)
     }
 }

@@ -11,7 +11,8 @@ use memwright_table::{
 use crate::ksm::page::Target;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::merging::{Lone, Round};
+use crate::mm::merging::{Lone, MergedPlace, Round, Stable};
+use crate::types::chains::Chain;
 use crate::types::digest_index::key_of;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
@@ -89,12 +90,21 @@ impl<M: Machine> Memory<M> {
     /// Merges a page with an equal one, or records it in the index.
     fn place(&self, number: u64, space: &Shared<Core<M>>, seen: Seen, round: &mut Round) {
         let merging = self.merging();
+        let place = MergedPlace {
+            space: number,
+            page: seen.page,
+        };
         if seen.inherited {
             space.note_inherited(seen.page);
+            let key = merging.key(self, seen.frame);
+            merging.note_place(self, key, seen.frame, place);
             return;
         }
         if let Some(merged) = merging.merged_frame(self, seen.key) {
-            let _ = space.merge_page(seen.page, Target::Merged(merged.frame()));
+            let frame = merged.frame();
+            if space.merge_page(seen.page, Target::Merged(frame)).is_ok() {
+                merging.note_place(self, seen.key, frame, place);
+            }
             return;
         }
         if !seen.settled {
@@ -105,10 +115,10 @@ impl<M: Machine> Memory<M> {
             let _ = space.merge_page(seen.page, Target::Zero);
             return;
         }
-        let lone = merging.known.lock().lone.remove(seen.key);
+        let lone = merging.known.lock().lone.remove(seen.key, |_| true);
         let kept = match lone {
             Some(lone) if lone.frame == seen.frame => lone,
-            Some(lone) if self.merge_pair(space, seen, lone).is_some() => return,
+            Some(lone) if self.merge_pair(space, seen, (place, lone)).is_some() => return,
             Some(_) | None => Lone {
                 space: number,
                 page: seen.page,
@@ -123,7 +133,12 @@ impl<M: Machine> Memory<M> {
 
     /// Merges the pages `seen` and `lone`, whose digests are equal, in a new KSM frame. Returns `None` if the page
     /// `lone` has changed, or there is no memory.
-    fn merge_pair(&self, space: &Shared<Core<M>>, seen: Seen, lone: Lone) -> Option<()> {
+    fn merge_pair(
+        &self,
+        space: &Shared<Core<M>>,
+        seen: Seen,
+        (place, lone): (MergedPlace, Lone),
+    ) -> Option<()> {
         let merging = self.merging();
         let (number, other) = merging.space_from(lone.space)?;
         if number != lone.space {
@@ -137,14 +152,25 @@ impl<M: Machine> Memory<M> {
             // Insert the frame before any entry maps it: another thread could use up room that was only reserved.
             let mut known = merging.known.lock();
             known.merged.reserve().ok()?;
-            known.merged.insert(seen.key, merged.clone().into_raw());
+            let stable = Stable {
+                frame: merged.clone().into_raw(),
+                places: Chain::EMPTY,
+            };
+            known.merged.insert(seen.key, stable);
         }
         if other.merge_page(lone.page, Target::Merged(frame)).is_err() {
-            merging.forget(self, frame);
+            merging.forget(self, seen.key, frame);
             return None;
         }
+        let first = MergedPlace {
+            space: lone.space,
+            page: lone.page,
+        };
+        merging.note_place(self, seen.key, frame, first);
         // If this page has changed just now, the frame has one entry until the next equal page is found.
-        let _ = space.merge_page(seen.page, Target::Merged(frame));
+        if space.merge_page(seen.page, Target::Merged(frame)).is_ok() {
+            merging.note_place(self, seen.key, frame, place);
+        }
         Some(())
     }
 }

@@ -9,7 +9,7 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright_table::sync::{Lock, Rank};
+use memwright_table::sync::{Lock, Rank, pause_point};
 use memwright_table::{Machine, OutOfMemory, Page, PageRange, Shared};
 
 use crate::mm::areas::Areas;
@@ -17,6 +17,9 @@ use crate::mm::core::Core;
 use crate::mm::object::Object;
 use crate::mm::space::Area;
 use crate::types::interval_tree::{IntervalId, IntervalKey, IntervalTree};
+
+/// The number of intervals that are looked at before other CPUs may take the lock of the list.
+const TOGETHER: usize = 256;
 
 /// Areas of one address space that map the object at the same displacement.
 struct Mapping<M: Machine> {
@@ -51,8 +54,18 @@ pub(crate) struct Mapped {
 pub(crate) struct Places {
     /// Before the next place.
     key: IntervalKey,
-    /// The interval of the next place, and the changes of the list when it was found.
+    /// The next interval after `key`, possibly of another address space, and the changes of the list when it was found.
     ahead: Option<(IntervalId, u64)>,
+}
+
+impl Places {
+    /// Returns the next interval of any address space, and forgets it.
+    fn take_next<T>(&mut self, list: &IntervalTree<T>, span: &Range<u64>) -> Option<IntervalId> {
+        match self.ahead.take() {
+            Some((found, changes)) if changes == list.changes() => Some(found),
+            Some(_) | None => list.next(self.key, span),
+        }
+    }
 }
 
 /// The result of cleaning.
@@ -120,7 +133,7 @@ impl<M: Machine> Mappings<M> {
     fn next_space(&self, places: &mut Places, span: &Range<u64>) -> Option<Shared<Core<M>>> {
         let list = self.list.lock();
         let visited = places.key.owner;
-        let mut found = list.next(places.key, span)?;
+        let mut found = places.take_next(&list, span)?;
         if list.key(found).owner == visited {
             // The visit has not seen all places, or the address space has new ones.
             found = list.next(IntervalKey::after(visited), span)?;
@@ -138,11 +151,13 @@ impl<M: Machine> Mappings<M> {
     /// The caller holds the lock of the areas of the address space, so that no interval is added before the next one.
     pub(crate) fn next_place(&self, places: &mut Places, span: &Range<u64>) -> Option<Mapped> {
         let list = self.list.lock();
-        let interval = match places.ahead.take() {
-            Some((found, changes)) if changes == list.changes() => found,
-            Some(_) | None => list.next_of_owner(places.key, span)?,
-        };
-        places.key = list.key(interval);
+        let interval = places.take_next(&list, span)?;
+        let key = list.key(interval);
+        if key.owner != places.key.owner {
+            places.ahead = Some((interval, list.changes()));
+            return None;
+        }
+        places.key = key;
         let displacement = list.value(interval)?.displacement;
         let indices = list.span(interval);
         let page = |index: u64| Page::new(index.wrapping_add(displacement));
@@ -173,6 +188,44 @@ impl<M: Machine> Mappings<M> {
                     visitor(area, area.range().intersect(mapped.pages));
                 }
             }
+        }
+    }
+
+    /// Calls `add` with each address space that may map the page `index`, in the order of their numbers, and the page at
+    /// which it may.
+    ///
+    /// # Errors
+    /// Those of `add`, which ends the search.
+    ///
+    /// # Locks
+    /// Calls `add` with the lock of the list.
+    pub(crate) fn for_each_place(
+        &self,
+        index: u64,
+        mut add: impl FnMut(&Shared<Core<M>>, Page) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        let span = index..index + 1;
+        let mut key = IntervalKey::before(0);
+        loop {
+            let list = self.list.lock();
+            let mut next = list.next(key, &span);
+            for _ in 0..TOGETHER {
+                let Some(found) = next else {
+                    return Ok(());
+                };
+                if let Some(Mapping {
+                    space,
+                    displacement,
+                    ..
+                }) = list.value(found)
+                {
+                    add(space, Page::new(index.wrapping_add(*displacement)))?;
+                }
+                key = list.key(found);
+                next = list.next(key, &span);
+            }
+            drop(list);
+            pause_point();
         }
     }
 

@@ -6,6 +6,7 @@ use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Machine, Page, Shared};
 
 use crate::mm::core::Core;
+use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
@@ -26,23 +27,61 @@ pub(crate) struct Scanned<M: Machine> {
     pub(crate) space: Shared<Core<M>>,
 }
 
+/// A page that mapped a KSM frame when it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MergedPlace {
+    /// The number of the address space in the list of those that are scanned.
+    pub(crate) space: u64,
+    pub(crate) page: Page,
+}
+
+/// A KSM frame in the index.
+#[derive(Clone, Copy)]
+pub(crate) struct Stable {
+    pub(crate) frame: Frame,
+    /// The pages that were merged into it. Some may map another frame by now; children of a fork are missing until the
+    /// scan or a search has found them.
+    pub(crate) places: Chain,
+}
+
 /// The registered address spaces and the indexes.
 pub(crate) struct Known<M: Machine> {
     /// Sorted by number.
     pub(crate) spaces: Vec<Scanned<M>>,
     pub(crate) last_number: u64,
     /// KSM frames. The index holds a reference to each.
-    pub(crate) merged: Index<Frame>,
+    pub(crate) merged: Index<Stable>,
+    pub(crate) places: Chains<MergedPlace>,
     pub(crate) lone: Index<Lone>,
 }
 
 impl<M: Machine> Known<M> {
-    /// Removes a KSM frame from the index. Returns whether it was there; the caller then takes over the index's
-    /// reference.
-    pub(crate) fn take(&mut self, frame: Frame) -> bool {
-        let before = self.merged.len();
-        self.merged.retain(|one| *one != frame);
-        self.merged.len() < before
+    /// Removes a KSM frame with this key from the index. If it was there, the caller takes over the index's reference,
+    /// and the list of places.
+    pub(crate) fn take(&mut self, key: u64, frame: Frame) -> Option<Chain> {
+        let taken = self.merged.remove(key, |one| one.frame == frame)?;
+        Some(taken.places)
+    }
+
+    /// Returns the registered address space with this number.
+    pub(crate) fn space(&self, number: u64) -> Option<&Shared<Core<M>>> {
+        let at = self.spaces.binary_search_by_key(&number, |one| one.number);
+        Some(&self.spaces[at.ok()?].space)
+    }
+
+    /// Records a page that maps the KSM frame `frame` with this key. Without memory it is not recorded, and a search for
+    /// the mappers of the frame goes over all mergeable memory.
+    pub(crate) fn note_place(&mut self, key: u64, frame: Frame, place: MergedPlace) {
+        if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
+            let _ = self.places.try_push(&mut stable.places, place);
+        }
+    }
+
+    /// Forgets the places of a KSM frame.
+    pub(crate) fn forget_places(&mut self, key: u64, frame: Frame) {
+        if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
+            self.places.clear(&mut stable.places);
+        }
     }
 }
 
@@ -89,6 +128,7 @@ impl<M: Machine> Merging<M> {
                     spaces: Vec::new(),
                     last_number: 0,
                     merged: Index::new(),
+                    places: Chains::new(),
                     lone: Index::new(),
                 },
             ),

@@ -84,7 +84,7 @@ impl<M: Machine> Core<M> {
             .ok_or(Unmoved::NoFrame)?;
         let node = frames.node_of(target.frame());
         let locked = lock_all(&mappers)?;
-        let mut places = find_all(mapped, &locked, &mappers)?;
+        let mut places = find_all(&locked, &mappers)?;
         let mut target = Some(target);
         let mut result = Err(Unmoved::Object);
         match mapped.object() {
@@ -109,7 +109,7 @@ impl<M: Machine> Core<M> {
             }
         }
         result?;
-        for place in &places {
+        for place in places.iter().filter(|place| place.old.is_some()) {
             drop(owned(self, mapped.frame, mapped.size));
             let space = locked[place.space].space;
             space.note_borrowed(space.cpu(), mapped.size.pages());
@@ -146,12 +146,11 @@ fn lock_all<M: Machine>(mappers: &[Mapper<M>]) -> Result<Vec<Locked<'_, M>>, Out
     Ok(locked)
 }
 
-/// Returns the entries of the mappers that still map the page. Fails with `Busy` if there are none.
+/// Returns the places of the mappers that are still in an area.
 fn find_all<M: Machine>(
-    mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],
     mappers: &[Mapper<M>],
-) -> Result<Vec<Place>, Unmoved> {
+) -> Result<Vec<Place>, OutOfMemory> {
     let mut places = Vec::new();
     places.try_make_room(mappers.len())?;
     let mut space = 0;
@@ -159,11 +158,8 @@ fn find_all<M: Machine>(
         while !core::ptr::eq(locked[space].space, &*mapper.space) {
             space += 1;
         }
-        let Locked { space: core, areas } = &locked[space];
         let page = mapper.page;
-        // The entries may have changed since they were counted. The references of the frame tell.
-        let area = areas.map.find(page);
-        if let Some(area) = area.filter(|_| mapped.is_mapped_at(core, page)) {
+        if let Some(area) = locked[space].areas.map.find(page) {
             places.try_push(Place {
                 space,
                 page,
@@ -172,15 +168,12 @@ fn find_all<M: Machine>(
             })?;
         }
     }
-    if places.is_empty() {
-        return Err(Unmoved::Busy);
-    }
     Ok(places)
 }
 
 /// Copies the page to the target and sets every entry to it, if the old frame has no references beside those of the
-/// entries and `others` more. Afterwards the caller owns the references that the entries held to the old frame. Each
-/// entry holds a reference to the target, in addition to the caller's.
+/// entries and `others` more. Afterwards the caller owns the references that the entries held to the old frame: those of
+/// the places with an old state. Each entry holds a reference to the target, in addition to the caller's.
 fn carry<M: Machine>(
     mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],
@@ -202,11 +195,15 @@ fn carry<M: Machine>(
         PageSize::Size4K => Some(frames.references(mapped.frame)),
         PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(mapped.frame),
     };
+    // The entries may have changed since they were found, but no reference is added now.
     let known = places.len() as u32 + others;
-    if references != Some(known) || frames.pins(mapped.frame) > 0 {
+    let references = references.filter(|count| *count <= known && frames.pins(mapped.frame) == 0);
+    let references = references.ok_or(Unmoved::Busy)?;
+    let taken = take_away(mapped, locked, places);
+    if taken == 0 || references != taken + others {
+        put_back(mapped.size, locked, places);
         return Err(Unmoved::Busy);
     }
-    take_away(locked, places, mapped.size);
     for part in 0..mapped.size.pages() as u32 {
         let part = |head: Frame| Frame::new(head.number() + part);
         frames.copy(part(mapped.frame), part(target.frame()));
@@ -231,17 +228,38 @@ fn carry<M: Machine>(
     Ok(())
 }
 
-/// Turns all entries into migration entries, with one flush for each address space.
-fn take_away<M: Machine>(locked: &[Locked<'_, M>], places: &mut [Place], size: PageSize) {
+/// Turns the entries that map the page into migration entries, with one flush for each address space. Returns how many
+/// they are.
+fn take_away<M: Machine>(
+    mapped: &MappedPage<M>,
+    locked: &[Locked<'_, M>],
+    places: &mut [Place],
+) -> u32 {
+    let mut taken = 0;
     for together in places.chunk_by_mut(|one, next| one.space == next.space) {
         let space = locked[together[0].space].space;
         let mut gather = space.gather();
         for place in together {
-            let mut cursor = space.table.cursor(range_of(place.page, size));
-            place.old = Some(cursor.begin_migration(&mut gather));
+            let mut cursor = space.table.cursor(range_of(place.page, mapped.size));
+            if mapped.is_at(&cursor) {
+                place.old = Some(cursor.begin_migration(&mut gather));
+                taken += 1;
+            }
         }
         let counts = gather.close();
         space.note_gather(space.cpu(), counts);
+    }
+    taken
+}
+
+/// Restores the entries that were turned into migration entries.
+#[cold]
+fn put_back<M: Machine>(size: PageSize, locked: &[Locked<'_, M>], places: &mut [Place]) {
+    for place in places {
+        if let Some(old) = place.old.take() {
+            let table = &locked[place.space].space.table;
+            table.cursor(range_of(place.page, size)).end_migration(old);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Frames do not record their entries. A page of an object has an index, and the object knows which areas map it. A
 //! private page is mapped by relatives of one address space, at the address at which it was created or to which `mremap`
-//! has moved it since. KSM pages have only the frame in common, so all mergeable areas are walked.
+//! has moved it since. KSM records the pages that it merges; where its records are not complete, all mergeable areas are
+//! walked.
 //!
 //! The caller compares counts: if the frame has more references than the entries found, something else has a reference,
 //! or the mappings have changed during the search.
@@ -10,7 +11,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use memwright_table::{
-    Frame, FrameKind, Machine, OutOfMemory, Page, PageRange, PageSize, Present, Shared, TryPush,
+    Cursor, Frame, FrameKind, Machine, OutOfMemory, Page, PageRange, PageSize, Present, Shared,
+    TryPush,
 };
 
 use crate::mm::areas::{Areas, owner_of};
@@ -143,6 +145,12 @@ impl<M: Machine> MappedPage<M> {
         entry.present().is_some_and(|entry| self.is(entry))
     }
 
+    /// Returns whether the entry at the cursor maps the page with its full size.
+    pub(crate) fn is_at(&self, cursor: &Cursor<'_, M>) -> bool {
+        let entry = cursor.peek().present();
+        entry.is_some_and(|entry| self.is(entry))
+    }
+
     fn is(&self, entry: Present) -> bool {
         entry.frame == self.frame && entry.size == self.size
     }
@@ -159,19 +167,9 @@ impl<M: Machine> MappedPage<M> {
         let mut found = Vec::new();
         match &self.identity {
             Identity::Object(object, index) => {
-                let span = *index..index + 1;
-                let mut result = Ok(());
-                object.mappings().visit(&span, |space, places| {
-                    let areas = space.areas.read(space.cpu());
-                    object
-                        .mappings()
-                        .for_each_area(&areas, places, &span, |_, pages| {
-                            if result.is_ok() && self.is_mapped_at(space, pages.start) {
-                                result = add(&mut found, space, pages.start);
-                            }
-                        });
-                });
-                result?;
+                let mappings = object.mappings();
+                mappings.for_each_place(*index, |space, page| add(&mut found, space, page))?;
+                self.keep_mapped(&mut found);
             }
             Identity::Private { .. } => {
                 for _ in 0..SEARCHES {
@@ -182,16 +180,23 @@ impl<M: Machine> MappedPage<M> {
                 }
             }
             Identity::Merged => {
-                for space in asking.memory.spaces().all()? {
-                    if space.merge_number() != UNSCANNED {
-                        self.search_mergeable(&space, &mut found)?;
-                    }
+                self.recorded(asking, &mut found)?;
+                if found.len() < asking.memory.frames().sharers(self.frame) as usize {
+                    found.clear();
+                    self.search_all_mergeable(asking, &mut found)?;
                 }
             }
         }
-        found.sort_unstable_by_key(|mapper| (mapper.space.space_number(), mapper.page));
-        found.dedup_by_key(|mapper| (mapper.space.space_number(), mapper.page));
+        sort(&mut found);
         Ok(found)
+    }
+
+    /// Keeps the places at which an entry maps the page.
+    fn keep_mapped(&self, found: &mut Vec<Mapper<M>>) {
+        found.retain(|Mapper { space, page }| {
+            let _areas = space.areas.read(space.cpu());
+            self.is_mapped_at(space, *page)
+        });
     }
 
     /// Adds the entries of `asking` and its relatives that map the private page. Stops when there are as many as the
@@ -236,19 +241,38 @@ impl<M: Machine> MappedPage<M> {
         let elsewhere = moved.filter(|to| *to != home);
         for displacement in core::iter::once(home).chain(elsewhere) {
             let page = Page::new(offset.wrapping_add(displacement));
-            let maps = |area: &Area<M>| {
-                !area.is_shared()
-                    && area.has_faulted()
-                    && area.offset_of(page) == offset
-                    && owner_of(area.object()) == owner
-            };
-            if page < Page::USER_END
-                && areas.map.find(page).is_some_and(maps)
-                && self.is_mapped_at(space, page)
-            {
+            // The frame tells whether the entry is one of this page: the area need not be asked.
+            if page < Page::USER_END && self.is_mapped_at(space, page) {
                 add(found, space, page)?;
             }
         }
+        Ok(())
+    }
+
+    /// Adds the entries of the KSM page that KSM has recorded.
+    fn recorded(&self, asking: &Core<M>, found: &mut Vec<Mapper<M>>) -> Result<(), OutOfMemory> {
+        let memory = &*asking.memory;
+        let merging = memory.merging();
+        merging.for_each_place(memory, self.frame, |space, page| add(found, space, page))?;
+        self.keep_mapped(found);
+        sort(found);
+        Ok(())
+    }
+
+    /// Adds the entries of all address spaces that map the KSM page, and records them.
+    fn search_all_mergeable(
+        &self,
+        asking: &Core<M>,
+        found: &mut Vec<Mapper<M>>,
+    ) -> Result<(), OutOfMemory> {
+        let memory = &*asking.memory;
+        for space in memory.spaces().all()? {
+            if space.merge_number() != UNSCANNED {
+                self.search_mergeable(&space, found)?;
+            }
+        }
+        let pages = found.iter().map(|one| (&*one.space, one.page));
+        memory.merging().set_places(memory, self.frame, pages);
         Ok(())
     }
 
@@ -261,7 +285,7 @@ impl<M: Machine> MappedPage<M> {
         let areas = space.areas.read(space.cpu());
         let mergeable = |area: &&Area<M>| area.flags().contains(AreaFlags::MERGEABLE);
         for area in areas.map.iter().filter(mergeable) {
-            let mut cursor = space.table.look(area.range());
+            let mut cursor = space.table.look(area.range()).pausing();
             while let Some(extent) = cursor.next_filled() {
                 if extent.entry.present().is_some_and(|entry| self.is(entry)) {
                     add(found, space, extent.range.start)?;
@@ -273,6 +297,13 @@ impl<M: Machine> MappedPage<M> {
         }
         Ok(())
     }
+}
+
+/// Sorts entries by address space and address, and removes repeated ones.
+fn sort<M: Machine>(found: &mut Vec<Mapper<M>>) {
+    let key = |mapper: &Mapper<M>| (mapper.space.space_number(), mapper.page);
+    found.sort_unstable_by_key(key);
+    found.dedup_by_key(|mapper| key(mapper));
 }
 
 /// Adds an entry to the list.

@@ -68,11 +68,23 @@ impl<T: Copy> Index<T> {
         None
     }
 
-    /// Removes the first value with this digest.
-    pub(crate) fn remove(&mut self, digest: u64) -> Option<T> {
+    /// Returns the first value with this digest for which `fits` holds, to be changed.
+    pub(crate) fn find_mut(&mut self, digest: u64, fits: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let mut place = self.home(digest)?;
+        while let Some((found, value)) = &self.places[place] {
+            if *found == digest && fits(value) {
+                return self.places[place].as_mut().map(|(_, value)| value);
+            }
+            place = self.after(place);
+        }
+        None
+    }
+
+    /// Removes the first value with this digest for which `fits` holds.
+    pub(crate) fn remove(&mut self, digest: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
         let mut place = self.home(digest)?;
         while let Some((found, value)) = self.places[place] {
-            if found == digest {
+            if found == digest && fits(&value) {
                 self.empty(place);
                 return Some(value);
             }
@@ -192,7 +204,10 @@ mod tests {
         }
         let last = index.iter().next().map(|(digest, _)| digest).unwrap();
         let before = index.len();
-        assert!(index.remove(last).is_some() && index.len() == before - 1);
+        assert_eq!(index.remove(last, |_| false), None);
+        *index.find_mut(last, |_| true).unwrap() = 1_000;
+        assert_eq!(index.remove(last, |value| *value == 1_000), Some(1_000));
+        assert_eq!(index.len(), before - 1);
         index.forget();
         assert_eq!((index.len(), index.find(62, |_| true)), (0, None));
     }

@@ -298,8 +298,7 @@ impl<T> IntervalTree<T> {
     }
 
     /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Nothing overlaps an empty
-    /// one. Ends at an interval whose
-    /// owner `is_sought` refuses.
+    /// span. Ends at an interval whose owner `is_sought` refuses.
     fn scan(
         &self,
         mut id: IntervalId,

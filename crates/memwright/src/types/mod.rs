@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub(crate) mod advice;
 pub(crate) mod blocks;
+pub(crate) mod chains;
 pub(crate) mod digest_index;
 pub(crate) mod error;
 pub(crate) mod faulted_in;

@@ -1,0 +1,78 @@
+//! The pages that map a KSM frame (Linux 7.2 `mm/ksm.c`, `struct ksm_rmap_item`).
+//!
+//! Each merge records its page. A record may be out of date: the page may have been written, moved or unmapped since, and
+//! a child that inherited a page is recorded by a later scan. The references of the frame tell whether the records are
+//! complete. If they are not, the caller searches all mergeable memory and records what it finds.
+
+use memwright_table::{Frame, Machine, OutOfMemory, Page, Shared};
+
+use crate::mm::core::Core;
+use crate::mm::memory::Memory;
+use crate::mm::merging::{MergedPlace, Merging};
+
+/// Records of a frame beyond twice its entries that are kept.
+const SPARE: u32 = 16;
+
+impl<M: Machine> Merging<M> {
+    /// Records a page that maps the KSM frame with this key. If most of the frame's records are out of date, it drops
+    /// them: the next search finds the entries again.
+    pub(super) fn note_place(
+        &self,
+        memory: &Memory<M>,
+        key: u64,
+        frame: Frame,
+        place: MergedPlace,
+    ) {
+        let entries = memory.frames().sharers(frame);
+        let mut known = self.known.lock();
+        let stable = known.merged.find(key, |one| one.frame == frame);
+        if stable.is_some_and(|stable| stable.places.len() > entries * 2 + SPARE) {
+            known.forget_places(key, frame);
+        }
+        known.note_place(key, frame, place);
+    }
+
+    /// Calls `add` with the recorded pages of a KSM frame.
+    ///
+    /// # Errors
+    /// Those of `add`, which ends the search.
+    ///
+    /// # Locks
+    /// Calls `add` with the lock of the index.
+    pub(crate) fn for_each_place(
+        &self,
+        memory: &Memory<M>,
+        frame: Frame,
+        mut add: impl FnMut(&Shared<Core<M>>, Page) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        let key = self.key(memory, frame);
+        let known = self.known.lock();
+        let Some(stable) = known.merged.find(key, |one| one.frame == frame) else {
+            return Ok(());
+        };
+        for MergedPlace { space, page } in known.places.values(stable.places) {
+            if let Some(space) = known.space(space) {
+                add(space, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the records of a KSM frame by the pages that map it.
+    pub(crate) fn set_places<'a>(
+        &self,
+        memory: &Memory<M>,
+        frame: Frame,
+        pages: impl Iterator<Item = (&'a Core<M>, Page)>,
+    ) where
+        M: 'a,
+    {
+        let key = self.key(memory, frame);
+        let mut known = self.known.lock();
+        known.forget_places(key, frame);
+        for (space, page) in pages {
+            let space = space.merge_number();
+            known.note_place(key, frame, MergedPlace { space, page });
+        }
+    }
+}
