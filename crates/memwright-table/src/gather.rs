@@ -405,9 +405,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that a last-level table with `entries` entries was unlinked in order to be linked elsewhere. Every CPU must
+    /// Records that last-level tables with `entries` entries were unlinked in order to be linked elsewhere. Every CPU must
     /// also invalidate the upper-level entries that it cached.
-    pub(crate) fn record_table_moved(&mut self, entries: u64) {
+    pub(crate) fn record_tables_moved(&mut self, entries: u64) {
         self.counts.changed[Change::Freed.index()] += entries;
         self.tables = true;
         if self.pending.is_none() {
@@ -492,12 +492,12 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_count += 1;
     }
 
-    /// Drops the use of a swap slot by an entry that is gone. No flush is needed, because CPUs cache nothing of such an
-    /// entry.
+    /// Drops the uses of swap slots by entries that are gone. No flush is needed, because CPUs cache nothing of such
+    /// entries.
     #[cold]
-    pub(crate) fn release_slot(&mut self, slot: u64) {
-        self.counts.slots += 1;
-        self.table.frames().release_slot(slot);
+    pub(crate) fn release_slots(&mut self, slots: &[u64]) {
+        self.counts.slots += slots.len() as u64;
+        self.table.frames().release_slots(slots);
     }
 
     /// Defers dropping a whole-folio reference that a huge entry held.

@@ -124,6 +124,21 @@ pub(crate) const fn encode(entry: Entry) -> u64 {
     }
 }
 
+/// Returns the slot that `word`, which does not point to a table, names, if it is a swap entry.
+#[inline]
+pub(crate) const fn swapped(word: u64) -> Option<u64> {
+    if word & (READ | PRESERVED | KIND) != KIND_SWAPPED {
+        return None;
+    }
+    Some(((word ^ ADDRESS) & ADDRESS) >> 12)
+}
+
+/// Returns the swap entry `word` without the bits `lost`.
+#[inline]
+pub(crate) const fn lose(word: u64, lost: Bits) -> u64 {
+    word & !(lost.bits() & Bits::CARRIED.bits())
+}
+
 /// Whether `word`, which does not point to a table, maps a page, with or without rights.
 #[inline]
 pub(crate) const fn is_present(word: u64) -> bool {

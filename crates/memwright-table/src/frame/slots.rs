@@ -20,11 +20,11 @@ use crate::machine::Machine;
 /// The methods are called with page-table locks held, and acquire no lock of an earlier rank than
 /// [`Rank::Swap`](crate::sync::Rank::Swap).
 pub trait Slots<M: Machine>: Send + Sync {
-    /// Adds a use of `slot`, which another entry names already.
-    fn share(&self, frames: &Frames<M>, slot: u64);
+    /// Adds a use of each of `slots`, which other entries name already.
+    fn share(&self, frames: &Frames<M>, slots: &[u64]);
 
-    /// Drops a use of `slot`: an entry that named it no longer does.
-    fn release(&self, frames: &Frames<M>, slot: u64);
+    /// Drops a use of each of `slots`: entries that named them no longer do.
+    fn release(&self, frames: &Frames<M>, slots: &[u64]);
 
     /// Detaches `slot` from `frame`, whose page has a copy in the slot and whose last reference is gone. The
     /// implementation must clear the slot of the frame ([`Frames::set_slot`]).
@@ -131,19 +131,19 @@ impl<M: Machine> Frames<M> {
         self.meta(frame).state().has(State::LAZY)
     }
 
-    /// Adds a use of `slot` for one more entry.
+    /// Adds a use of each of `slots` for one more entry.
     #[cold]
-    pub(crate) fn share_slot(&self, slot: u64) {
-        if let Some(slots) = self.slots.get() {
-            slots.share(self, slot);
+    pub(crate) fn share_slots(&self, slots: &[u64]) {
+        if let Some(keeper) = self.slots.get() {
+            keeper.share(self, slots);
         }
     }
 
-    /// Drops a use of `slot`: an entry, or the store of an object, that named it no longer does.
+    /// Drops a use of each of `slots`: entries, or the store of an object, that named them no longer do.
     #[cold]
-    pub fn release_slot(&self, slot: u64) {
-        if let Some(slots) = self.slots.get() {
-            slots.release(self, slot);
+    pub fn release_slots(&self, slots: &[u64]) {
+        if let Some(keeper) = self.slots.get() {
+            keeper.release(self, slots);
         }
     }
 

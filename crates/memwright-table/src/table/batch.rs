@@ -14,6 +14,9 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
 
+/// The number of swap entries that are removed together.
+const SWAPPED: usize = 32;
+
 /// The change that a rule decides for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edit {
@@ -650,6 +653,10 @@ impl<M: Machine> Cursor<'_, M> {
                 removed += count as u32;
             } else if !MARKERS && matches!(x86_64::decode(word, 1), Entry::Marker(_)) {
                 done += 1;
+            } else if x86_64::swapped(word).is_some() {
+                let count = remove_swapped(&slots[done..], start, gather, seen);
+                done += count;
+                removed += count as u32;
             } else {
                 step(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
@@ -689,7 +696,36 @@ fn take_alike<M: Machine>(
     slots.len()
 }
 
-/// Completes the removal of an entry `old`, unless it was a readable page with a reference, which `take_alike` removes.
+/// Removes the leading swap entries of `slots`, at most [`SWAPPED`], and returns how many were removed. The first slot is
+/// that of page `start`.
+#[cold]
+#[inline(never)]
+fn remove_swapped<M: Machine>(
+    slots: &[AtomicU64],
+    start: Page,
+    gather: &mut Gather<'_, M>,
+    seen: &mut impl FnMut(Page, Entry),
+) -> usize {
+    let mut names = [0; SWAPPED];
+    let mut count = 0;
+    while let Some(slot) = slots.get(count).filter(|_| count < SWAPPED) {
+        step(Step::Entry);
+        // No CPU changes a swap entry, and the table is locked.
+        let word = slot.load(Ordering::Relaxed);
+        let Some(name) = x86_64::swapped(word) else {
+            break;
+        };
+        slot.store(0, Ordering::Release);
+        seen(start.add(count as u64), x86_64::decode(word, 1));
+        names[count] = name;
+        count += 1;
+    }
+    gather.release_slots(&names[..count]);
+    count
+}
+
+/// Completes the removal of an entry `old`, unless it was a swap entry, which `remove_swapped` removes, or a readable page
+/// with a reference, which `take_alike` does.
 #[cold]
 fn removed_other<M: Machine>(
     page: Page,
@@ -703,8 +739,6 @@ fn removed_other<M: Machine>(
     }
     if let Some(frame) = entry.counted_frame() {
         gather.hold(frame);
-    } else if let Entry::Swapped(swapped) = entry {
-        gather.release_slot(swapped.slot);
     }
     seen(page, entry);
 }

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
-use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};
+use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
 use crate::frame::{FrameKind, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -285,35 +285,55 @@ impl Alike {
     }
 }
 
-/// Copies an entry that is neither empty nor a page. A marker is copied, and so is a swap entry, which is no longer
-/// exclusive then.
+/// The number of swap entries that are copied together.
+const TOGETHER: usize = 32;
+
+/// Copies the leading swap entries of `slots`, which are no longer exclusive then, to `targets`. Returns how many there
+/// are, at most [`TOGETHER`].
+#[cold]
+#[inline(never)]
+fn copy_swapped<M: Machine>(
+    frames: &Frames<M>,
+    slots: &[AtomicU64],
+    targets: &[AtomicU64],
+    rule: CopyRule,
+) -> usize {
+    let mut names = [0; TOGETHER];
+    let most = slots.len().min(targets.len()).min(TOGETHER);
+    let (slots, targets) = (&slots[..most], &targets[..most]);
+    let mut count = 0;
+    while count < most {
+        step(Step::Entry);
+        let Some(name) = x86_64::swapped(slots[count].load(Ordering::Relaxed)) else {
+            break;
+        };
+        names[count] = name;
+        count += 1;
+    }
+    frames.share_slots(&names[..count]);
+    for (slot, target) in slots[..count].iter().zip(targets) {
+        let word = slot.load(Ordering::Relaxed);
+        target.store(x86_64::lose(word, rule.withhold), Ordering::Release);
+        slot.store(x86_64::lose(word, rule.clear), Ordering::Release);
+    }
+    count
+}
+
+/// Copies the marker `word` to `target`.
 ///
 /// # Panics
-/// If the entry is of another kind.
+/// If it is an entry of another kind.
 #[cold]
-fn copy_other<M: Machine>(
-    frames: &Frames<M>,
-    (slot, target): (&AtomicU64, &AtomicU64),
-    rule: CopyRule,
-    pass: &mut Pass,
-) {
-    match x86_64::decode(slot.load(Ordering::Relaxed), 1) {
+fn copy_marker((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pass) {
+    match x86_64::decode(word, 1) {
         Entry::Marker(Marker { marks }) => {
             let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
             target.store(kept, Ordering::Release);
             pass.markers += u64::from(kept != 0);
         }
-        Entry::Swapped(page) => {
-            let without = |lost: Bits| {
-                let bits = page.bits.difference(lost);
-                x86_64::encode(Entry::Swapped(Swapped { bits, ..page }))
-            };
-            frames.share_slot(page.slot);
-            target.store(without(rule.withhold), Ordering::Release);
-            slot.store(without(rule.clear), Ordering::Release);
-            pass.swapped += 1;
+        entry @ (Entry::Empty | Entry::Migrating(_) | Entry::Present(_) | Entry::Swapped(_)) => {
+            cannot_copy(entry)
         }
-        entry @ (Entry::Empty | Entry::Migrating(_) | Entry::Present(_)) => cannot_copy(entry),
     }
 }
 
@@ -447,9 +467,12 @@ impl<M: Machine> Cursor<'_, M> {
                     let word = slots[done].load(Ordering::Relaxed);
                     pass.stop = Some(CopyStop::Pinned(x86_64::decode_present(word, 1)));
                 }
+            } else if x86_64::swapped(word).is_some() {
+                let copied = copy_swapped(frames, &slots[done..], &targets[done..], rule);
+                pass.swapped += copied as u64;
+                done += copied;
             } else {
-                let both = (&slots[done], &targets[done]);
-                copy_other(frames, both, rule, &mut pass);
+                copy_marker((word, &targets[done]), rule, &mut pass);
                 done += 1;
             }
             if pass.stop.is_some() {

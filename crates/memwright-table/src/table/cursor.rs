@@ -420,7 +420,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         } else if let Entry::Swapped(swapped) = old_entry {
             let kept = matches!(entry, Entry::Swapped(new) if new.slot == swapped.slot);
             if !kept {
-                gather.release_slot(swapped.slot);
+                gather.release_slots(&[swapped.slot]);
             }
         }
         old_entry

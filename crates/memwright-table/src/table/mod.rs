@@ -195,7 +195,7 @@ impl<M: Machine> Table<M> {
                 Slot::Entry => {
                     let entry = x86_64::decode(word, level);
                     if let Entry::Swapped(swapped) = entry {
-                        self.frames.release_slot(swapped.slot);
+                        self.frames.release_slots(&[swapped.slot]);
                     } else if let Some(frame) = entry.counted_frame() {
                         if level == 1 {
                             self.frames.release(frame);

@@ -1,11 +1,11 @@
 //! Moves entries within one table, for `mremap` (Linux 7.2 `mm/mremap.c`, `move_page_tables`).
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_pages};
-use super::move_table::WholeTables;
+use super::move_table::{UPPER, WholeTables};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
@@ -35,8 +35,6 @@ impl MoveRule {
 
 /// The number of slots of a last-level table that a move empties at a time.
 const SLOTS: usize = 64;
-/// No attributes: entries have no attributes that contain an address.
-const NONE: u64 = u64::MAX;
 /// The number of such runs between two scheduling points.
 const RUNS: u32 = 16;
 /// The number of entries that are prepared between two scheduling points.
@@ -90,8 +88,11 @@ impl<M: Machine> Table<M> {
                 moved += place.put_moved(moved_entry(taken, rule.keep_uffd_wp), aside);
             } else if let Some(pages) = whole.around(at) {
                 drop(source);
-                moved += self.move_table(pages.start, there(pages.start), gather);
-                next = pages.end;
+                let places = (pages.start, there(pages.start));
+                let tables = whole.tables_from(pages.start);
+                let (passed, entries) = self.move_tables(places, tables, gather);
+                moved += entries;
+                next = pages.start.add(passed * slot_pages(UPPER));
             } else {
                 let mut words = [0; SLOTS];
                 let most = slots_left(there(at)).min(SLOTS);
@@ -117,8 +118,6 @@ impl<M: Machine> Table<M> {
         let mut points = PausePoints::every(PREPARED);
         let mut source = self.cursor(from);
         source.split_edges(gather)?;
-        // The upper table at the new place that is known to be there, as a multiple of the pages that it covers.
-        let mut prepared = None;
         loop {
             let Some(extent) = source.next_filled() else {
                 return Ok(());
@@ -133,14 +132,6 @@ impl<M: Machine> Table<M> {
             let table = whole.around(at).filter(|_| source.level == 1);
             // A table that moves is linked one level up.
             let level = source.level + u8::from(table.is_some());
-            let upper = there(at).number() / slot_pages(3);
-            if let Some(pages) = table.filter(|_| prepared == Some(upper)) {
-                source.park();
-                points.round();
-                source.go(pages.end);
-                continue;
-            }
-            prepared = table.map(|_| upper);
             drop(source);
             let mut place = self.cursor(target);
             place.seek(there(at));
@@ -155,9 +146,9 @@ impl<M: Machine> Table<M> {
                 continue;
             }
             // Continue after this slot, or after the last slot that this last-level table and the new one have in
-            // common.
+            // common. Where tables move, no entry needs more than the upper table at the new place.
             let next = match table {
-                Some(pages) => pages.end,
+                Some(pages) => whole.upper_end(pages.start, there(pages.start)),
                 None if level == 1 => at.add(slots_left(at).min(slots_left(there(at))) as u64),
                 None => at.add(size),
             };
@@ -168,6 +159,49 @@ impl<M: Machine> Table<M> {
             source = self.cursor(PageRange::new(next, from.end));
         }
     }
+}
+
+/// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns how many there are.
+#[inline]
+fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
+    let most = slots.len().min(words.len());
+    let (slots, words) = (&slots[..most], &mut words[..most]);
+    let mut count = 0;
+    while count < most {
+        step(Step::Entry);
+        let slot = &slots[count];
+        let word = slot.load(Ordering::Relaxed);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        // It fails if hardware sets the accessed or dirty bit meanwhile.
+        if word == 0
+            || x86_64::attributes(word) != attributes
+            || slot.compare_exchange(word, 0, order.0, order.1).is_err()
+        {
+            break;
+        }
+        words[count] = word;
+        count += 1;
+    }
+    count
+}
+
+/// Stores the leading words that have these attributes in slots that are empty, with the bits `changed` flipped. Returns
+/// how many.
+#[inline]
+fn put_alike(slots: &[AtomicU64], words: &[u64], attributes: u64, changed: u64) -> usize {
+    let most = slots.len().min(words.len());
+    let (slots, words) = (&slots[..most], &words[..most]);
+    let mut count = 0;
+    while count < most {
+        step(Step::Entry);
+        let (slot, word) = (&slots[count], words[count]);
+        if x86_64::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
+            break;
+        }
+        slot.store(word ^ changed, Ordering::Release);
+        count += 1;
+    }
+    count
 }
 
 /// Returns the number of slots from `page` to the end of its last-level table.
@@ -211,34 +245,24 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Empties up to `words.len()` slots of this last-level table, beginning here, and stores their entries in `words`,
-    /// with 0 for an empty slot. The references move with the entries. Returns the number of slots.
+    /// which has zeroes only. The references move with the entries. Returns the number of slots.
     fn take_run(&self, words: &mut [u64], gather: &mut Gather<'_, M>) -> usize {
         let slots = self.slots_to(self.table_end(self.range.end));
         let count = slots.len().min(words.len());
         let (slots, words) = (&slots[..count], &mut words[..count]);
-        let mut taken = 0;
-        // The first of the last entries with the same attributes, whose removal has not been recorded yet.
-        let (mut first, mut attributes) = (0, NONE);
-        for index in 0..count {
-            step(Step::Entry);
-            let slot = &slots[index];
-            let word = match slot.load(Ordering::Relaxed) {
-                0 => 0,
-                _ => slot.swap(0, Ordering::AcqRel),
-            };
-            words[index] = word;
-            taken += u32::from(word != 0);
-            let next = if word == 0 {
-                NONE
-            } else {
-                x86_64::attributes(word)
-            };
-            if next != attributes {
-                self.record_taken(first, &words[first..index], attributes, gather);
-                (first, attributes) = (index, next);
+        let (mut done, mut taken) = (0, 0);
+        while done < count {
+            let word = slots[done].load(Ordering::Relaxed);
+            if word == 0 {
+                done += 1;
+                continue;
             }
+            let attributes = x86_64::attributes(word);
+            let alike = take_alike(&slots[done..], &mut words[done..], attributes);
+            self.record_taken(done, &words[done..done + alike], gather);
+            done += alike;
+            taken += alike as u32;
         }
-        self.record_taken(first, &words[first..], attributes, gather);
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
         count
@@ -246,19 +270,13 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// Records the removal of consecutive entries with the same attributes, the first of which was `first` slots from
     /// here.
-    fn record_taken(
-        &self,
-        first: usize,
-        words: &[u64],
-        attributes: u64,
-        gather: &mut Gather<'_, M>,
-    ) {
-        let Some(&word) = words.first().filter(|_| attributes != NONE) else {
+    fn record_taken(&self, first: usize, words: &[u64], gather: &mut Gather<'_, M>) {
+        let Some(&word) = words.first() else {
             return;
         };
         let page = self.position.add(first as u64);
         let what = change(x86_64::decode(word, 1), Entry::Empty);
-        let elided = what.needs_local() && attributes & x86_64::ACCESSED == 0;
+        let elided = what.needs_local() && word & x86_64::ACCESSED == 0;
         gather.record_entries(page, PageSize::Size4K, what, elided, words.len() as u64);
     }
 
@@ -266,30 +284,29 @@ impl<M: Machine> Cursor<'_, M> {
     /// entries.
     fn put_run(&mut self, words: &[u64], keep_uffd_wp: bool) -> u64 {
         let slots = self.slots_to(self.position.add(words.len() as u64));
-        // The attributes of the last page, and the bits that the move changed in it, which are the same for all pages
-        // with these attributes.
-        let (mut attributes, mut changed) = (NONE, 0);
-        let mut moved = 0;
-        for (index, (slot, &word)) in slots.iter().zip(words).enumerate() {
+        let (mut done, mut moved) = (0, 0);
+        while let Some(&word) = words.get(done) {
             if word == 0 {
+                done += 1;
                 continue;
             }
-            step(Step::Entry);
+            let new = x86_64::encode(moved_entry(x86_64::decode(word, 1), keep_uffd_wp));
+            let alike = if x86_64::is_present(word) {
+                // The move changes the same bits in all pages with these attributes.
+                let changed = word ^ new;
+                debug_assert_eq!(x86_64::attributes(changed), changed);
+                let attributes = x86_64::attributes(word);
+                put_alike(&slots[done..], &words[done..], attributes, changed)
+            } else {
+                put_alike(&slots[done..=done], &[new], x86_64::attributes(new), 0)
+            };
             assert!(
-                slot.load(Ordering::Relaxed) == 0,
+                alike > 0,
                 "moved an entry to {:?}, which is not empty",
-                self.position.add(index as u64)
+                self.position.add(done as u64)
             );
-            let mut new = word ^ changed;
-            if x86_64::attributes(word) != attributes {
-                new = x86_64::encode(moved_entry(x86_64::decode(word, 1), keep_uffd_wp));
-                if x86_64::is_present(word) {
-                    (attributes, changed) = (x86_64::attributes(word), word ^ new);
-                    debug_assert_eq!(x86_64::attributes(changed), changed);
-                }
-            }
-            slot.store(new, Ordering::Release);
-            moved += u64::from(new != 0);
+            done += alike;
+            moved += if new == 0 { 0 } else { alike as u64 };
         }
         let live = &self.meta.live;
         live.store(

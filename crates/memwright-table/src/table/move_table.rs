@@ -9,10 +9,13 @@ use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::Rank;
+use crate::sync::{Rank, Step, step};
 
 /// The level of the entries that point to last-level tables.
-const UPPER: u8 = 2;
+pub(super) const UPPER: u8 = 2;
+
+/// The number of tables that move while their upper table is locked.
+const TOGETHER: usize = 64;
 
 /// Which parts of a range move as whole tables.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,20 @@ impl WholeTables {
         Self { from, congruent }
     }
 
+    /// Returns the last-level tables from `start` on that move, as the number of them. `start` is the first page of a
+    /// table that moves.
+    pub(super) fn tables_from(self, start: Page) -> u64 {
+        (self.from.end.number() - start.number()) / slot_pages(UPPER)
+    }
+
+    /// Returns the end of the pages from `start` on that move with tables, or by upper entries, within the upper table
+    /// that they have now and the one that they will have. `start` is the first page of a table that moves, to `to`.
+    pub(super) fn upper_end(self, start: Page, to: Page) -> Page {
+        let left = |page: Page| slot_pages(UPPER + 1) - page.number() % slot_pages(UPPER + 1);
+        let all = self.tables_from(start) * slot_pages(UPPER);
+        start.add(all.min(left(start)).min(left(to)))
+    }
+
     /// Returns whether the range is long enough for a table.
     pub(super) fn any(self) -> bool {
         self.congruent && self.from.len() >= slot_pages(UPPER)
@@ -44,53 +61,95 @@ impl WholeTables {
 }
 
 impl<M: Machine> Table<M> {
-    /// Links the last-level table of the pages from `from` on at `to`, where no table is linked yet, and unlinks it at
-    /// its old place. Both are multiples of 512 pages. Returns the number of entries that moved with it.
+    /// Links up to `count` last-level tables, those of the pages from `from` on, at `to`, where nothing is linked yet, and
+    /// unlinks them at their old place. Both pages are multiples of 512. Ends early at the end of an upper table, and
+    /// before an upper entry that maps a page. Returns the number of upper entries that were moved or are empty, and the
+    /// number of entries that moved with the tables.
     ///
-    /// The word of the upper entry moves as it is: its accessed bit covers the accessed bits below it (rule:
+    /// The word of an upper entry moves as it is: its accessed bit covers the accessed bits below it (rule:
     /// fold-before-clearing).
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
     ///
     /// # Panics
-    /// If there is no table at the old place, or if there is something at the new one.
-    pub(super) fn move_table(&self, from: Page, to: Page, gather: &mut Gather<'_, M>) -> u64 {
-        let frames = self.frames();
-        let (above, slot) = self.upper_slot(from);
-        above.lock.lock(Rank::Table);
-        let word = slot.load(Ordering::Acquire);
-        let Slot::Table(table) = x86_64::slot(word, UPPER) else {
-            panic!("no table to move at {from:?}");
+    /// If something is linked at the new place.
+    pub(super) fn move_tables(
+        &self,
+        (from, to): (Page, Page),
+        count: u64,
+        gather: &mut Gather<'_, M>,
+    ) -> (u64, u64) {
+        let mut words = [0; TOGETHER];
+        let (words, entries) = {
+            let (above, slots) = self.upper_slots(from);
+            let room = self.upper_slots(to).1.len().min(slots.len());
+            let count = room.min(TOGETHER).min(count as usize);
+            above.lock.lock(Rank::Table);
+            let (taken, entries) = self.unlink(&slots[..count], to, &mut words);
+            let live = above.live.load(Ordering::Relaxed);
+            let linked = words[..taken].iter().filter(|word| **word != 0).count() as u32;
+            above.live.store(live - linked, Ordering::Relaxed);
+            // Under the lock: another operation that finds the entries gone sees the pending invalidation.
+            gather.record_tables_moved(entries);
+            above.lock.unlock(Rank::Table);
+            (&words[..taken], entries)
         };
-        let meta = frames.meta(table);
-        meta.lock.lock(Rank::TableChild);
-        slot.store(0, Ordering::Release);
-        let live = above.live.load(Ordering::Relaxed);
-        above.live.store(live - 1, Ordering::Relaxed);
-        let entries = u64::from(meta.live.load(Ordering::Relaxed));
-        gather.record_table_moved(entries);
-        meta.index.store(to.number(), Ordering::Relaxed);
-        meta.disturb();
-        meta.lock.unlock(Rank::TableChild);
-        above.lock.unlock(Rank::Table);
-
-        let (above, slot) = self.upper_slot(to);
+        let (above, slots) = self.upper_slots(to);
         above.lock.lock(Rank::Table);
-        let old = slot.load(Ordering::Acquire);
-        assert!(old == 0, "moved a table to {to:?}, which is not empty");
-        slot.store(word, Ordering::Release);
-        let live = above.live.load(Ordering::Relaxed);
-        above.live.store(live + 1, Ordering::Relaxed);
+        let mut live = above.live.load(Ordering::Relaxed);
+        for (slot, word) in slots.iter().zip(words).filter(|(_, word)| **word != 0) {
+            let old = slot.load(Ordering::Acquire);
+            assert!(old == 0, "moved tables to {to:?}, which is not empty");
+            slot.store(*word, Ordering::Release);
+            live += 1;
+        }
+        above.live.store(live, Ordering::Relaxed);
         above.lock.unlock(Rank::Table);
-        entries
+        (words.len() as u64, entries)
     }
 
-    /// Returns the metadata of the table one level above the last for `page`, and the entry in it.
+    /// Unlinks the tables of these upper entries, and stores the entries in `words`. The pages of the first table will be
+    /// those from `to` on. Returns the number of upper entries up to the first one that maps a page, and the number of
+    /// entries in the tables.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the upper table.
+    fn unlink(&self, slots: &[AtomicU64], to: Page, words: &mut [u64]) -> (usize, u64) {
+        let (mut taken, mut entries) = (0, 0);
+        for (slot, kept) in slots.iter().zip(words) {
+            step(Step::Entry);
+            let word = slot.load(Ordering::Acquire);
+            match x86_64::slot(word, UPPER) {
+                Slot::Table(table) => {
+                    let meta = self.frames().meta(table);
+                    meta.lock.lock(Rank::TableChild);
+                    let live = meta.live.load(Ordering::Relaxed);
+                    // An empty table stays, and is freed with the old range.
+                    if live > 0 {
+                        slot.store(0, Ordering::Release);
+                        entries += u64::from(live);
+                        let first = to.add(taken as u64 * slot_pages(UPPER));
+                        meta.index.store(first.number(), Ordering::Relaxed);
+                        meta.disturb();
+                        *kept = word;
+                    }
+                    meta.lock.unlock(Rank::TableChild);
+                }
+                Slot::Entry if word == 0 => {}
+                Slot::Entry => break,
+            }
+            taken += 1;
+        }
+        (taken, entries)
+    }
+
+    /// Returns the metadata of the table one level above the last for `page`, and the entries in it from that for the page
+    /// on.
     ///
     /// # Panics
     /// If there is no such table.
-    fn upper_slot(&self, page: Page) -> (&Meta, &AtomicU64) {
+    fn upper_slots(&self, page: Page) -> (&Meta, &[AtomicU64]) {
         let frames = self.frames();
         let mut node = self.root();
         for level in (UPPER + 1..=ROOT_LEVEL).rev() {
@@ -100,8 +159,8 @@ impl<M: Machine> Table<M> {
             };
             node = lower;
         }
-        let slot = &frames.table_words(node)[slot_index(page, UPPER)];
-        (frames.meta(node), slot)
+        let slots = &frames.table_words(node)[slot_index(page, UPPER)..];
+        (frames.meta(node), slots)
     }
 }
 

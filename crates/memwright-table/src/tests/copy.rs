@@ -1,7 +1,9 @@
 //! Tests of the batch operations of fork and mremap.
 
 use crate::MoveRule;
+use std::format;
 use std::sync::Arc;
+use std::vec::Vec;
 
 use super::machine::{TestMachine, frames};
 use crate::{
@@ -324,4 +326,110 @@ fn a_move_of_tables_that_fails_has_moved_nothing() {
         assert_eq!(bits_at(table, 512), MINE);
     }
     panic!("never succeeded");
+}
+
+/// The filled entries of a range by the first page of each, and its size.
+fn filled(table: &Table<TestMachine>, range: PageRange) -> Vec<(u64, PageSize, Entry)> {
+    let mut cursor = table.cursor(range);
+    let mut found = Vec::new();
+    while let Some(extent) = cursor.next_filled() {
+        found.push((extent.range.start.number(), extent.size, extent.entry));
+        cursor.advance();
+    }
+    found
+}
+
+#[test]
+fn tables_move_from_anywhere_to_anywhere() {
+    const GIGABYTE: u64 = 1 << 18;
+    let mut random = 1_u64;
+    let mut below = |end: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    for round in 0..200 {
+        let setup = setup();
+        let table = &setup.1;
+        // About two gigabytes that begin anywhere, with clusters of small pages, markers of 2 MiB, and empty tables.
+        let start = below(GIGABYTE);
+        let moving = range(start, start + GIGABYTE + below(GIGABYTE));
+        for _ in 0..below(20) {
+            let first = start + below(moving.len() - 4096);
+            match below(4) {
+                0 => {
+                    let huge = (first & !511) + 512;
+                    let mut cursor = table.cursor(range(huge, huge + 512));
+                    if cursor.next_filled().is_none() {
+                        cursor.seek(Page::new(huge));
+                        cursor.fill(Entry::marker(Marks::GUARD)).unwrap();
+                    }
+                }
+                kind => {
+                    for page in (0..8).map(|step| first + step * (1 + below(300))) {
+                        let at = range(page, page + 1);
+                        if table.cursor(at).entry().entry == Entry::Empty {
+                            map(&setup, page, MINE);
+                        }
+                        if kind == 1 {
+                            let mut gather = table.gather();
+                            table.cursor(at).remove_all(&mut gather);
+                            gather.finish();
+                        }
+                    }
+                }
+            }
+        }
+        let apart = 4 * GIGABYTE + below(2 * GIGABYTE);
+        let apart = if below(4) == 0 { apart } else { apart & !511 };
+        let before = filled(table, moving);
+        let target = range(start + apart, moving.end.number() + apart);
+        let mut gather = table.gather();
+        let rule = MoveRule {
+            keep_uffd_wp: true,
+            ..WHOLE
+        };
+        let moved = table.move_entries(moving, target.start, rule, &mut gather);
+        gather.finish();
+        let context = format!("round {round}: {moving:?} by {apart}");
+        assert_eq!(filled(table, moving), [], "{context}");
+        let bits = |entry| match entry {
+            Entry::Present(page) => Entry::Present(Present {
+                bits: page.bits | Bits::SOFT_DIRTY,
+                ..page
+            }),
+            other => other,
+        };
+        // A marker that is not at the same place of its table any more is divided.
+        if apart % 512 == 0 {
+            assert_eq!(moved, Ok(before.len() as u64), "{context}");
+            let after = filled(table, target);
+            let expected: Vec<_> = before
+                .iter()
+                .map(|(page, size, entry)| (page + apart, *size, bits(*entry)))
+                .collect();
+            let after: Vec<_> = after
+                .iter()
+                .map(|(page, size, entry)| (*page, *size, bits(*entry)))
+                .collect();
+            assert_eq!(after, expected, "{context}");
+        } else {
+            for (page, _, entry) in before {
+                let at = range(page + apart, page + apart + 1);
+                let found = table.cursor(at).entry().entry;
+                assert_eq!(bits(found), bits(entry), "{context}");
+            }
+        }
+        let mut gather = table.gather();
+        table.cursor(target).remove_all(&mut gather);
+        table.cursor(target).free_tables(&mut gather);
+        table.cursor(moving).free_tables(&mut gather);
+        gather.finish();
+        assert!(
+            table.table_frames() <= 16,
+            "{context}: {}",
+            table.table_frames()
+        );
+    }
 }

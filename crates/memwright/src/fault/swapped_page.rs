@@ -104,7 +104,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let mut sole = swapped.bits.contains(Bits::EXCLUSIVE) || uses == 1;
         if stores {
             // Other entries that name the slot still find the page there.
-            swap.release(frames, swapped.slot);
+            swap.release(frames, &[swapped.slot]);
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
         } else {
@@ -133,7 +133,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let sole = swapped.bits.contains(Bits::EXCLUSIVE) || swap.is_of_one(frames, swapped.slot);
         let kind = FaultKind::SwapCached;
         if sole || !stores {
-            swap.release(frames, swapped.slot);
+            swap.release(frames, &[swapped.slot]);
             if stores {
                 swap.forget(frames, frame.frame());
             }
@@ -146,7 +146,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let copy = frames.allocate(0, FrameKind::Anonymous)?;
         frames.copy(frame.frame(), copy.frame());
         memory.count_on(self.cpu, Row::FramesCopied, 1);
-        swap.release(frames, swapped.slot);
+        swap.release(frames, &[swapped.slot]);
         Ok(Back {
             frame: copy,
             exclusive: true,

@@ -295,7 +295,7 @@ impl<M: Machine> Core<M> {
             }
             cursor.seek(one.page);
             cursor.swap_in(one.old);
-            memwright_table::Slots::release(&**swap, frames, one.slot);
+            memwright_table::Slots::release(&**swap, frames, &[one.slot]);
             self.memory.count(Row::SwapRefused, 1);
         }
         effort.wanted = effort.wanted.saturating_sub(out);

@@ -130,10 +130,10 @@ impl<'a, M: Machine> Coming<'a, M> {
             if way.came {
                 let _ = way.frame.map(FrameRef::into_raw);
                 // The use that the store held.
-                swap.release(frames, way.slot);
+                swap.release(frames, &[way.slot]);
             }
             // The use that the read held.
-            swap.release(frames, way.slot);
+            swap.release(frames, &[way.slot]);
         }
     }
 }
@@ -187,7 +187,7 @@ impl<M: Machine> Store<M> {
             if state.pages.stored(index) != Some(Stored::InSwap(slot)) {
                 break;
             }
-            swap.share(frames, slot);
+            swap.share(frames, &[slot]);
             *way = Some(OnItsWayBack {
                 index,
                 slot,
@@ -362,7 +362,7 @@ impl<M: Machine> Store<M> {
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);
-            memory.swap().release(frames, way.slot);
+            memory.swap().release(frames, &[way.slot]);
         }
         left
     }

@@ -479,7 +479,7 @@ impl<M: Machine> Pages<M> {
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
-            Stored::InSwap(slot) => self.frames.release_slot(slot),
+            Stored::InSwap(slot) => self.frames.release_slots(&[slot]),
         }
     }
 

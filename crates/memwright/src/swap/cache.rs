@@ -43,6 +43,9 @@ pub(crate) struct Shed {
     pub(crate) refused: bool,
 }
 
+/// The number of slots whose uses end together.
+const TOGETHER: usize = 32;
+
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 enum Remains {
@@ -223,7 +226,7 @@ impl<M: Machine> Swap<M> {
         if published {
             return Some(slot);
         }
-        self.release(frames, slot);
+        self.release(frames, &[slot]);
         self.use_copy(frames, frame, false)
     }
 
@@ -393,15 +396,20 @@ fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u
 }
 
 impl<M: Machine> Slots<M> for Swap<M> {
-    fn share(&self, _frames: &Frames<M>, slot: u64) {
-        self.with_slots(slot, |slots, offset| slots.record(offset).uses += 1);
+    fn share(&self, _frames: &Frames<M>, slots: &[u64]) {
+        self.with_records(slots, |_, record| record.uses += 1);
     }
 
-    fn release(&self, frames: &Frames<M>, slot: u64) {
-        let left = self.with_slots(slot, |slots, offset| {
-            self.end_use(frames, slots.record(offset))
-        });
-        self.finish_use(frames, slot, left);
+    fn release(&self, frames: &Frames<M>, slots: &[u64]) {
+        for slots in slots.chunks(TOGETHER) {
+            let mut remains = [Remains::Used; TOGETHER];
+            self.with_records(slots, |number, record| {
+                remains[number] = self.end_use(frames, record);
+            });
+            for (slot, remains) in slots.iter().zip(remains) {
+                self.finish_use(frames, *slot, remains);
+            }
+        }
     }
 
     fn leave(&self, frames: &Frames<M>, frame: Frame, _slot: u64) {

@@ -324,6 +324,20 @@ impl<M: Machine> Swap<M> {
         act(&mut active.slots, place.offset)
     }
 
+    /// Calls `act` with the record of each of `slots`, and with its number among them.
+    ///
+    /// # Panics
+    /// As for `with_slots`.
+    fn with_records(&self, slots: &[u64], mut act: impl FnMut(usize, &mut Record)) {
+        let mut devices = self.devices.lock();
+        for (number, &slot) in slots.iter().enumerate() {
+            let place = Place::of(slot);
+            let active = devices.get_mut(place.device).and_then(Option::as_mut);
+            let active = active.unwrap_or_else(|| panic!("slot {slot:#x} is of no device"));
+            act(number, active.slots.record(place.offset));
+        }
+    }
+
     fn device_of(&self, slot: u64) -> Arc<dyn SwapDevice<M>> {
         let place = Place::of(slot);
         let devices = self.devices.lock();
