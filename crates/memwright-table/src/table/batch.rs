@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::sync::{Step, step};
 
 /// The number of swap entries that are removed together.
-const SWAPPED: usize = 32;
+const SWAPPED: usize = 8;
 
 /// The change that a rule decides for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

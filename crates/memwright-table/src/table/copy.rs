@@ -286,7 +286,7 @@ impl Alike {
 }
 
 /// The number of swap entries that are copied together.
-const TOGETHER: usize = 32;
+const TOGETHER: usize = 8;
 
 /// Copies the leading swap entries of `slots`, which are no longer exclusive then, to `targets`. Returns how many there
 /// are, at most [`TOGETHER`].

@@ -44,7 +44,7 @@ pub(crate) struct Shed {
 }
 
 /// The number of slots whose uses end together.
-const TOGETHER: usize = 32;
+const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
