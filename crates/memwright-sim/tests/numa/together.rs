@@ -1,6 +1,6 @@
 //! Tests of pages that several entries map: a page migrates for all of its entries or for none.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, Shmem};
 use memwright::{
@@ -420,6 +420,8 @@ struct World {
     used: u64,
     processes: [Process; 2],
     object: Option<Arc<Shmem<SimulatedMachine>>>,
+    /// A frame that a call has a reference to.
+    held: Mutex<Option<Frame>>,
 }
 
 impl World {
@@ -438,7 +440,13 @@ impl World {
             used,
             processes,
             object: Some(object),
+            held: Mutex::new(None),
         }
+    }
+
+    /// Keeps a reference to a frame until the end.
+    fn hold(&self, frame: Frame) {
+        *self.held.lock().expect("no panic") = Some(frame);
     }
 
     /// Creates a page that a parent and its child share copy-on-write.
@@ -454,6 +462,7 @@ impl World {
             used,
             processes: [parent, child],
             object: None,
+            held: Mutex::new(None),
         }
     }
 
@@ -540,6 +549,37 @@ fn migration_of_shared_memory_and_fault() {
             },
         ],
         |world| world.end([2, 2]),
+    );
+}
+
+/// One of the mappers unmaps the page and a call keeps a reference to it, so that there are as many references as
+/// mappers were found: the page must not move.
+#[test]
+fn migration_of_shared_memory_and_a_reference_in_place_of_an_entry() {
+    explore(
+        &|| {
+            let world = World::shared();
+            let held = world.object.as_ref().expect("shared").frame_for(0, false);
+            world.hold(held.expect("a page").expect("a page"));
+            world
+        },
+        &[
+            |world| {
+                let moved = migrate_as(&world.processes[0], FIRST, 0, 1, Moving::All);
+                assert_eq!(moved, Err(Unmoved::Busy));
+            },
+            |world| unmap(&world.processes[1], SECOND, 0, 1),
+        ],
+        |world| {
+            let object = world.object.clone().expect("shared");
+            let request = MapRequest::object(object, 0, bytes(1), READ_WRITE, true);
+            map(&world.processes[1], request, 0);
+            let held = world.held.lock().expect("no panic").take().expect("held");
+            assert_eq!(frame_of(&world.processes[0], 0), held);
+            drop(world.host.frames().adopt(held));
+            write(&world.processes[0], FIRST, 0, 4).expect("writable");
+            world.end([4, 4])
+        },
     );
 }
 

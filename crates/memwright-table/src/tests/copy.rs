@@ -339,6 +339,37 @@ fn filled(table: &Table<TestMachine>, range: PageRange) -> Vec<(u64, PageSize, E
     found
 }
 
+/// Fills some places of a range with clusters of small pages, markers of 2 MiB, and empty tables.
+fn populate(setup: &Setup, filled: PageRange, below: &mut impl FnMut(u64) -> u64) {
+    let table = &setup.1;
+    for _ in 0..below(20) {
+        let first = filled.start.number() + below(filled.len() - 4096);
+        match below(4) {
+            0 => {
+                let huge = (first & !511) + 512;
+                let mut cursor = table.cursor(range(huge, huge + 512));
+                if cursor.next_filled().is_none() {
+                    cursor.seek(Page::new(huge));
+                    cursor.fill(Entry::marker(Marks::GUARD)).unwrap();
+                }
+            }
+            kind => {
+                for page in (0..8).map(|step| first + step * (1 + below(300))) {
+                    let at = range(page, page + 1);
+                    if table.cursor(at).entry().entry == Entry::Empty {
+                        map(setup, page, MINE);
+                    }
+                    if kind == 1 {
+                        let mut gather = table.gather();
+                        table.cursor(at).remove_all(&mut gather);
+                        gather.finish();
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn tables_move_from_anywhere_to_anywhere() {
     const GIGABYTE: u64 = 1 << 18;
@@ -352,35 +383,10 @@ fn tables_move_from_anywhere_to_anywhere() {
     for round in 0..200 {
         let setup = setup();
         let table = &setup.1;
-        // About two gigabytes that begin anywhere, with clusters of small pages, markers of 2 MiB, and empty tables.
+        // About two gigabytes that begin anywhere.
         let start = below(GIGABYTE);
         let moving = range(start, start + GIGABYTE + below(GIGABYTE));
-        for _ in 0..below(20) {
-            let first = start + below(moving.len() - 4096);
-            match below(4) {
-                0 => {
-                    let huge = (first & !511) + 512;
-                    let mut cursor = table.cursor(range(huge, huge + 512));
-                    if cursor.next_filled().is_none() {
-                        cursor.seek(Page::new(huge));
-                        cursor.fill(Entry::marker(Marks::GUARD)).unwrap();
-                    }
-                }
-                kind => {
-                    for page in (0..8).map(|step| first + step * (1 + below(300))) {
-                        let at = range(page, page + 1);
-                        if table.cursor(at).entry().entry == Entry::Empty {
-                            map(&setup, page, MINE);
-                        }
-                        if kind == 1 {
-                            let mut gather = table.gather();
-                            table.cursor(at).remove_all(&mut gather);
-                            gather.finish();
-                        }
-                    }
-                }
-            }
-        }
+        populate(&setup, moving, &mut below);
         let apart = 4 * GIGABYTE + below(2 * GIGABYTE);
         let apart = if below(4) == 0 { apart } else { apart & !511 };
         let before = filled(table, moving);
