@@ -2,33 +2,29 @@
 
 use crate::{
     Space,
-    process::{Process, Tasks},
+    process::{Among, Tasks},
     reclaim_cursor::Position,
     sync::{Lock, Rank},
 };
 use memwright_table::Page;
 
 impl Position {
-    /// Continues to the end of the round. Calls `visit` for the address space of each process for which `wanted` holds,
-    /// with the first page to visit. If its budget is used up, `visit` returns the page at which it stopped, and the
+    /// Continues to the end of the round. Calls `visit` for the address space of each of these processes, with the first
+    /// page to visit. If its budget is used up, `visit` returns the page at which it stopped, and the
     /// walk stops there. Returns whether the round is complete; the next call then begins another round.
     pub(crate) fn go_on(
         &mut self,
         tasks: &Tasks,
-        wanted: &impl Fn(&Process) -> bool,
+        among: Among<'_>,
         mut visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
-        for process in tasks.processes() {
-            if process.id < self.id || !wanted(&process) {
-                continue;
-            }
+        while let Some(process) = tasks.next_among(self.id, among) {
             if process.id > self.id {
                 (self.id, self.page) = (process.id, 0);
             }
-            let Some(space) = process.space() else {
-                continue;
-            };
-            if let Some(next) = visit(&space, Page::new(self.page)) {
+            if let Some(space) = process.space()
+                && let Some(next) = visit(&space, Page::new(self.page))
+            {
                 self.page = next.number();
                 return false;
             }
@@ -58,18 +54,8 @@ impl Hand {
         tasks: &Tasks,
         visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
-        self.go_on_among(tasks, &|_: &Process| true, visit)
-    }
-
-    /// Continues the round over the processes for which `wanted` holds.
-    pub(crate) fn go_on_among(
-        &self,
-        tasks: &Tasks,
-        wanted: &impl Fn(&Process) -> bool,
-        visit: impl FnMut(&Space, Page) -> Option<Page>,
-    ) -> bool {
         let mut place = *self.place.lock();
-        let is_over = place.go_on(tasks, wanted, visit);
+        let is_over = place.go_on(tasks, Among::All, visit);
         *self.place.lock() = place;
         is_over
     }

@@ -8,7 +8,7 @@
 use crate::{
     Memory, Space,
     direct_reclaim::DirectReclaim,
-    process::{Process, Tasks},
+    process::{Among, Tasks},
     reclaim_cursor::{ReclaimCursor, ReclaimPosition},
     scheduler::{Expiry, TimerKey},
     time::Daemon,
@@ -31,19 +31,28 @@ const MOST_RETRIES: u64 = 64;
 /// Most rounds of reclaim to fill the reserve.
 const MOST_ROUNDS: usize = 64;
 
+impl Among<'_> {
+    /// Returns the memcg that is charged for the memory of these processes, if it is one.
+    fn memcg(&self) -> Option<Memcg> {
+        match self {
+            Among::All => None,
+            Among::Cgroup(group) => Some(group.memcg),
+        }
+    }
+}
+
 impl ReclaimPosition {
-    /// Continues to the end of the round, or until the scan control stops it. Scans the pages of processes for which
-    /// `wanted` holds, and the unmapped pages of objects; if `memcg` is given, only unmapped pages charged to it.
-    /// Returns whether the round is complete.
+    /// Continues to the end of the round, or until the scan control stops it. Scans the pages of these processes, and the
+    /// unmapped pages of objects, those of a cgroup only if it is charged for them. Returns whether the round is complete.
     fn go_on(
         &mut self,
         (memory, tasks): (&Memory, &Tasks),
-        wanted: &impl Fn(&Process) -> bool,
-        memcg: Option<Memcg>,
+        among: Among<'_>,
         effort: &mut Effort,
     ) -> bool {
+        let memcg = among.memcg();
         let mapped = |space: &Space, page| space.reclaim(page, effort);
-        if self.unmapped.is_none() && !self.mapped.go_on(tasks, wanted, mapped) {
+        if self.unmapped.is_none() && !self.mapped.go_on(tasks, among, mapped) {
             return false;
         }
         let mut place = self.unmapped.take().unwrap_or_default();
@@ -62,19 +71,13 @@ impl ReclaimCursor {
     ///
     /// # Locks
     /// The caller holds no lock.
-    fn go_round(
-        &self,
-        all: (&Memory, &Tasks),
-        wanted: &impl Fn(&Process) -> bool,
-        memcg: Option<Memcg>,
-        effort: &mut Effort,
-    ) {
+    fn go_round(&self, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
         let mut place = *self.place.lock();
         // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
         // other processes do, and one that reclaims them.
         for _ in 0..4 {
             pause_point();
-            if !place.go_on(all, wanted, memcg, effort) || effort.is_over() {
+            if !place.go_on(all, among, effort) || effort.is_over() {
                 break;
             }
         }
@@ -141,18 +144,17 @@ impl Reclaim {
             return false;
         }
         let memory = &self.memory;
-        self.relieve_some(&self.cursor, DIRECT * often, |_| true, None)
+        self.relieve_some(&self.cursor, DIRECT * often, Among::All)
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Reclaims `pages` pages with `cursor`: pages of processes for which `wanted` holds, and unmapped pages
-    /// of objects, only those charged to `memcg` if that is given. Returns false if none could be reclaimed.
+    /// Reclaims `pages` pages with `cursor`: pages of these processes and unmapped pages of objects, those of a cgroup only
+    /// if it is charged for them. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
         cursor: &ReclaimCursor,
         pages: u64,
-        wanted: impl Fn(&Process) -> bool,
-        memcg: Option<Memcg>,
+        among: Among<'_>,
     ) -> bool {
         if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
             return false;
@@ -160,8 +162,9 @@ impl Reclaim {
         let mut effort = Effort {
             look: u64::MAX,
             wanted: pages,
+            charged: among.memcg().is_some(),
         };
-        cursor.go_round((&self.memory, self.tasks), &wanted, memcg, &mut effort);
+        cursor.go_round((&self.memory, self.tasks), among, &mut effort);
         effort.wanted < pages
     }
 
@@ -210,10 +213,10 @@ impl Expiry for Reclaim {
             let mut effort = Effort {
                 look: BACKGROUND,
                 wanted: high - free,
+                charged: false,
             };
-            let all = |_: &Process| true;
             self.cursor
-                .go_round((&self.memory, self.tasks), &all, None, &mut effort);
+                .go_round((&self.memory, self.tasks), Among::All, &mut effort);
         }
         self.wake();
     }

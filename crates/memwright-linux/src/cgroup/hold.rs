@@ -4,7 +4,7 @@
 use super::Cgroups;
 use crate::{
     oom::Relief,
-    process::{Cgroup, Process, Thread},
+    process::{Among, Cgroup, Thread},
     scheduler::Work,
 };
 use alloc::sync::Arc;
@@ -87,9 +87,7 @@ impl Cgroups {
     /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if no
     /// page can be reclaimed.
     fn send_out(&self, group: &Cgroup, wanted: u64) -> bool {
-        let is_in = |process: &Process| process.is_in(group);
-        let memcg = Some(group.memcg);
         self.reclaim
-            .relieve_some(&group.cursor, wanted, is_in, memcg)
+            .relieve_some(&group.cursor, wanted, Among::Cgroup(group))
     }
 }

@@ -28,12 +28,13 @@ impl Cgroups {
     pub(crate) fn enter(&self, process: &Process, group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
         let usage = process.total_usage();
         // The lock keeps other threads from removing the group and from creating processes.
-        let tasks = self.oom.tasks.lock();
+        let mut tasks = self.oom.tasks.lock();
         if let Some(group) = &group {
             self.get(group.id).ok_or(Errno::ENODEV)?;
             group.look_soon();
         }
         let memcg = group.as_ref().map_or(Memcg::NOBODY, |group| group.memcg);
+        tasks.note_cgroup(process, group.as_deref());
         {
             let mut membership = process.membership.lock();
             membership.settle(faults(&usage));

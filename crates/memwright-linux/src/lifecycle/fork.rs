@@ -159,6 +159,7 @@ fn enter(
         parent.id
     };
     tasks.enter(child, to)?;
+    tasks.note_cgroup(child, parent.cgroup().as_deref());
     child.inherit_cgroup(parent);
     tasks.threads.insert(child.id, thread.clone());
     // The child joins the caller's group and session even if `CLONE_PARENT` gives it the caller's parent.

@@ -9,7 +9,7 @@ use crate::{
     Memory,
     abi::MILLISECOND,
     hand::Hand,
-    process::{Process, Tasks},
+    process::Tasks,
     scheduler::{Expiry, TimerKey},
     time::Daemon,
 };
@@ -98,11 +98,10 @@ impl Expiry for Balancing {
         if self.is_on() {
             let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;
-            let due = |process: &Process| {
-                let space = process.space();
-                space.is_some_and(|space| space.wants_hints(round))
-            };
-            self.hand.go_on_among(self.tasks, &due, |space, page| {
+            self.hand.go_on(self.tasks, |space, page| {
+                if !space.wants_hints(round) {
+                    return None;
+                }
                 let rest = space.scan_for_hints(page, &mut budget);
                 if rest.is_none() {
                     space.end_scan_for_hints(round);

@@ -31,6 +31,7 @@ pub use send::{
 pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
 pub(crate) use stepping::Stepping;
+pub(crate) use tasks::Among;
 pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, TaskTable, Tasks};
 pub use thread::{RestartBlock, Start, Thread};
 pub(crate) use tracing::{Resume, Standing, Tracing};

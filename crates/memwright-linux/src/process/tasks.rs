@@ -48,6 +48,14 @@ impl Member {
     }
 }
 
+/// The processes that a walk visits.
+#[derive(Clone, Copy)]
+pub(crate) enum Among<'a> {
+    All,
+    /// The members of a cgroup.
+    Cgroup(&'a Cgroup),
+}
+
 /// The data under the lock of the process table.
 #[derive(Default)]
 pub struct TaskTable {
@@ -58,6 +66,8 @@ pub struct TaskTable {
     /// Pairs (group, process id). `sessions` has pairs (session, process id).
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
+    /// Pairs (cgroup, process id), without the processes of the root.
+    cgroups: BTreeSet<(u32, u32)>,
     last_id: u32,
     /// Number of processes entered so far.
     births: u64,
@@ -137,12 +147,23 @@ impl Tasks {
         self.filter(move |member| member.is_alive() && wanted(&member.process))
     }
 
-    /// Iterates over the living processes of a cgroup, in order of id.
-    pub(crate) fn living_in<'a>(
-        &'a self,
-        group: &'a Cgroup,
-    ) -> impl Iterator<Item = Arc<Process>> + 'a {
-        self.living(|process| process.is_in(group))
+    /// Returns the process among these with the lowest id from `first` on. It may be a zombie.
+    pub(crate) fn next_among(&self, first: u32, among: Among<'_>) -> Option<Arc<Process>> {
+        match among {
+            Among::All => self.next(first, |_| true),
+            Among::Cgroup(group) => self.lock().member_of_cgroup(group.id, first, |_| true),
+        }
+    }
+
+    /// Iterates over the living processes of a cgroup, in order of id. The table is locked only for each step.
+    pub(crate) fn living_in(&self, group: &Cgroup) -> impl Iterator<Item = Arc<Process>> + '_ {
+        let (cgroup, mut first) = (group.id, 0);
+        core::iter::from_fn(move || {
+            let table = self.lock();
+            let process = table.member_of_cgroup(cgroup, first, Member::is_alive)?;
+            first = process.id + 1;
+            Some(process)
+        })
     }
 
     /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
@@ -258,6 +279,33 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
+    /// Returns the process of a cgroup with the lowest id from `first` on for which `wanted` holds.
+    fn member_of_cgroup(
+        &self,
+        cgroup: u32,
+        first: u32,
+        wanted: impl Fn(&Member) -> bool,
+    ) -> Option<Arc<Process>> {
+        let ids = self.cgroups.range((cgroup, first)..=(cgroup, u32::MAX));
+        let mut members = ids.filter_map(|(_, id)| self.members.get(id));
+        let member = members.find(|member| wanted(member))?;
+        Some(member.process.clone())
+    }
+
+    /// Records that a process moves from its cgroup to this one. `None` is the root. A process that is not in the table any
+    /// more is not recorded.
+    pub(crate) fn note_cgroup(&mut self, process: &Process, to: Option<&Cgroup>) {
+        let id = process.id;
+        if let Some(from) = process.cgroup() {
+            self.cgroups.remove(&(from.id, id));
+        }
+        let member = self.members.get(&id);
+        let is_here = member.is_some_and(|member| core::ptr::eq(&*member.process, process));
+        if let Some(to) = to.filter(|_| is_here) {
+            self.cgroups.insert((to.id, id));
+        }
+    }
+
     /// Moves a process to this group and session, in the process itself and in the indices of the table.
     fn place(&mut self, process: &Process, group: u32, session: u32) {
         let id = process.id;
@@ -345,6 +393,7 @@ impl TaskTable {
         let process = &member.process;
         self.groups.remove(&(process.group(), id));
         self.sessions.remove(&(process.session(), id));
+        self.note_cgroup(process, None);
         process.identity.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             let children = &mut parent.children;

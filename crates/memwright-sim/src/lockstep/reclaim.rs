@@ -49,6 +49,7 @@ impl Lockstep {
             let mut effort = Effort {
                 look: u64::MAX,
                 wanted: u64::MAX,
+                charged: false,
             };
             process.on(cpu, |space| space.reclaim(Page::new(0), &mut effort));
             if effort.wanted < u64::MAX {
@@ -59,6 +60,7 @@ impl Lockstep {
         let mut effort = Effort {
             look: u64::MAX,
             wanted: u64::MAX,
+            charged: false,
         };
         let mut place = ObjectPlace::default();
         let memory = self.host.memory();

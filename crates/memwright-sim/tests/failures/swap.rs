@@ -90,6 +90,7 @@ fn a_device_is_taken_away() {
                 let mut effort = Effort {
                     look: 1000,
                     wanted: 8,
+                    charged: false,
                 };
                 space.reclaim(at(0).page(), &mut effort);
             }
@@ -200,6 +201,7 @@ fn of_shared_memory_together() {
             let mut effort = Effort {
                 look: 1000,
                 wanted: 1000,
+                charged: false,
             };
             let mut place = ObjectPlace::default();
             let memory = trial.host.memory();

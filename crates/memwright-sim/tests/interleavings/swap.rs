@@ -82,6 +82,7 @@ fn reclaim(world: &World, cpu: CpuId) {
         let mut effort = Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         let mut place = ObjectPlace::default();
         let memory = world.host.memory();
@@ -141,6 +142,7 @@ fn reclaim_unused(process: &Process, cpu: CpuId) {
             let mut effort = Effort {
                 look: 100,
                 wanted: 100,
+                charged: false,
             };
             space.reclaim(Page::new(0), &mut effort)
         };

@@ -7,6 +7,9 @@ pub struct Effort {
     pub look: u64,
     /// The number of pages still to reclaim.
     pub wanted: u64,
+    /// Whether only pages are reclaimed that a memcg is charged for: private ones, and those of shared mappings. The text
+    /// of a program is not.
+    pub charged: bool,
 }
 
 impl Effort {
@@ -14,6 +17,7 @@ impl Effort {
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
         wanted: u64::MAX,
+        charged: false,
     };
 
     /// Whether the scan is finished.

@@ -29,6 +29,11 @@ struct Found<M: Machine> {
 }
 
 impl<M: Machine> Core<M> {
+    /// Whether this area permits pages of its object to leave memory, and the scan looks for such pages.
+    pub(super) fn objects_are_scanned(&self, area: &Area<M>, effort: &Effort) -> bool {
+        self.object_may_leave(area) && (!effort.charged || area.is_shared())
+    }
+
     /// Whether this area permits pages of its object to leave memory.
     pub(crate) fn object_may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB;
@@ -84,7 +89,7 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut shown = areas.map.overlapping(range);
-        let area = shown.find(|area| self.object_may_leave(area))?;
+        let area = shown.find(|area| self.objects_are_scanned(area, effort))?;
         let object = Arc::clone(area.object()?);
         self.note_peak(cpu);
         let mut gather = self.gather();

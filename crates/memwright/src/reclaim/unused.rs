@@ -49,7 +49,7 @@ impl<M: Machine> Core<M> {
                     return (end, None);
                 }
             }
-            if self.object_may_leave(area) {
+            if self.objects_are_scanned(area, effort) {
                 return (part.end, Some(part));
             }
         }

@@ -212,6 +212,7 @@ fn reclaim_passes_over_locked_memory() {
     let mut effort = Effort {
         look: 1000,
         wanted: 1000,
+        charged: false,
     };
     for _ in 0..3 {
         assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);

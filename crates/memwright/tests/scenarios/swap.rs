@@ -533,6 +533,7 @@ fn what_is_not_used_between_two_looks_goes() {
         let mut effort = memwright::Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);
         process.check();
@@ -555,6 +556,7 @@ pub fn reclaim_unused(process: &Process<'_>) -> u64 {
     let mut effort = memwright::Effort {
         look: 1000,
         wanted: 1000,
+        charged: false,
     };
     for _ in 0..2 {
         assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);

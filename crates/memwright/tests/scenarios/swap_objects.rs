@@ -41,7 +41,11 @@ fn unmapped(swapping: &Swapping, pages: u64) -> Arc<Memory> {
 
 /// Scans at most `look` pages of objects. Returns how many were reclaimed, and whether the scan is complete.
 fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) {
-    let mut effort = Effort { look, wanted: 1000 };
+    let mut effort = Effort {
+        look,
+        wanted: 1000,
+        charged: false,
+    };
     let memory = &swapping.world.memory;
     let is_over = memory.reclaim_objects(place, None, &mut effort);
     (1000 - effort.wanted, is_over)
@@ -329,6 +333,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
         let mut effort = Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         let mut place = ObjectPlace::default();
         memory.reclaim_objects(&mut place, None, &mut effort);
@@ -383,6 +388,7 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         let mut effort = Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         let mut place = ObjectPlace::default();
         let memory = &swapping.world.memory;

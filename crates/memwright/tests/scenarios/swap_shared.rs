@@ -92,6 +92,7 @@ fn what_several_show_stays_until_nobody_uses_it() {
         let mut effort = memwright::Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         let end = process.space.reclaim(page(0).page(), &mut effort);
         assert_eq!(end, None);
@@ -129,6 +130,7 @@ fn the_scan_of_one_process_ages_the_entries_of_all() {
         let mut effort = memwright::Effort {
             look: 100,
             wanted: 100,
+            charged: false,
         };
         let end = one.space.reclaim(page(0).page(), &mut effort);
         assert_eq!(end, None);
@@ -143,6 +145,7 @@ fn pages_that_are_used_are_passed_over() {
     let mut effort = memwright::Effort {
         look: 100,
         wanted: 100,
+        charged: false,
     };
     let space = &process.space;
     assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
@@ -159,6 +162,7 @@ fn pages_that_are_used_are_passed_over() {
     let mut effort = memwright::Effort {
         look: 4,
         wanted: 100,
+        charged: false,
     };
     let space = &process.space;
     let next = space.reclaim(page(0).page(), &mut effort);

@@ -176,6 +176,7 @@ fn look(process: &Process<'_>) -> u64 {
     let mut effort = Effort {
         look: 1000,
         wanted: 1000,
+        charged: false,
     };
     assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);
     process.check();
