@@ -1,7 +1,7 @@
 //! Enforces a group's limit: reclaims pages and, if that does not suffice, kills a process (Linux 7.2
 //! `mm/memcontrol.c`, `try_charge_memcg`).
 
-use super::Cgroups;
+use super::{Cgroups, Measurement};
 use crate::{
     oom::Relief,
     process::{Among, Cgroup, Thread},
@@ -45,8 +45,9 @@ impl Cgroups {
         let mut least = u64::MAX;
         let mut rounds = 0;
         let mut counted = false;
+        let mut how = Measurement::Estimate;
         loop {
-            let pages = self.measure(group);
+            let pages = self.measure(group, how);
             if thread.fatal_pending() {
                 return;
             }
@@ -63,6 +64,11 @@ impl Cgroups {
             }
             rounds += 1;
             if rounds <= MOST_ROUNDS && self.send_out(group, excess.max(AT_LEAST)) {
+                continue;
+            }
+            if how == Measurement::Estimate {
+                // Nobody is killed for an estimate.
+                (how, rounds) = (Measurement::Walk, rounds.saturating_sub(1));
                 continue;
             }
             self.changes.note();

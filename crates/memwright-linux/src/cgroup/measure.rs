@@ -2,7 +2,10 @@
 //! counted once.
 
 use super::Cgroups;
-use crate::{Memory, Space, process::Cgroup};
+use crate::{
+    Memory, Space,
+    process::{Cgroup, CountedPages, Walked},
+};
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright::Sight;
@@ -24,6 +27,15 @@ impl Charge {
     pub(crate) const fn pages(&self) -> u64 {
         self.private + self.shared
     }
+}
+
+/// How a group is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measurement {
+    /// By the counters, as far as they tell the charge.
+    Estimate,
+    /// By a walk over the memory of its processes.
+    Walk,
 }
 
 /// A bitmap of the frames counted so far.
@@ -140,12 +152,12 @@ impl Cgroups {
 
     /// Measures the group. Sets the value of `ever_had` at which to measure it again, before the charge can exceed the
     /// limit or exceed the peak by much. Returns the charge in pages.
-    pub(crate) fn measure(&self, group: &Cgroup) -> u64 {
+    pub(crate) fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
             // Read this first, so that pages mapped during the measurement count as mapped after it.
             let mapped = self.ever_had(group);
-            let pages = self.charge(group).pages();
+            let pages = self.pages(group, how);
             if pages <= group.most() {
                 group.peak.fetch_max(pages, Ordering::Relaxed);
             }
@@ -158,6 +170,43 @@ impl Cgroups {
                 return pages;
             }
         }
+    }
+
+    /// Returns the charge of the group in pages.
+    fn pages(&self, group: &Cgroup, how: Measurement) -> u64 {
+        let counted = self.counted(group);
+        let estimate = match how {
+            Measurement::Walk => None,
+            Measurement::Estimate => {
+                let mut walked = group.walked.lock();
+                let walked = walked.as_mut();
+                walked.and_then(|walked| walked.estimate(counted, group.most()))
+            }
+        };
+        estimate.unwrap_or_else(|| {
+            let charge = self.charge(group);
+            *group.walked.lock() = Some(Walked::new(counted, charge.private, charge.pages()));
+            charge.pages()
+        })
+    }
+
+    /// Returns what the counters say about the memory of the group. An address space of several processes counts several
+    /// times.
+    fn counted(&self, group: &Cgroup) -> CountedPages {
+        let mut counted = CountedPages {
+            objects: self.oom.memory.object_pages(group.memcg),
+            changes: group.changes.load(Ordering::SeqCst),
+            ..CountedPages::default()
+        };
+        for process in self.oom.tasks.living_in(group) {
+            if let Some(space) = process.space() {
+                let (all, objects) = (space.resident_pages(), space.resident_object_pages());
+                counted.private += all.saturating_sub(objects);
+                counted.objects += objects;
+                counted.spaces += 1;
+            }
+        }
+        counted
     }
 }
 

@@ -16,10 +16,15 @@
 //! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many the group's system
 //! calls read and wrote. The thread measures the group only if these numbers allow the group to be over its limit. It
 //! then reclaims any excess before it continues.
+//!
+//! A measurement walks the memory of the group. At the limit, where a group is measured for every few pages, the counters
+//! of its address spaces tell the change since the last walk (`process/cgroup_charge.rs`).
 
 mod hold;
 mod measure;
 mod members;
+
+pub(crate) use measure::Measurement;
 
 use crate::{
     changes::Changes,
@@ -98,8 +103,7 @@ impl Cgroups {
         let removed = {
             let tasks = self.oom.tasks.lock();
             let group = self.get(id).ok_or(Errno::ENODEV)?;
-            let mut members = tasks.members.values();
-            if members.any(|member| member.is_alive() && member.process.is_in(&group)) {
+            if tasks.has_living_in(&group) {
                 return Err(Errno::EBUSY);
             }
             self.groups.lock().groups.retain(|other| other.id != id);

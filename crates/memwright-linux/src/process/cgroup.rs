@@ -1,9 +1,10 @@
 //! The cgroup of a process: its limits, its events, and the membership.
 
-use super::Process;
+use super::{Process, Walked};
 use crate::{
     reclaim_cursor::ReclaimCursor,
     scheduler::{UsageSnapshot, Work},
+    sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,8 @@ pub struct Cgroup {
     pub(crate) faults: [AtomicU64; 2],
     /// The cursor of the reclaim of its pages.
     pub(crate) cursor: ReclaimCursor,
+    /// The last walk over its memory.
+    pub(crate) walked: Lock<Option<Walked>>,
 }
 
 impl Cgroup {
@@ -65,6 +68,7 @@ impl Cgroup {
             events: Events::default(),
             faults: Default::default(),
             cursor: ReclaimCursor::new(),
+            walked: Lock::new(Rank::Leaf, None),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod alarm;
 mod cgroup;
+mod cgroup_charge;
 mod cpu_limit;
 mod futex_wait;
 mod image;
@@ -20,6 +21,7 @@ mod usage;
 pub use alarm::Alarm;
 pub use cgroup::{Cgroup, Membership};
 pub(crate) use cgroup::{UNLIMITED, faults};
+pub(crate) use cgroup_charge::{CountedPages, Walked};
 
 pub(crate) use futex_wait::{FutexKey, FutexPlace, FutexPosition, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};

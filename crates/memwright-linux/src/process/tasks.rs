@@ -292,6 +292,12 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
+    /// Returns whether a cgroup has a living process.
+    pub(crate) fn has_living_in(&self, group: &Cgroup) -> bool {
+        self.member_of_cgroup(group.id, 0, Member::is_alive)
+            .is_some()
+    }
+
     /// Records that a process moves from its cgroup to this one. `None` is the root. A process that is not in the table any
     /// more is not recorded.
     pub(crate) fn note_cgroup(&mut self, process: &Process, to: Option<&Cgroup>) {

@@ -93,6 +93,11 @@ impl<M: Machine> AddressSpace<M> {
         self.core.resident()
     }
 
+    /// Returns how many of the resident pages are pages of objects, without a walk.
+    pub fn resident_object_pages(&self) -> u64 {
+        self.core.resident_objects()
+    }
+
     /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
     /// on.
     pub fn set_memcg(&self, memcg: Memcg) {

@@ -56,6 +56,20 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
+    /// Returns the number of pages in memory of the objects that are charged to `memcg`. Takes time for each object that
+    /// has pages.
+    pub fn object_pages(&self, memcg: Memcg) -> u64 {
+        let (mut number, mut pages) = (0, 0);
+        while let Some((found, store)) = self.swap().listed(number) {
+            number = found + 1;
+            let state = store.lock();
+            if state.memcg == memcg {
+                pages += state.pages.len() - state.pages.swapped();
+            }
+        }
+        pages
+    }
+
     /// Calls `visit` with each frame of the objects that are charged to `memcg`. The store's lock is held meanwhile.
     pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;

@@ -3,6 +3,7 @@
 
 use crate::{
     batch::Batch,
+    cgroup::Measurement,
     errno::Errno,
     fs::{dirents::DirectoryEntry, file_system::FileSystemKind},
     kernel::Kernel,
@@ -84,7 +85,11 @@ static FILES: [GroupFile; 12] = [
     },
     shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
     shown("memory.current", |view, group, text| {
-        writeln!(text, "{}", bytes_of(view.kernel.cgroups.measure(group)))
+        writeln!(
+            text,
+            "{}",
+            bytes_of(view.kernel.cgroups.measure(group, Measurement::Walk))
+        )
     }),
     told("memory.events", events, happened),
     GroupFile {
@@ -95,7 +100,7 @@ static FILES: [GroupFile; 12] = [
         mark: None,
     },
     shown("memory.peak", |view, group, text| {
-        view.kernel.cgroups.measure(group);
+        view.kernel.cgroups.measure(group, Measurement::Walk);
         writeln!(text, "{}", bytes_of(group.peak()))
     }),
     shown("memory.stat", statistics),
