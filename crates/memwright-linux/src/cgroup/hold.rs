@@ -67,7 +67,7 @@ impl Cgroups {
                 continue;
             }
             if how == Measurement::Estimate {
-                // Nobody is killed for an estimate.
+                // An estimate is no reason to kill a process.
                 (how, rounds) = (Measurement::Walk, rounds.saturating_sub(1));
                 continue;
             }
