@@ -393,6 +393,55 @@ static void together(void)
 	unmake("a");
 }
 
+/* Uses its limit up while children take shares of it: each writes to pages that it shares, and to pages of its own. */
+static void shares(void *nothing)
+{
+	(void)nothing;
+	enter("a");
+	unsigned long pages = 7 * MIB / PAGE;
+	char *memory = anonymous(pages * PAGE);
+	NEED(memory != NULL);
+	madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
+	stamp(memory, pages);
+	/* The last children share few pages with their parent, the first ones nearly all. */
+	for (int round = 0; round < 6; round++) {
+		pid_t child = fork_checked();
+		NEED(child >= 0);
+		if (child == 0) {
+			unsigned long kept = pages >> (2 * round);
+			munmap(memory + kept * PAGE, (pages - kept) * PAGE);
+			for (unsigned long page = 0; page < kept; page += 2)
+				memset(memory + page * PAGE, round, PAGE);
+			char *own = anonymous(2 * MIB);
+			NEED(own != NULL);
+			for (unsigned long page = 0; page < 2 * MIB / PAGE; page++) {
+				memset(own + page * PAGE, page, PAGE);
+				if (page % 32 == 0)
+					CHECK(get("a", "memory.current") <= 8 * (long)MIB);
+			}
+			for (unsigned long page = 1; page < kept; page += 2)
+				CHECK(*(unsigned long *)(memory + page * PAGE) == page * 1000003);
+			for (unsigned long page = 0; page < 2 * MIB / PAGE; page++)
+				CHECK(own[page * PAGE] == (char)page);
+			end_child();
+		}
+		CHECK(exited(wait_for(child), 0));
+		CHECK(get("a", "memory.current") <= 8 * (long)MIB);
+	}
+	CHECK(is_stamped(memory, pages));
+}
+
+static void shared(void)
+{
+	make("a");
+	NEED(set("a", "memory.max", "8M") == 0);
+	CHECK(exited(in_child(shares, NULL), 0));
+	CHECK(row("a", "memory.events", "max") > 0);
+	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
+	unmake("a");
+}
+
 /* Writes four times the group's limit to a file in memory that is not mapped. */
 static void stores_by_calls(void *nothing)
 {
@@ -445,6 +494,7 @@ int main(void)
 	largest();
 	lowered();
 	together();
+	shared();
 	by_calls();
 	return checked("group_limits");
 }

@@ -45,7 +45,7 @@ impl Cgroups {
         let mut least = u64::MAX;
         let mut rounds = 0;
         let mut counted = false;
-        let mut how = Measurement::Estimate;
+        let mut how = Measurement::Bound;
         loop {
             let pages = self.measure(group, how);
             if thread.fatal_pending() {
@@ -66,7 +66,7 @@ impl Cgroups {
             if rounds <= MOST_ROUNDS && self.send_out(group, excess.max(AT_LEAST)) {
                 continue;
             }
-            if how == Measurement::Estimate {
+            if how == Measurement::Bound {
                 // An estimate is no reason to kill a process.
                 (how, rounds) = (Measurement::Walk, rounds.saturating_sub(1));
                 continue;

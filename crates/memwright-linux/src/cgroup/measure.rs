@@ -20,6 +20,8 @@ pub(crate) struct Charge {
     pub(crate) huge: u64,
     /// Shared memory.
     pub(crate) shared: u64,
+    /// The part of `shared` that processes map and that is in objects charged to the group.
+    both: u64,
 }
 
 impl Charge {
@@ -32,8 +34,10 @@ impl Charge {
 /// How a group is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measurement {
-    /// By the counters, as far as they tell the charge.
-    Estimate,
+    /// For the limit: by the counters, if these do not exceed the charge by more than a 64th of the limit.
+    Bound,
+    /// For a reader: by the counters, if the last walk has found that they equal the charge.
+    Value,
     /// By a walk over the memory of its processes.
     Walk,
 }
@@ -139,7 +143,9 @@ impl Cgroups {
         }
         self.oom.memory.visit_objects(group.memcg, &mut |frame| {
             let first = u64::from(frame.number());
-            measuring.charge.shared += measuring.seen.note(first, 1);
+            let new = measuring.seen.note(first, 1);
+            measuring.charge.shared += new;
+            measuring.charge.both += 1 - new;
         });
         measuring.charge
     }
@@ -175,18 +181,21 @@ impl Cgroups {
     /// Returns the charge of the group in pages.
     fn pages(&self, group: &Cgroup, how: Measurement) -> u64 {
         let counted = self.counted(group);
-        let estimate = match how {
+        let tolerance = match how {
+            Measurement::Bound => Some(group.most() / 64),
+            Measurement::Value => Some(0),
             Measurement::Walk => None,
-            Measurement::Estimate => {
-                let mut walked = group.walked.lock();
-                let walked = walked.as_mut();
-                walked.and_then(|walked| walked.estimate(counted, group.most()))
-            }
         };
+        let estimate = tolerance.and_then(|tolerance| {
+            let mut walked = group.walked.lock();
+            walked.as_mut()?.estimate(counted, tolerance)
+        });
         estimate.unwrap_or_else(|| {
             let charge = self.charge(group);
-            *group.walked.lock() = Some(Walked::new(counted, charge.private, charge.pages()));
-            charge.pages()
+            let pages = charge.pages();
+            let walked = Walked::new(counted, charge.private, pages, charge.both == 0);
+            *group.walked.lock() = Some(walked);
+            pages
         })
     }
 
@@ -194,7 +203,7 @@ impl Cgroups {
     /// times.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
-            objects: self.oom.memory.object_pages(group.memcg),
+            charged: self.oom.memory.object_pages(group.memcg),
             changes: group.changes.load(Ordering::SeqCst),
             ..CountedPages::default()
         };
@@ -202,7 +211,7 @@ impl Cgroups {
             if let Some(space) = process.space() {
                 let (all, objects) = (space.resident_pages(), space.resident_object_pages());
                 counted.private += all.saturating_sub(objects);
-                counted.objects += objects;
+                counted.mapped += objects;
                 counted.spaces += 1;
             }
         }

@@ -88,7 +88,7 @@ static FILES: [GroupFile; 12] = [
         writeln!(
             text,
             "{}",
-            bytes_of(view.kernel.cgroups.measure(group, Measurement::Walk))
+            bytes_of(view.kernel.cgroups.measure(group, Measurement::Value))
         )
     }),
     told("memory.events", events, happened),
@@ -100,7 +100,7 @@ static FILES: [GroupFile; 12] = [
         mark: None,
     },
     shown("memory.peak", |view, group, text| {
-        view.kernel.cgroups.measure(group, Measurement::Walk);
+        view.kernel.cgroups.measure(group, Measurement::Value);
         writeln!(text, "{}", bytes_of(group.peak()))
     }),
     shown("memory.stat", statistics),
