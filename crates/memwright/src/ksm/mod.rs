@@ -20,7 +20,6 @@
 
 pub(crate) mod apart;
 pub(crate) mod page;
-pub(crate) mod places;
 pub(crate) mod relocate;
 pub(crate) mod scan;
 

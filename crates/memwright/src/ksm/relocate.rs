@@ -1,12 +1,10 @@
 //! Migration of a KSM page (Linux 7.2 `mm/ksm.c`, `folio_migrate_ksm`).
 
-use core::sync::atomic::Ordering;
 use memwright_table::sync::LockGuard;
 use memwright_table::{Frame, FrameRef, Machine};
 
 use crate::mm::memory::Memory;
 use crate::mm::merging::{Merging, Round, Stable};
-use crate::types::digest_index::key_of;
 
 /// A guard: while it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
 pub(crate) struct Pause<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Round>);
@@ -34,13 +32,5 @@ impl<M: Machine> Merging<M> {
         known.merged.insert(key, Stable { frame, places });
         drop(known);
         drop(memory.frames().adopt(old));
-    }
-
-    /// Returns the key of a KSM frame in the index.
-    pub(super) fn key(&self, memory: &Memory<M>, frame: Frame) -> u64 {
-        let frames = memory.frames();
-        let across = self.settings.across_nodes.load(Ordering::Relaxed);
-        let node = (!across).then(|| frames.node_of(frame));
-        key_of(frames.digest(frame), node)
     }
 }

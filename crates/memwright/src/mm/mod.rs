@@ -14,6 +14,7 @@ pub(crate) mod huge_file;
 pub(crate) mod largest_folio;
 pub(crate) mod mappings;
 pub(crate) mod memory;
+pub(crate) mod merged_places;
 pub(crate) mod merging;
 pub(crate) mod object;
 pub(crate) mod space;

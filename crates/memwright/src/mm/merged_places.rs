@@ -4,19 +4,29 @@
 //! a child that inherited a page is recorded by a later scan. The references of the frame tell whether the records are
 //! complete. If they are not, the caller searches all mergeable memory and records what it finds.
 
+use core::sync::atomic::Ordering;
 use memwright_table::{Frame, Machine, OutOfMemory, Page, Shared};
 
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::mm::merging::{MergedPlace, Merging};
+use crate::types::digest_index::key_of;
 
 /// Records of a frame beyond twice its entries that are kept.
 const SPARE: u32 = 16;
 
 impl<M: Machine> Merging<M> {
+    /// Returns the key of a KSM frame in the index.
+    pub(crate) fn key(&self, memory: &Memory<M>, frame: Frame) -> u64 {
+        let frames = memory.frames();
+        let across = self.settings.across_nodes.load(Ordering::Relaxed);
+        let node = (!across).then(|| frames.node_of(frame));
+        key_of(frames.digest(frame), node)
+    }
+
     /// Records a page that maps the KSM frame with this key. If most of the frame's records are out of date, it drops
     /// them: the next search finds the entries again.
-    pub(super) fn note_place(
+    pub(crate) fn note_place(
         &self,
         memory: &Memory<M>,
         key: u64,
