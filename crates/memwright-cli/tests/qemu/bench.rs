@@ -156,6 +156,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 6, "move_pages of a page of a file", "400 mappers", 719_520.0),
     ("growth", 6, "move_pages of an inherited page", "400 mappers", 720_552.0),
     ("growth", 6, "reclaim of a page by a lower limit", "400 mappers", 403_713.0),
+    ("growth", 6, "reclaim of a page by a lower limit", "1 mappers", 18_912.0),
     ("metadata", 0, "area of private memory", "kernel memory", 228.49),
     ("metadata", 3, "page of shared memory, without the page", "kernel memory", 163.84),
     ("fork-reuse", 0, "child that lives", "parent's write, per page", 2500.0),
