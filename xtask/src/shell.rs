@@ -78,7 +78,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Prints the command and runs it, but kills it when `deadline` passes.
+/// Prints the command and runs it, but kills it and the processes that it has started when `deadline` passes.
 ///
 /// # Errors
 /// When it cannot be started, fails, or is still running at the deadline.
@@ -95,12 +95,41 @@ pub fn run_until(command: &mut Command, deadline: Instant) -> Result<()> {
             return Ok(());
         }
         if Instant::now() >= deadline {
+            let started = descendants(child.id());
             child.kill()?;
             child.wait()?;
+            for id in started {
+                let _ = Command::new("kill")
+                    .args(["-KILL", &id.to_string()])
+                    .status();
+            }
             bail!("`{}` was ended: out of time", line(command));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Returns the ids of the processes that a process has started, directly or not.
+fn descendants(id: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pairs = names.filter_map(|name| {
+        let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
+        // The name of the program is in brackets; the state and the parent follow it.
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+        Some((parent.parse().ok()?, name.parse().ok()?))
+    });
+    let pairs: Vec<(u32, u32)> = pairs.collect();
+    let mut found = vec![id];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let children = pairs.iter().filter(|(other, _)| *other == parent);
+        found.extend(children.map(|(_, child)| *child));
+        next += 1;
+    }
+    found.split_off(1)
 }
 
 /// Returns whether the command starts and exits with 0; its output is discarded.
@@ -146,4 +175,33 @@ pub fn git<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Result<St
     let output = command.output().context("cannot start git")?;
     ensure!(output.status.success(), "{} failed", line(&command));
     String::from_utf8(output.stdout).context("git printed what is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_a_command_has_started_ends_with_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1023 & wait"]);
+        let deadline = Instant::now() + Duration::from_millis(300);
+        assert!(run_until(&mut command, deadline).is_err());
+        let runs = |id: &String| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline"));
+            line.is_ok_and(|line| line == b"sleep\x001023\x00")
+        };
+        let count = || {
+            let all = std::fs::read_dir("/proc").unwrap();
+            let ids = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            ids.filter(runs).count()
+        };
+        // A killed process may take a moment to end.
+        let ended = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            count() == 0
+        });
+        assert!(ended);
+    }
 }
