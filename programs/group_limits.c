@@ -196,6 +196,7 @@ static void touches(void *nothing)
 		end_child();
 	}
 	CHECK(exited(wait_for(child), 0));
+	CHECK(get("a", "memory.peak") < before + 10 * (long)MIB + (long)BESIDE);
 	char *shared = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	NEED(shared != MAP_FAILED);
 	stamp(shared, 4 * MIB / PAGE);

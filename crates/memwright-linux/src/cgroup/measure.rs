@@ -34,7 +34,7 @@ impl Charge {
 /// How a group is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measurement {
-    /// For the limit: by the counters, if these do not exceed the charge by more than a 64th of the limit.
+    /// For the limit: by the counters, if the last walk has found that they exceed the charge by at most a 64th.
     Bound,
     /// For a reader: by the counters, if the last walk has found that they equal the charge.
     Value,
@@ -181,14 +181,13 @@ impl Cgroups {
     /// Returns the charge of the group in pages.
     fn pages(&self, group: &Cgroup, how: Measurement) -> u64 {
         let counted = self.counted(group);
-        let tolerance = match how {
-            Measurement::Bound => Some(group.most() / 64),
-            Measurement::Value => Some(0),
-            Measurement::Walk => None,
-        };
-        let estimate = tolerance.and_then(|tolerance| {
-            let mut walked = group.walked.lock();
-            walked.as_mut()?.estimate(counted, tolerance)
+        let estimate = group.walked.lock().as_mut().and_then(|walked| {
+            let tolerance = match how {
+                Measurement::Bound => walked.pages() / 64,
+                Measurement::Value => 0,
+                Measurement::Walk => return None,
+            };
+            walked.estimate(counted, tolerance)
         });
         estimate.unwrap_or_else(|| {
             let charge = self.charge(group);

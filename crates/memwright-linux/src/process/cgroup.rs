@@ -88,7 +88,8 @@ impl Cgroup {
         self.most_slots.load(Ordering::Relaxed)
     }
 
-    /// Returns the largest measured charge in pages. It is at most one eighth below the true peak.
+    /// Returns the largest measured charge in pages. It is at most one eighth below the true peak, and at most a
+    /// 64th above it.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }

@@ -50,6 +50,11 @@ impl Walked {
         }
     }
 
+    /// Returns the charge in pages that the walk found.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
+    }
+
     /// Returns an estimate of the charge in pages, given the present counters. It is not below the charge, and at most
     /// `tolerance` pages above it, unless processes have come to map frames twice since the walk. Returns `None` if only a
     /// walk can tell.
