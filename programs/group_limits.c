@@ -243,6 +243,16 @@ static void twice(void *nothing)
 	CHECK(is_stamped(memory, pages));
 }
 
+/* Makes a group with a limit of 8 MiB and runs a child in it, which reaches the limit and is not killed. */
+static void reaches_limit(void (*run)(void *))
+{
+	make("a");
+	NEED(set("a", "memory.max", "8M") == 0);
+	CHECK(exited(in_child(run, NULL), 0));
+	CHECK(row("a", "memory.events", "max") > 0);
+	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+}
+
 static void uses_up(void *pages)
 {
 	enter("a");
@@ -254,11 +264,7 @@ static void uses_up(void *pages)
 
 static void over(void)
 {
-	make("a");
-	NEED(set("a", "memory.max", "8M") == 0);
-	CHECK(exited(in_child(twice, NULL), 0));
-	CHECK(row("a", "memory.events", "max") > 0);
-	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+	reaches_limit(twice);
 	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
 	CHECK(get("a", "memory.peak") >= 7 * (long)MIB);
 	CHECK(get("a", "memory.swap.current") < (long)AHEAD);
@@ -434,11 +440,7 @@ static void shares(void *nothing)
 
 static void shared(void)
 {
-	make("a");
-	NEED(set("a", "memory.max", "8M") == 0);
-	CHECK(exited(in_child(shares, NULL), 0));
-	CHECK(row("a", "memory.events", "max") > 0);
-	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+	reaches_limit(shares);
 	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
 	unmake("a");
 }
@@ -472,11 +474,7 @@ static void stores_by_calls(void *nothing)
 
 static void by_calls(void)
 {
-	make("a");
-	NEED(set("a", "memory.max", "8M") == 0);
-	CHECK(exited(in_child(stores_by_calls, NULL), 0));
-	CHECK(row("a", "memory.events", "max") > 0);
-	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+	reaches_limit(stores_by_calls);
 	CHECK(get("a", "memory.current") <= (long)BESIDE);
 	unmake("a");
 }

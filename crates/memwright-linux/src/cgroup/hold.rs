@@ -68,7 +68,7 @@ impl Cgroups {
             }
             if how == Measurement::Bound {
                 // An estimate is no reason to kill a process.
-                (how, rounds) = (Measurement::Walk, rounds.saturating_sub(1));
+                (how, rounds) = (Measurement::Walk, rounds - 1);
                 continue;
             }
             self.changes.note();

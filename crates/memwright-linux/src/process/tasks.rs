@@ -268,14 +268,23 @@ impl TaskTable {
 
     /// Iterates over the processes of a group in order of id, including zombies.
     pub fn members_of(&self, group: u32) -> impl Iterator<Item = &Member> {
-        let ids = self.groups.range(all_of(group));
+        self.members_in(&self.groups, group, 0)
+    }
+
+    /// Iterates over the processes of a group in one of the indices, in order of id from `first` on.
+    fn members_in<'a>(
+        &'a self,
+        index: &'a BTreeSet<(u32, u32)>,
+        group: u32,
+        first: u32,
+    ) -> impl Iterator<Item = &'a Member> {
+        let ids = index.range((group, first)..=(group, u32::MAX));
         ids.filter_map(|(_, id)| self.members.get(id))
     }
 
     /// Returns the process of a group with the lowest id from `first` on, which may be a zombie.
     fn member_of(&self, group: u32, first: u32) -> Option<Arc<Process>> {
-        let mut ids = self.groups.range((group, first)..=(group, u32::MAX));
-        let member = ids.find_map(|(_, id)| self.members.get(id))?;
+        let member = self.members_in(&self.groups, group, first).next()?;
         Some(member.process.clone())
     }
 
@@ -286,8 +295,7 @@ impl TaskTable {
         first: u32,
         wanted: impl Fn(&Member) -> bool,
     ) -> Option<Arc<Process>> {
-        let ids = self.cgroups.range((cgroup, first)..=(cgroup, u32::MAX));
-        let mut members = ids.filter_map(|(_, id)| self.members.get(id));
+        let mut members = self.members_in(&self.cgroups, cgroup, first);
         let member = members.find(|member| wanted(member))?;
         Some(member.process.clone())
     }

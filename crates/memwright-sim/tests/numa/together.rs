@@ -24,6 +24,19 @@ fn move_all(process: &Process, page: u64, node: u8) -> Result<Moved, Unmoved> {
     migrate_as(process, FIRST, page, node, Moving::All)
 }
 
+/// Moves a page within its address space (`mremap`).
+fn move_page(process: &Process, cpu: CpuId, page: u64, to: u64) {
+    let request = RemapRequest {
+        old: at(page),
+        old_length: bytes(1),
+        new_length: bytes(1),
+        may_move: true,
+        fixed: Some(at(to)),
+        dont_unmap: false,
+    };
+    process.on(cpu, |space| space.remap(request)).expect("room");
+}
+
 fn frame_of(process: &Process, page: u64) -> Frame {
     process.on(FIRST, |space| {
         let page = START.add(page);
@@ -68,17 +81,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     let child = fork(&parent, FIRST);
     let grandchild = fork(&child, SECOND);
     // One of the processes moved the page within its address space.
-    let request = RemapRequest {
-        old: at(0),
-        old_length: bytes(1),
-        new_length: bytes(1),
-        may_move: true,
-        fixed: Some(at(40)),
-        dont_unmap: false,
-    };
-    child
-        .on(SECOND, |space| space.remap(request))
-        .expect("room");
+    move_page(&child, SECOND, 0, 40);
     let old = frame_of(&parent, 0);
     assert_eq!(
         migrate_as(&parent, FIRST, 0, 1, Moving::Own),
@@ -246,17 +249,7 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
     let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
     write(&process, FIRST, 1, 8).expect("writable");
     unmap(&process, FIRST, 2, 1);
-    let request = RemapRequest {
-        old: at(3),
-        old_length: bytes(1),
-        new_length: bytes(1),
-        may_move: true,
-        fixed: Some(at(40)),
-        dont_unmap: false,
-    };
-    child
-        .on(SECOND, |space| space.remap(request))
-        .expect("room");
+    move_page(&child, SECOND, 3, 40);
     for (round, node) in [1, 0, 1].into_iter().enumerate() {
         assert_eq!(move_all(&process, 0, node), Ok(Moved::To(node)), "{round}");
         let frame = frame_of(&process, 0);

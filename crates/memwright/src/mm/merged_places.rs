@@ -33,13 +33,8 @@ impl<M: Machine> Merging<M> {
         frame: Frame,
         place: MergedPlace,
     ) {
-        let entries = memory.frames().sharers(frame);
-        let mut known = self.known.lock();
-        let stable = known.merged.find(key, |one| one.frame == frame);
-        if stable.is_some_and(|stable| stable.places.len() > entries * 2 + SPARE) {
-            known.forget_places(key, frame);
-        }
-        known.note_place(key, frame, place);
+        let most = memory.frames().sharers(frame) * 2 + SPARE;
+        self.known.lock().note_place(key, frame, place, most);
     }
 
     /// Calls `add` with the recorded pages of a KSM frame.
@@ -82,7 +77,7 @@ impl<M: Machine> Merging<M> {
         known.forget_places(key, frame);
         for (space, page) in pages {
             let space = space.merge_number();
-            known.note_place(key, frame, MergedPlace { space, page });
+            known.note_place(key, frame, MergedPlace { space, page }, u32::MAX);
         }
     }
 }

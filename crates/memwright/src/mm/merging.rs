@@ -69,10 +69,14 @@ impl<M: Machine> Known<M> {
         Some(&self.spaces[at.ok()?].space)
     }
 
-    /// Records a page that maps the KSM frame `frame` with this key. Without memory it is not recorded, and a search for
-    /// the mappers of the frame goes over all mergeable memory.
-    pub(crate) fn note_place(&mut self, key: u64, frame: Frame, place: MergedPlace) {
+    /// Records a page that maps the KSM frame `frame` with this key, and forgets the frame's other records if there are
+    /// more than `most`. Without memory the page is not recorded, and a search for the mappers of the frame goes over all
+    /// mergeable memory.
+    pub(crate) fn note_place(&mut self, key: u64, frame: Frame, place: MergedPlace, most: u32) {
         if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
+            if stable.places.len() > most {
+                self.places.clear(&mut stable.places);
+            }
             let _ = self.places.try_push(&mut stable.places, place);
         }
     }

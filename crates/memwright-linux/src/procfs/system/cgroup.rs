@@ -377,7 +377,7 @@ fn enter(view: &View<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<()
 
 /// Returns 1 if the group has processes, and 0 otherwise.
 fn populated(kernel: &Kernel, group: &Cgroup) -> u64 {
-    u64::from(kernel.tasks.living_in(group).next().is_some())
+    u64::from(kernel.tasks.lock().has_living_in(group))
 }
 
 /// Returns the sum of the counters in `memory.events`, which changes when one of them does.
