@@ -1,4 +1,4 @@
-/* Do Unix sockets carry bytes, messages, files and names, and report their end? And is there no network?
+/* Do Unix sockets carry bytes, messages, files and names, and report their end?
  */
 #include "check.h"
 #include <poll.h>
@@ -22,7 +22,7 @@ static int option(int file, int name)
 	return getsockopt(file, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
 }
 
-static void no_network(void)
+static void refusals(void)
 {
 	CHECK_FAILS(socket(AF_UNIX, 77, 0), EINVAL);
 	CHECK_FAILS(socket(AF_UNIX, SOCK_STREAM, 7), EPROTONOSUPPORT);
@@ -328,7 +328,7 @@ static void flood(void)
 
 int main(void)
 {
-	no_network();
+	refusals();
 	streams();
 	messages(SOCK_DGRAM);
 	messages(SOCK_SEQPACKET);

@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 
 use memwright_linux::host::InterruptKind;
 
-use crate::arch::{self, vector};
+use crate::arch::{self, debug, vector};
 use crate::memory::paging::USER_LIMIT;
 use crate::report::console::Text;
 use crate::report::{self, DEEPEST, exception_name, frames, panic, registers};
@@ -51,8 +51,12 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         }
         // This interrupt only ends the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
-        // A debug exception deferred over SYSCALL arrives in the kernel, where it is ignored.
-        vector::SPURIOUS | vector::DEBUG => {}
+        vector::SPURIOUS => {}
+        // A debug exception deferred over SYSCALL arrives in the kernel, where it is ignored, and so does an access of
+        // the kernel to memory that a user program watches.
+        vector::DEBUG => {
+            debug::take_status();
+        }
         vector::NMI => report::requested(frame),
         vector::PAGE_FAULT => {
             let address = arch::fault_address();

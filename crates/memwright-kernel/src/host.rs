@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
+use memwright_linux::arch::x86_64::debug::DebugRegisters;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
@@ -16,7 +17,7 @@ use memwright_linux::run::Execution;
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
 
-use crate::arch::{self, fpu, vector};
+use crate::arch::{self, debug, fpu, vector};
 use crate::clock::{self, stretch};
 use crate::machine::Hardware;
 use crate::memory::paging;
@@ -156,6 +157,10 @@ impl Registers for Hardware {
     fn set_key_rights(&self, rights: u32) {
         fpu::set_key_rights(rights);
     }
+
+    fn load_debug(&self, registers: &DebugRegisters) {
+        percpu::current().debug.load(registers);
+    }
 }
 
 impl Channels for Hardware {
@@ -169,6 +174,7 @@ impl Channels for Hardware {
             Channel::Stdout
             | Channel::Stderr
             | Channel::InputRequest
+            | Channel::LowerRequest
             | Channel::Panic
             | Channel::Result => console::frame(channel, bytes),
         }
@@ -180,6 +186,10 @@ impl Channels for Hardware {
 
     fn control(&self) -> Option<u8> {
         control::take()
+    }
+
+    fn lower(&self, request: &[u8], answer: &mut [u8]) -> usize {
+        input::ask(Channel::LowerRequest, request, answer).unwrap_or(0)
     }
 }
 
@@ -377,6 +387,10 @@ fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<
             let changed = cpu.changed.load(Ordering::Relaxed);
             cpu.ring
                 .record(Kind::UserTrap, u64::from(number), rip, changed);
+            let error = match number {
+                vector::DEBUG => debug::take_status(),
+                _ => error,
+            };
             Some(Trap::Exception {
                 vector: number,
                 error,

@@ -1,5 +1,5 @@
-//! Standard input: a frame requests it, and the command answers in the window and then sends the length of the answer
-//! on the first serial port.
+//! Standard input and the lower tree: a frame requests a part of them, and the command answers in the window and then
+//! sends the length of the answer on the first serial port.
 //!
 //! The time of the answer depends on the host. So the other CPUs and the clock are stopped from the request to the last
 //! byte, and equal input gives an equal run. The requesting CPU halts until a byte arrives; polling would keep the host
@@ -59,14 +59,19 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
         return Some(0);
     }
+    let wanted = to.len().min(INPUT_AREA) as u32;
+    ask(Channel::InputRequest, &wanted.to_le_bytes(), to)
+}
+
+/// Sends a request and waits for the answer. Returns its length, or `None` if the command withdraws the request.
+pub fn ask(request: Channel, payload: &[u8], to: &mut [u8]) -> Option<usize> {
     ipi::hold_others();
     clock::stop();
     if percpu::count() > 1 {
         apic::route_input(percpu::current().index.load(Ordering::Relaxed) as usize);
     }
     interrupt(true);
-    let wanted = to.len().min(INPUT_AREA) as u32;
-    console::frame(Channel::InputRequest, &wanted.to_le_bytes());
+    console::frame(request, payload);
     let kept = answer(to);
     interrupt(false);
     empty_queues();

@@ -12,7 +12,7 @@ use memwright_linux::host::InterruptKind;
 use memwright_table::Tags;
 use memwright_table::addr::MAX_CPUS;
 
-use crate::arch::{self, msr};
+use crate::arch::{self, debug::Loaded, msr};
 use crate::memory::frames;
 use crate::trace::Ring;
 
@@ -127,6 +127,8 @@ pub struct PerCpu {
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
+    /// The debug registers loaded last.
+    pub debug: Loaded,
     /// The roots to which this CPU's PCIDs are assigned.
     pub tags: Tags,
     /// Recent events.
@@ -161,6 +163,7 @@ impl PerCpu {
             copied: AtomicU64::new(0),
             asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
+            debug: Loaded::new(),
             tags: Tags::new(),
             ring: Ring::new(),
             descriptors: [const { AtomicU64::new(0) }; 10],

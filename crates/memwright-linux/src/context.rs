@@ -2,7 +2,10 @@
 
 use crate::{
     Space,
-    arch::x86_64::regs::{UserRegs, UserState},
+    arch::x86_64::{
+        debug::DebugRegisters,
+        regs::{UserRegs, UserState},
+    },
     errno::Errno,
     fs::{
         FileTable, FsContext,
@@ -18,7 +21,7 @@ use crate::{
     wait::{CanWait, Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
-use core::cell::{RefCell, RefMut};
+use core::cell::{Cell, RefCell, RefMut};
 use memwright::Memcg;
 
 /// The six argument registers.
@@ -36,6 +39,14 @@ pub(crate) const INDEXED: usize = 512;
 /// The handler of each number below [`INDEXED`], so that dispatch is a single load.
 pub(crate) type Handlers = [Handler; INDEXED];
 
+/// The handlers of a thread's system calls.
+pub struct CallTables {
+    /// Those of a thread that does not stop at calls.
+    pub(crate) usual: &'static Handlers,
+    /// Those of a thread whose tracer lets it stop at calls.
+    pub(crate) stopping: &'static Handlers,
+}
+
 /// The running thread: the first argument of every system call and file operation.
 pub struct Context<'a> {
     /// The kernel.
@@ -43,7 +54,13 @@ pub struct Context<'a> {
     /// The thread.
     pub thread: &'a Arc<Thread>,
     /// The handlers of its system calls.
-    pub(crate) handlers: &'static Handlers,
+    pub(crate) handlers: Cell<&'static Handlers>,
+    /// The two tables of handlers.
+    pub(crate) tables: &'static CallTables,
+    /// The debug registers.
+    pub(crate) debug: Cell<DebugRegisters>,
+    /// The data at its breakpoints before a single step.
+    pub(crate) watched: Cell<[u64; 4]>,
     /// The memory of its program.
     pub user: UserMemory<'static>,
     state: RefCell<UserState>,
@@ -59,13 +76,16 @@ impl<'a> Context<'a> {
         kernel: &'static Kernel,
         thread: &'a Arc<Thread>,
         state: UserState,
-        handlers: &'static Handlers,
+        tables: &'static CallTables,
     ) -> Self {
         let space = RefCell::new(thread.process.space().expect("a living process"));
         Self {
             kernel,
             thread,
-            handlers,
+            handlers: Cell::new(tables.usual),
+            tables,
+            debug: Cell::new(DebugRegisters::default()),
+            watched: Cell::new([0; 4]),
             user: UserMemory::new(kernel.host),
             state: RefCell::new(state),
             space,
@@ -132,6 +152,15 @@ impl<'a> Context<'a> {
     pub fn replace_registers(&self, regs: UserRegs) {
         self.state().regs = regs;
         self.thread.set_work(Work::REGISTERS, true);
+    }
+
+    /// Sets whether the thread stops at its system calls.
+    pub(crate) fn stop_at_calls(&self, stops: bool) {
+        self.handlers.set(if stops {
+            self.tables.stopping
+        } else {
+            self.tables.usual
+        });
     }
 
     /// Returns the address of the user registers, through which the host loads and stores them while user mode runs.

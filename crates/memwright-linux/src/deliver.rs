@@ -14,9 +14,11 @@ use crate::{
     errno::Errno,
     lifecycle::end_group,
     probes::Probes,
-    process::{Change, ExitStatus, Signals, Stop, Thread, force_fault, report_change},
+    process::{Change, ExitStatus, Signals, Stop, Thread, Tracing, force_fault, report_change},
     protection_keys,
-    ptrace::stand_still,
+    ptrace::Traced,
+    restartable::{Place, abort, settle},
+    scheduler::Work,
     signal::{
         Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
         SignalSet, default_action, restart_decision,
@@ -43,8 +45,13 @@ pub enum After {
 enum Step {
     Exit(ExitStatus),
     Stopped,
-    /// Enter a ptrace stop: before this signal is taken, or because the process is stopped.
-    Trap(Signal, Option<SignalInfo>),
+    /// Report the end of a system call to the tracer.
+    CallEnded,
+    /// Enter a ptrace stop before this signal is taken.
+    Take(SignalInfo),
+    /// Enter a ptrace stop because this signal has stopped the process, or because the tracer requested it. The flag
+    /// says whether the tracer has seized the thread.
+    Trap(Option<Signal>, bool),
     Stop(Signal),
     Handle(SignalInfo, Action, SignalSet),
     Nothing,
@@ -55,25 +62,40 @@ enum Step {
 #[inline(never)]
 pub fn deliver(context: &Context<'_>) -> After {
     let mut granted = None;
+    let traced = Traced { context };
     loop {
         match next_step(context, granted.take()) {
             Step::Exit(status) => return After::Exit(status),
             Step::Stopped => wait_while_stopped(context),
-            Step::Trap(signal, info) => {
+            Step::CallEnded => traced.report_end_of_call(),
+            Step::Take(info) => {
                 Probes::rewind(context);
-                granted = stand_still(context, signal, info);
+                if let Some(info) = context.process().complete_signal(info) {
+                    granted = traced.take_signal(info);
+                }
+            }
+            Step::Trap(signal, seized) => {
+                Probes::rewind(context);
+                traced.stop(signal, seized);
             }
             Step::Stop(signal) => stop(context, signal),
             Step::Handle(info, action, mask) => {
                 Probes::rewind(context);
                 restart_call(context, Some(action.flags));
-                if enter_handler(context, &info, &action, mask).is_err() {
+                let stepping = traced.before_handler();
+                let entered = abort_section(context)
+                    .and_then(|()| enter_handler(context, &info, &action, mask));
+                if entered.is_err() {
                     frame_failed(context, info.signal);
+                } else if stepping {
+                    traced.entered_handler();
                 }
             }
             Step::Nothing => {
                 restart_call(context, None);
-                return After::Resume;
+                if settle_section(context) {
+                    return After::Resume;
+                }
             }
         }
     }
@@ -112,7 +134,13 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
             info
         } else if let Some(info) = signals.take(thread, blocked) {
             if info.signal != Signal::SIGKILL && signals.is_traced(thread) {
-                return Step::Trap(info.signal, Some(info));
+                return Step::Take(info);
+            }
+            if info.is_of_timer() {
+                drop(signals);
+                granted = context.process().complete_signal(info);
+                signals = context.process().signals.lock();
+                continue;
             }
             info
         } else {
@@ -152,13 +180,24 @@ fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     let traced = signals.thread(thread).traced.as_deref_mut();
     match (stop, traced.filter(|tracing| tracing.tracer.is_some())) {
         (Stop::Running, None) => None,
-        (Stop::Running, Some(tracing)) => {
-            tracing.passes_stop = false;
-            None
-        }
         (Stop::Stopped(_), None) => Some(Step::Stopped),
-        (Stop::Stopped(_), Some(tracing)) if tracing.passes_stop => None,
-        (Stop::Stopped(signal), Some(_)) => Some(Step::Trap(signal, None)),
+        (stop, Some(tracing)) => step_of_tracing(stop, tracing),
+    }
+}
+
+/// Returns the step that a traced thread takes before it looks at its signals.
+fn step_of_tracing(stop: Stop, tracing: &mut Tracing) -> Option<Step> {
+    if core::mem::take(&mut tracing.call_ended) {
+        return Some(Step::CallEnded);
+    }
+    let requested = tracing.interrupted || tracing.changed;
+    match stop {
+        Stop::Running => {
+            tracing.passes_stop = false;
+            requested.then_some(Step::Trap(None, tracing.seized))
+        }
+        Stop::Stopped(_) if tracing.passes_stop && !requested => None,
+        Stop::Stopped(signal) => Some(Step::Trap(Some(signal), tracing.seized)),
     }
 }
 
@@ -178,8 +217,16 @@ fn stop(context: &Context<'_>, signal: Signal) {
             signals.stop = Stop::Stopped(signal);
             signals.stop_reported = false;
         }
+        for state in signals.threads.values_mut() {
+            if let Some(tracing) = state.traced.as_deref_mut() {
+                tracing.passes_stop = false;
+                tracing.note_change();
+            }
+        }
         signals.alert_all();
     }
+    // Threads that listen report the stop.
+    process.resumed.wake_all();
 }
 
 /// Waits until the process continues. If this is the last thread to stop, notifies the parent first.
@@ -235,6 +282,36 @@ fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
         }
     }
     regs.orig_rax = u64::MAX;
+}
+
+/// Aborts the critical section of the interrupted program before it enters a handler.
+fn abort_section(context: &Context<'_>) -> Result<(), Errno> {
+    if !context.thread.is_restartable() {
+        return Ok(());
+    }
+    let instruction = context.state().regs.rip;
+    let next = abort(context.user, context.thread, instruction)?;
+    context.state().regs.rip = next;
+    Ok(())
+}
+
+/// Tells the program on which CPU the thread runs, if the thread has left a CPU and has a restartable sequence. Returns
+/// false if that raised a signal.
+fn settle_section(context: &Context<'_>) -> bool {
+    let thread = context.thread;
+    // A copy to user memory can wait, and the thread can continue on another CPU.
+    while thread.work().contains(Work::RESTARTABLE) {
+        let place = Place::of(context.kernel.host, &context.kernel.memory);
+        let instruction = context.state().regs.rip;
+        match settle(context.user, thread, place, instruction) {
+            Ok(next) => context.state().regs.rip = next,
+            Err(_) => {
+                force_fault(thread, SignalInfo::kernel(Signal::SIGSEGV));
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// Writes the signal frame and sets the registers so that user mode continues in the handler.

@@ -6,8 +6,8 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     fs::{
-        Mounts, file_limits::FileLimits, locks::waits::LockWaits, open_kind::OpenCounts,
-        socket::Registry, vfs::Vfs,
+        Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits,
+        open_kind::OpenCounts, socket::Registry, vfs::Vfs,
     },
     futex::Futexes,
     host::Host,
@@ -58,6 +58,8 @@ pub struct Kernel {
     pub vfs: &'static Vfs,
     /// Bound sockets, and open files in flight.
     pub sockets: Registry,
+    /// The internet sockets.
+    pub network: Network,
     /// Processes and threads.
     pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
@@ -133,7 +135,7 @@ impl Kernel {
             instruments: host,
             epoch: manifest.epoch,
             terminal_size: (manifest.rows, manifest.columns),
-            mounts: Mounts::new(&memory, &manifest),
+            mounts: Mounts::new(&memory, &manifest, host, host),
             open_files: OpenCounts::default(),
             file_limits: FileLimits::new(memory.frames().total()),
             lock_waits: LockWaits::default(),
@@ -151,6 +153,7 @@ impl Kernel {
             manifest,
             vfs,
             sockets: Registry::new(),
+            network: Network::new(),
             tasks,
             users: Users::default(),
             scheduler,

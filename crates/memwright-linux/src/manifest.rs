@@ -67,6 +67,8 @@ pub struct Manifest {
     pub trace: bool,
     /// Print one line per system call.
     pub system_calls: bool,
+    /// Whether the command serves a lower tree for the root file system.
+    pub lower: bool,
     /// Seconds since 1970 at boot.
     pub epoch: u64,
     /// Seed of all random numbers of the run.
@@ -122,6 +124,7 @@ impl Manifest {
             "program" => self.program = value.as_bytes().to_vec(),
             "folder" => self.folder = value.as_bytes().to_vec(),
             "trace" => self.trace = value == "1",
+            "lower" => self.lower = value == "1",
             "strace" => self.system_calls = value == "1",
             "stdin" => self.streams[0] = stream,
             "stdout" => self.streams[1] = stream,

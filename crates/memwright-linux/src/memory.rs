@@ -7,6 +7,8 @@ use crate::{
     identity::{Capabilities, Limits, Resource},
     kernel::Kernel,
     process::{Process, peak_resident_kib},
+    random::Random,
+    sync::Lock,
     user::{LOWEST, USER_END},
 };
 use alloc::sync::Arc;
@@ -35,14 +37,14 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// Returns the addresses for a new program: fixed ones, or random ones if the run has a layout seed.
-    pub fn choose(kernel: &Kernel) -> Self {
+    /// Returns the addresses for a new program: fixed ones, or random ones if there is a source of them.
+    pub fn choose(random: Option<&Lock<Random>>) -> Self {
         let fixed = Self {
             stack_top: USER_END,
             program: PROGRAM_BASE,
             heap_gap: 0,
         };
-        match &kernel.layout_random {
+        match random {
             None => fixed,
             // Random bits as on Linux: 22 for the stack, 28 for the program, and 32 MiB for the heap, all in pages.
             Some(random) => {
@@ -65,7 +67,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// Creates an empty address space under these limits.
+/// Creates an empty address space under these limits. Mappings begin at a random address if there is a source of them.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -73,9 +75,10 @@ pub fn new_space(
     kernel: &Kernel,
     limits: &Limits,
     capabilities: Capabilities,
+    random: Option<&Lock<Random>>,
 ) -> Result<Arc<Space>, Errno> {
     let mut top = mapping_top(limits.get(Resource::Stack).current);
-    if let Some(random) = &kernel.layout_random {
+    if let Some(random) = random {
         top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
     }
     let layout = Layout {

@@ -14,6 +14,7 @@ use crate::{
     kernel::Kernel,
     lifecycle::exit_thread,
     process::{ExitStatus, Start, Thread, force_fault},
+    ptrace::Traced,
     scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
     syscall::handlers,
@@ -86,6 +87,14 @@ fn run_program(
     }
 }
 
+/// Clears the only work flag of a thread that has waited in a call and is still on the CPU that its restartable sequence
+/// names: a call is in no critical section, so there is nothing to abort.
+fn settle_after_call(thread: &Thread, host: &dyn Host) {
+    if thread.work() == Work::RESTARTABLE && thread.is_known_on(host.cpu()) {
+        thread.set_work(Work::RESTARTABLE, false);
+    }
+}
+
 /// Runs user code until the thread exits.
 fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
     loop {
@@ -105,12 +114,17 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
                 context.kernel.cgroups.look(context.thread);
             }
             if let After::Exit(status) = deliver(context) {
+                Traced { context }.exit(status);
                 return status;
+            }
+            // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
+            if context.thread.work().contains(Work::DEBUG) {
+                Traced { context }.load_breakpoints();
             }
         }
         match machine.run_user(context) {
             // The call is complete; its work flags are handled above.
-            Trap::Syscall => {}
+            Trap::Syscall => settle_after_call(context.thread, context.kernel.host),
             Trap::PageFault {
                 address,
                 write,
@@ -362,7 +376,12 @@ fn refuse_access(
 fn exception(context: &Context<'_>, vector: u8, error: u64) {
     let probes = &context.kernel.probes;
     let served = match vector {
-        1 => probes.stepped(context),
+        1 => {
+            if !probes.stepped(context) {
+                Traced { context }.debug_exception(error);
+            }
+            true
+        }
         3 => probes.met(context),
         _ => false,
     };

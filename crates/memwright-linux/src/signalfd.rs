@@ -142,12 +142,18 @@ impl SignalFile {
 
     fn take(&self, thread: &Thread) -> Option<SignalInfo> {
         let mask = *self.mask.lock();
-        let mut signals = thread.process.signals.lock();
-        let taken = signals.take(thread, SignalSet(!mask.0));
-        if taken.is_some() {
-            signals.recalculate(thread);
+        loop {
+            let taken = {
+                let mut signals = thread.process.signals.lock();
+                let taken = signals.take(thread, SignalSet(!mask.0))?;
+                signals.recalculate(thread);
+                taken
+            };
+            let completed = thread.process.complete_signal(taken);
+            if completed.is_some() {
+                return completed;
+            }
         }
-        taken
     }
 }
 

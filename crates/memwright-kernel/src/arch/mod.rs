@@ -1,5 +1,6 @@
 //! Wrappers of single instructions, each of them a safe function or one with documented safety requirements.
 
+pub mod debug;
 pub mod fpu;
 pub mod vector;
 

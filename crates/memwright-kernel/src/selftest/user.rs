@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_linux::host::Instruments;
 use memwright_linux::host::Registers;
 
+use memwright_linux::arch::x86_64::debug::STATUS_STEP;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::host::Trap;
 use memwright_table::addr::MAX_CPUS;
@@ -246,7 +247,7 @@ pub fn traps_are_told_apart() -> Outcomes {
         user.regs.rflags |= 1 << 8;
         let step = Trap::Exception {
             vector: 1,
-            error: 0,
+            error: STATUS_STEP,
         };
         check(
             run(user) == step && user.regs.rip == CODE + 1,

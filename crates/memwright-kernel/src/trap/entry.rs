@@ -407,6 +407,14 @@ trap_any:
     cmp dword ptr [rsp], 1
     je trap_from_user
 5:
+    cmp dword ptr [rsp], 1
+    jne 6f
+    push rax
+    lea rax, [rip + trap_stubs + 16]
+    cmp [rsp + 24], rax
+    pop rax
+    je 7f
+6:
     call trap_save
     rdgsbase rbx
     mov rax, rsp
@@ -416,6 +424,16 @@ trap_any:
     mov rdi, rsp
     call kernel_trap
     wrgsbase rbx
+    jmp trap_return
+    // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that user mode
+    // steps over and that accesses watched data, and where user mode was is overwritten. The thread gets a trap without
+    // an address. Every other register is still the user's.
+7:
+    mov qword ptr [rsp + 16], 0
+    mov qword ptr [rsp + 24], {user_code}
+    mov qword ptr [rsp + 32], {forced}
+    mov qword ptr [rsp + 40], 0
+    jmp trap_from_user
 
 trap_return:
     pop r15

@@ -17,6 +17,7 @@ pub use strings::Strings;
 use crate::{
     Space,
     arch::x86_64::{
+        debug::DebugRegisters,
         regs::{FpuArea, UserState},
         signal_frame::FRAME_SIZE,
         xstate,
@@ -28,9 +29,12 @@ use crate::{
     identity::Resource,
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
-    process::{Heap, Image, end_others},
+    process::{FIXED_ADDRESSES, Heap, Image, end_others},
     protection_keys,
-    signal::{AlternateStack, Signal, SignalInfo, code},
+    ptrace::Traced,
+    restartable,
+    scheduler::Work,
+    signal::AlternateStack,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -118,8 +122,10 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
         return Err(Errno::E2BIG.into());
     }
     let loaded = load(context, file, &request)?;
+    let former = context.thread.id();
     become_only_thread(context)?;
     commit(context, loaded, &request.path);
+    Traced { context }.executed(former);
     Ok(())
 }
 
@@ -242,7 +248,9 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     let mut credentials = context.process().identity.credentials.lock().clone();
     credentials.after_exec();
     let capabilities = credentials.capabilities.effective;
-    let space = new_space(kernel, &limits, capabilities)?;
+    let is_fixed = context.process().personality.load(Ordering::Relaxed) & FIXED_ADDRESSES != 0;
+    let random = kernel.layout_random.as_ref().filter(|_| !is_fixed);
+    let space = new_space(kernel, &limits, capabilities, random)?;
     space.refuse_huge(context.with_space(|space| space.huge_refusal()));
     if context.with_space(|space| space.merges_all()) {
         let merged = kernel.reclaim.retry(|| space.merge_all(true));
@@ -250,7 +258,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         kernel.merge_scan.want();
     }
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
-    let layouts = Layouts::choose(kernel);
+    let layouts = Layouts::choose(random);
     let base = if interpreter.is_some() {
         Base::At(layouts.program)
     } else {
@@ -409,6 +417,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     context.thread.set_name(name);
     process.identity.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
+    process.delete_timers();
     crate::memory::note_peak(process);
     kernel.futexes.release(context.thread);
     let old = {
@@ -428,21 +437,19 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         let state = signals.thread(context.thread);
         state.alternate_stack = AlternateStack::default();
         state.saved_mask = None;
-        if signals.is_traced(context.thread) {
-            // The SIGTRAP that notifies the tracer (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
-            let trap = SignalInfo::kernel(Signal::SIGTRAP);
-            signals.thread(context.thread).pending.add(SignalInfo {
-                code: code::SI_USER,
-                ..trap
-            });
-        }
         signals.recalculate(context.thread);
     }
     process.barriers.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
+    restartable::forget(context.thread);
     kernel.host.restore_fpu(&FpuArea::INITIAL);
     protection_keys::reset(kernel.host);
-    context.replace_state(loaded.state);
+    let mut state = loaded.state;
+    // A tracer sees the number of the call until the call is over.
+    state.regs.orig_rax = context.state().regs.orig_rax;
+    context.replace_state(state);
+    context.debug.set(DebugRegisters::default());
+    context.thread.set_work(Work::DEBUG, false);
     kernel.probes.executed(context.thread);
 }
 

@@ -1,7 +1,12 @@
 //! The initial stack of a program: arguments, environment and auxiliary vector.
 
 use super::Strings;
-use crate::{errno::Errno, identity::Credentials, process::ImageAddresses, sync::pause_point};
+use crate::{
+    errno::Errno,
+    identity::Credentials,
+    process::{ImageAddresses, RESTARTABLE_ALIGNMENT, RESTARTABLE_SIZE},
+    sync::pause_point,
+};
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
 use memwright_table::{OutOfMemory, TryPush};
@@ -101,6 +106,8 @@ pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> 
         (at::AT_SECURE, 0),
         (at::AT_RANDOM, random),
         (at::AT_HWCAP2, 0),
+        (at::AT_RSEQ_FEATURE_SIZE, RESTARTABLE_SIZE.into()),
+        (at::AT_RSEQ_ALIGN, RESTARTABLE_ALIGNMENT.into()),
         (at::AT_EXECFN, path_start),
         (at::AT_PLATFORM, platform),
         (at::AT_MINSIGSTKSZ, facts.signal_stack),
@@ -300,7 +307,7 @@ mod tests {
         assert_eq!(word(&image, 3), 0);
         assert_eq!(string(&image, word(&image, 4)), b"A=1");
         assert_eq!(word(&image, 5), 0);
-        let aux: Vec<(u64, u64)> = (6..46)
+        let aux: Vec<(u64, u64)> = (6..50)
             .step_by(2)
             .map(|at| (word(&image, at), word(&image, at + 1)))
             .collect();

@@ -14,7 +14,9 @@
 mod body;
 pub mod epoll;
 mod files;
+pub mod inet;
 pub mod locks;
+pub mod lower;
 pub mod mounts;
 mod node;
 pub mod open;
@@ -32,10 +34,11 @@ pub use mounts::initrd;
 pub use node::mounts::Mounts;
 pub use node::open_file::{File, Mapping, OpenFile};
 pub use node::{
-    FileTable, FsContext, caller, dentry, disk_node, file_limits, generated, inode, open_file,
-    used, vfs,
+    FileTable, FsContext, caller, dentry, disk_node, file_limits, file_owner, generated, inode,
+    open_file, used, vfs, xattrs,
 };
 pub use open::{Executable, executable};
+pub use types::lower as lower_tree;
 pub use types::readiness::Readiness;
 pub use types::{
     abilities, attributes, descriptors, dirents, entries, file_system, kind, name, namespace,

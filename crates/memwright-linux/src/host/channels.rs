@@ -14,4 +14,9 @@ pub trait Channels: Sync {
 
     /// Takes the next control byte, if there is one.
     fn control(&self) -> Option<u8>;
+
+    /// Sends an encoded [`LowerRequest`](crate::channel::lower::LowerRequest) to the command and waits for the answer,
+    /// with the guest clock and the other CPUs stopped. Returns the length of the answer, of which `answer` receives as
+    /// much as it holds; 0 if there is no answer.
+    fn lower(&self, request: &[u8], answer: &mut [u8]) -> usize;
 }

@@ -1,6 +1,9 @@
 //! The registers of user mode.
 
-use crate::arch::x86_64::regs::{FpuArea, UserState};
+use crate::arch::x86_64::{
+    debug::DebugRegisters,
+    regs::{FpuArea, UserState},
+};
 
 /// The registers of user mode that stay in the processor while the kernel runs.
 pub trait Registers: Sync {
@@ -28,4 +31,8 @@ pub trait Registers: Sync {
     /// Sets the `key_rights` of the running thread, if [`fpu_features`](Self::fpu_features)
     /// includes protection keys.
     fn set_key_rights(&self, rights: u32);
+
+    /// Loads the debug registers of this CPU, if they differ from those loaded last. They stay loaded while other
+    /// threads run.
+    fn load_debug(&self, registers: &DebugRegisters);
 }

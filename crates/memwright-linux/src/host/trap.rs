@@ -27,7 +27,7 @@ pub enum Trap {
     Exception {
         /// Vector: 0 divide error, 3 breakpoint, 6 invalid opcode, 13 general protection, ...
         vector: u8,
-        /// Error code; zero for vectors that push none.
+        /// Error code; zero for vectors that push none. For vector 1, the bits that are set in DR6.
         error: u64,
     },
     /// The deadline has passed.

@@ -3,9 +3,10 @@
 mod capabilities;
 mod credentials;
 mod limits;
+mod privileges;
 mod users;
 
-pub use capabilities::{Capabilities, CapabilitySets};
+pub use capabilities::{Capabilities, CapabilitySets, SecureBits};
 pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use users::{Tally, User, Users};

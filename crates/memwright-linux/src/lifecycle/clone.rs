@@ -6,6 +6,7 @@ use crate::{
     errno::Errno,
     identity::{Capabilities, Resource},
     lifecycle::{fork::clone_process, thread_start::clone_thread},
+    ptrace::Event,
     signal::Signal,
     user::USER_END,
 };
@@ -25,7 +26,7 @@ flags! {
         const SIGHAND = raw::CLONE_SIGHAND as u64;
         /// Store a descriptor for the child in the parent's memory.
         const PIDFD = raw::CLONE_PIDFD as u64;
-        /// Trace the child if the caller is traced. Without effect here.
+        /// Trace the child if the caller is traced.
         const PTRACE = raw::CLONE_PTRACE as u64;
         /// The parent waits until the child releases the address space.
         const VFORK = raw::CLONE_VFORK as u64;
@@ -43,7 +44,7 @@ flags! {
         const CHILD_CLEARTID = raw::CLONE_CHILD_CLEARTID as u64;
         /// Ignored by Linux.
         const DETACHED = raw::CLONE_DETACHED as u64;
-        /// Keep a tracer from tracing the child automatically. Without effect here.
+        /// Keep a tracer from tracing the child automatically.
         const UNTRACED = raw::CLONE_UNTRACED as u64;
         /// Store the child's id in the child's memory.
         const CHILD_SETTID = raw::CLONE_CHILD_SETTID as u64;
@@ -92,6 +93,22 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
         clone_thread(context, request)
     } else {
         clone_process(context, request)
+    }
+}
+
+impl CloneRequest {
+    /// Returns the event that the call is for the caller's tracer; `None` if the tracer is not notified (`kernel_clone`
+    /// of Linux 7.2, `kernel/fork.c`).
+    pub(super) fn event(&self) -> Option<Event> {
+        if self.flags.contains(CloneFlags::UNTRACED) {
+            None
+        } else if self.flags.contains(CloneFlags::VFORK) {
+            Some(Event::Vfork)
+        } else if self.exit_signal == u64::from(Signal::SIGCHLD.number()) {
+            Some(Event::Fork)
+        } else {
+            Some(Event::Clone)
+        }
     }
 }
 
@@ -145,7 +162,7 @@ pub(super) fn child_state(parent: &UserState, request: &CloneRequest) -> UserSta
 
 #[cfg(test)]
 mod tests {
-    use super::{CloneFlags as F, CloneRequest, Errno, check, child_state};
+    use super::{CloneFlags as F, CloneRequest, Errno, Event, check, child_state};
     use crate::arch::x86_64::regs::UserState;
 
     #[test]
@@ -173,6 +190,27 @@ mod tests {
             (thread | F::PIDFD, 0, Err(Errno::EINVAL)),
         ] {
             assert_eq!(check(flags, exit_signal), result, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn events_of_the_forms_of_clone() {
+        for (flags, exit_signal, event) in [
+            (F::empty(), 17, Some(Event::Fork)),
+            (F::empty(), 0, Some(Event::Clone)),
+            (F::VM | F::VFORK, 17, Some(Event::Vfork)),
+            (F::VM | F::VFORK | F::UNTRACED, 17, None),
+        ] {
+            let request = CloneRequest {
+                flags,
+                stack: 0,
+                parent_tid: 0,
+                child_tid: 0,
+                descriptor: 0,
+                thread_pointer: 0,
+                exit_signal,
+            };
+            assert_eq!(request.event(), event);
         }
     }
 

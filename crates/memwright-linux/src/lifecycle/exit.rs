@@ -5,7 +5,8 @@ use crate::{
     lifecycle::wait::reap_unwanted,
     process::{
         Change, ExitStatus, Life, PROGRAM, Process, Thread, begin_end, notify_parent,
-        peak_resident_kib, report_change, send_to_process, waits_for_ended,
+        peak_resident_kib, report_change, send_change, send_to_process, waits_for_ended,
+        wake_parent,
     },
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
@@ -26,9 +27,15 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
     thread.ends.store(true, Ordering::Relaxed);
     kernel.futexes.release(thread);
     kernel.tasks.lock().threads.remove(&thread.id());
+    let mut leader = None;
     let (end, stop, traced) = {
         let mut signals = process.signals.lock();
         let traced = signals.find(thread).and_then(|state| state.traced.take());
+        if thread.is_leader()
+            && let Some(tracing) = &traced
+        {
+            signals.leader_tracer = tracing.tracer;
+        }
         // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
         process.usage.add(&kernel.scheduler.usage_of(thread));
         signals.threads.remove(thread);
@@ -36,6 +43,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             // The status is that of the last thread, unless the complete process was killed (`synchronize_group_exit`
             // of Linux 7.2, `kernel/exit.c`).
             let status = *signals.group_exit.get_or_insert(status);
+            leader = Some(signals.leader_tracer.take());
             (Some(status), None, traced)
         } else {
             // The last thread counts for its user until the process is reaped.
@@ -45,7 +53,12 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             (None, signals.stop_is_complete(), traced)
         }
     };
-    crate::ptrace::abandon(kernel, thread, traced, end.unwrap_or(status), end.is_some());
+    if traced.is_some() || leader.flatten().is_some() {
+        crate::ptrace::abandon(thread, traced, end.unwrap_or(status), leader);
+    }
+    if thread.traces.load(Ordering::Relaxed) {
+        crate::ptrace::release_tracees(process, Some(thread.context));
+    }
     process.thread_ended.wake_all();
     if let Some(signal) = stop {
         report_change(process, Change::Stopped(signal));
@@ -57,10 +70,11 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
     process.clear_alarm();
+    process.delete_timers();
     process.forget_cpu_limit();
     process.settle_faults();
     kernel.semaphores.undo(process.id);
-    crate::ptrace::release_tracees(kernel, process);
+    crate::ptrace::release_tracees(process, None);
     release_files(process);
     drop(process.take_fs());
     kernel.scheduler.unload_space();
@@ -78,34 +92,36 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     process.return_space();
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());
-    let (orphans, wanted) = {
+    let (orphans, heir, wanted, parent, sent) = {
         let mut tasks = kernel.tasks.lock();
-        let orphans = tasks.orphan_children(process.id);
+        let (orphans, heir) = tasks.orphan_children(process.id);
         let parent = tasks.members.get(&process.parent());
+        let parent = parent.map(|parent| parent.process.clone());
         // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
         // Linux 7.2, `kernel/exit.c`).
-        let wanted = parent.is_some_and(|parent| waits_for_ended(&parent.process, signal));
+        let wanted = parent
+            .as_ref()
+            .is_some_and(|parent| waits_for_ended(parent, signal));
         if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
             member.life = Life::Zombie(status);
         }
-        (orphans, wanted)
+        let change = Change::Ended(status);
+        let sent = parent
+            .as_ref()
+            .zip(signal)
+            .and_then(|(parent, signal)| send_change(parent, process.id, process, change, signal));
+        (orphans, heir, wanted, parent, sent)
     };
     process.ended.wake_all();
     if process.cgroup().is_some() {
         kernel.cgroups.changes.note();
     }
     for orphan in &orphans {
-        adopt(kernel, process, orphan);
+        adopt(kernel, process, orphan, heir);
         pause_point();
     }
-    let parent = kernel.tasks.process(process.parent());
-    match signal {
-        Some(signal) => notify_parent(process, Change::Ended(status), signal),
-        None => {
-            if let Some(parent) = &parent {
-                parent.child_event.wake_all();
-            }
-        }
+    if let Some(parent) = &parent {
+        wake_parent(parent, sent);
     }
     kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
     if !wanted {
@@ -128,9 +144,11 @@ pub(super) fn release_files(process: &Process) {
     }
 }
 
-/// Makes the reaper the parent of a child of an exited process, and sends the child its parent-death signal. Reaps a
-/// zombie at once.
-fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>) {
+/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. The reaper reaps a
+/// zombie at once; another process that adopts one is notified (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
+fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
+    let chld = Signal::SIGCHLD;
+    orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
     if let Some(signal) = Signal::new(number.into()) {
         let detail = Detail::Sender {
@@ -145,7 +163,16 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>) {
         };
         send_to_process(orphan, info);
     }
-    if matches!(kernel.tasks.life(orphan.id), Some(Life::Zombie(_))) {
+    let Some(Life::Zombie(status)) = kernel.tasks.life(orphan.id) else {
+        return;
+    };
+    let waits = kernel
+        .tasks
+        .process(heir)
+        .is_some_and(|heir| waits_for_ended(&heir, Some(chld)));
+    if waits {
+        notify_parent(orphan, Change::Ended(status), chld);
+    } else {
         reap_unwanted(kernel, orphan);
     }
 }

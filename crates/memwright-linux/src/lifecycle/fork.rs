@@ -9,6 +9,7 @@ use crate::{
     memory::fork_errno,
     pidfd,
     process::{Parts, Process, Start, Thread, ThreadSignals},
+    ptrace::{Event, Traced, attach_child},
     signal::AlternateStack,
     wait::Interest,
 };
@@ -36,6 +37,12 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
     thread.inherit_affinity(context.thread);
+    let slack = context.thread.timer_slack.load(Ordering::Relaxed);
+    thread.timer_slack.store(slack, Ordering::Relaxed);
+    // The program of a child that shares the memory registers a structure of its own.
+    if !request.flags.contains(CloneFlags::VM) {
+        thread.inherit_registration(context.thread);
+    }
     let entered = inherit_signals(context, &child, &thread, request.flags)
         .and_then(|()| Ok(child.inherit_cpu_limit()?))
         .and_then(|()| store_ids(context, request, &child, &thread))
@@ -48,8 +55,16 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    let traced = Traced { context };
+    let event = request.event().filter(|event| traced.stops_at(*event));
+    if event.is_some() || request.flags.contains(CloneFlags::PTRACE) {
+        attach_child(context.thread, &thread);
+    }
     kernel.scheduler.start(&thread);
     drop(thread);
+    if let Some(event) = event {
+        traced.event(event, child.id.into());
+    }
     if request.flags.contains(CloneFlags::VFORK) {
         let returned = || (!child.borrows_space()).then_some(());
         // The wait ends early only if the parent is killed.
@@ -57,6 +72,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         let _ = kernel
             .oom
             .wait(context.thread, &queues, None, Interest::Fatal, returned);
+        traced.event(Event::VforkDone, child.id.into());
     }
     Ok(child.id.into())
 }
@@ -90,6 +106,10 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     child
         .dumpable
         .store(parent.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.personality.store(
+        parent.personality.load(Ordering::Relaxed),
+        Ordering::Relaxed,
+    );
     child
         .barriers
         .store(parent.barriers.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -7,6 +7,7 @@ use crate::{
     kernel::Kernel,
     lifecycle::{CloneFlags, CloneRequest, clone::child_state},
     process::{Process, Start, Stop, Thread, ThreadSignals},
+    ptrace::{Traced, attach_child},
     scheduler::{AdmitError, Work},
 };
 use alloc::sync::Arc;
@@ -62,11 +63,21 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
         let _ = context.user.write_value(request.child_tid, &id);
     }
     thread.inherit_placement(context.thread);
+    let slack = context.thread.timer_slack.load(Ordering::Relaxed);
+    thread.timer_slack.store(slack, Ordering::Relaxed);
     if let Err(error) = enter(context, &thread) {
         kernel.scheduler.abandon(&thread);
         return Err(error);
     }
+    let traced = Traced { context };
+    let event = request.event().filter(|event| traced.stops_at(*event));
+    if event.is_some() || flags.contains(CloneFlags::PTRACE) {
+        attach_child(context.thread, &thread);
+    }
     kernel.scheduler.start(&thread);
+    if let Some(event) = event {
+        traced.event(event, id.into());
+    }
     Ok(id.into())
 }
 

@@ -3,8 +3,9 @@
 use crate::{
     context::Context,
     errno::Errno,
+    host::ContextId,
     kernel::Kernel,
-    process::{Change, Life, Member, Process, TaskTable, Thread},
+    process::{Change, Life, Process, TaskTable, Thread, is_visible},
     ptrace::standing_unreported,
     scheduler::UsageSnapshot,
 };
@@ -73,7 +74,7 @@ pub fn wait_for_child(
     options: WaitOptions,
 ) -> Result<Option<Waited>, Errno> {
     let process = context.process();
-    let look = || match look(context.kernel, process, target, options) {
+    let look = || match look(context.kernel, context.thread, target, options) {
         Look::Found(waited) => Some(Ok(Some(waited))),
         Look::NoChildren => Some(Err(Errno::ECHILD)),
         Look::Nothing if options.contains(WaitOptions::NOHANG) => Some(Ok(None)),
@@ -85,12 +86,26 @@ pub fn wait_for_child(
     }
 }
 
-fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: WaitOptions) -> Look {
+fn look(kernel: &Kernel, by: &Thread, target: WaitTarget, options: WaitOptions) -> Look {
+    let parent = &by.process;
     let mut reaped = None;
-    let mut traced = None;
     let mut result = Look::NoChildren;
     {
         let mut tasks = kernel.tasks.lock();
+        // Traced threads first: a tracer finds the stop of one in no time, however many children it has.
+        match look_at_tracees(&mut tasks, by, target, options) {
+            Traced::Changed(id, process, change) => {
+                drop(tasks);
+                let usage = process.map(|process| usage_of(&process));
+                return Look::Found(Waited {
+                    process: id,
+                    change,
+                    usage: usage.unwrap_or_default(),
+                });
+            }
+            Traced::Unchanged => result = Look::Nothing,
+            Traced::None => {}
+        }
         let mut number = 0;
         while let Some(child) = nth_child(&tasks, parent, target, number) {
             number += 1;
@@ -117,28 +132,15 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
                     member.life = Life::Alive(None);
                     reaped = Some((child, process, change));
                 }
-                Change::Ended(_) | Change::Stopped(_) | Change::Continued | Change::Trapped(_) => {
+                Change::Ended(_)
+                | Change::Stopped(_)
+                | Change::Continued
+                | Change::Trapped { .. } => {
                     reaped = Some((child, process, change));
                 }
             }
             break;
         }
-        if let (None, Some(member)) = (&reaped, tasks.members.get_mut(&parent.id)) {
-            match look_at_tracees(member, target, options) {
-                Tracees::Changed(thread, change) => {
-                    traced = Some((thread, change));
-                }
-                Tracees::Unchanged => result = Look::Nothing,
-                Tracees::None => {}
-            }
-        }
-    }
-    if let Some((thread, change)) = traced {
-        return Look::Found(Waited {
-            process: thread.id(),
-            change,
-            usage: usage_of(&thread.process),
-        });
     }
     let Some((id, process, change)) = reaped else {
         return result;
@@ -162,40 +164,112 @@ fn usage_of(process: &Process) -> UsageSnapshot {
 }
 
 /// The result of one check of the traced threads.
-enum Tracees {
-    Changed(Arc<Thread>, Change),
+enum Traced {
+    /// This thread has changed. Its process is known unless it has exited.
+    Changed(u32, Option<Arc<Process>>, Change),
     Unchanged,
     None,
 }
 
 /// Searches for a traced thread that is in a ptrace stop or has exited. `WaitOptions::EXITED` is checked only for
 /// exited threads: ptrace stops are always reported (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
-fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions) -> Tracees {
-    let keep = options.contains(WaitOptions::NOWAIT);
-    let wanted = |thread: &Thread| is_target(thread.id(), thread.process.group(), target);
-    let ended = member
-        .ended_tracees
-        .iter()
-        .position(|(thread, _)| wanted(thread));
-    if let Some(place) = ended.filter(|_| options.contains(WaitOptions::EXITED)) {
-        let (thread, status) = if keep {
-            member.ended_tracees[place].clone()
-        } else {
-            member.ended_tracees.remove(place)
-        };
-        return Tracees::Changed(thread, Change::Ended(status));
+fn look_at_tracees(
+    tasks: &mut TaskTable,
+    by: &Thread,
+    target: WaitTarget,
+    options: WaitOptions,
+) -> Traced {
+    let process = by.process.id;
+    let Some(member) = tasks.members.get(&process) else {
+        return Traced::None;
+    };
+    if member.tracees.is_empty() {
+        return Traced::None;
     }
-    let mut found = ended.is_some();
-    for thread in member.tracees.iter().filter(|thread| wanted(thread)) {
+    let context = options
+        .contains(WaitOptions::NOTHREAD)
+        .then_some(by.context);
+    let keep = options.contains(WaitOptions::NOWAIT);
+    let mut found = false;
+    if let Some((id, change)) = ended_tracee(tasks, (process, context), target) {
+        if options.contains(WaitOptions::EXITED) {
+            if !keep {
+                tasks.remove_ended(id);
+            }
+            return Traced::Changed(id, None, change);
+        }
         found = true;
-        if let Some(signal) = standing_unreported(thread, keep) {
-            return Tracees::Changed(thread.clone(), Change::Trapped(signal));
+    }
+    if let WaitTarget::Process(id) = target {
+        let thread = tasks.threads.get(&id).cloned();
+        if let Some(thread) = thread.filter(|thread| thread.is_traced_by(process, context)) {
+            return match standing_unreported(&thread, keep) {
+                Some(change) => Traced::Changed(id, Some(thread.process.clone()), change),
+                None => Traced::Unchanged,
+            };
+        }
+        // It exits, or is a leader that has exited before the other threads: its exit will be reported.
+        let member = tasks.members.get(&process);
+        let held = member.is_some_and(|member| member.tracees.has(id, context));
+        return if found || held {
+            Traced::Unchanged
+        } else {
+            Traced::None
+        };
+    }
+    stopped_tracee(tasks, (process, context), target, keep, found)
+}
+
+/// Returns an exited traced thread that its tracer has not waited for.
+fn ended_tracee(
+    tasks: &TaskTable,
+    (process, context): (u32, Option<ContextId>),
+    target: WaitTarget,
+) -> Option<(u32, Change)> {
+    let matches = |id: u32| {
+        let ended = tasks.ended(id)?;
+        let own = ended.tracer.process == process && is_visible(ended.tracer.context, context);
+        (own && is_target(id, ended.group, target)).then_some((id, ended.change))
+    };
+    match target {
+        WaitTarget::Process(id) => matches(id),
+        WaitTarget::Any | WaitTarget::Group(_) => {
+            let member = tasks.members.get(&process)?;
+            member.tracees.ended.iter().find_map(|id| matches(*id))
         }
     }
-    if found {
-        Tracees::Unchanged
+}
+
+/// Searches the traced threads that have entered a stop for one that `target` includes.
+fn stopped_tracee(
+    tasks: &mut TaskTable,
+    (process, context): (u32, Option<ContextId>),
+    target: WaitTarget,
+    keep: bool,
+    found: bool,
+) -> Traced {
+    let Some(member) = tasks.members.get_mut(&process) else {
+        return Traced::None;
+    };
+    let wanted = |thread: &Thread| is_target(thread.id(), thread.process.group(), target);
+    let mut last = None;
+    while let Some((key, thread)) = member.tracees.next_news(last, context) {
+        last = Some(key);
+        if !wanted(&thread) {
+            continue;
+        }
+        let change = standing_unreported(&thread, keep);
+        if change.is_none() || !keep {
+            member.tracees.forget_news(key);
+        }
+        if let Some(change) = change {
+            return Traced::Changed(thread.id(), Some(thread.process.clone()), change);
+        }
+    }
+    if found || member.tracees.iter(context).any(|thread| wanted(thread)) {
+        Traced::Unchanged
     } else {
-        Tracees::None
+        Traced::None
     }
 }
 

@@ -7,7 +7,9 @@ mod cpu_limit;
 mod futex_wait;
 mod image;
 mod placement;
+mod posix_timer;
 mod report;
+mod restartable;
 mod roster;
 mod send;
 mod signals;
@@ -15,6 +17,7 @@ mod status;
 mod stepping;
 mod tasks;
 mod thread;
+mod tracees;
 mod tracing;
 mod usage;
 
@@ -26,7 +29,15 @@ pub(crate) use cgroup_charge::{CountedPages, Walked};
 pub(crate) use futex_wait::{FutexKey, FutexPlace, FutexPosition, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
 pub(crate) use placement::ThreadPlacement;
-pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
+pub use posix_timer::{Notice, PosixTimer, PosixTimers};
+pub use restartable::{
+    Change as RegistrationChange, FEATURE_SIZE as RESTARTABLE_SIZE,
+    FIRST_SIZE as RESTARTABLE_ALIGNMENT, Registration, Section,
+};
+pub(crate) use send::{
+    begin_end, end_others, notify_tracer, report_change, send_change, send_timer_signal,
+    waits_for_ended, wake_parent,
+};
 pub use send::{
     force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
 };
@@ -35,8 +46,9 @@ pub use status::{Change, ExitStatus, Life};
 pub(crate) use stepping::Stepping;
 pub(crate) use tasks::Among;
 pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, TaskTable, Tasks};
-pub use thread::{RestartBlock, Start, Thread};
-pub(crate) use tracing::{Resume, Standing, Tracing};
+pub use thread::{RestartBlock, Start, TIMER_SLACK, Thread};
+pub(crate) use tracees::{Ended, Tracees, is_visible};
+pub(crate) use tracing::{AtCalls, Report, Resume, Standing, TraceOptions, Tracer, Tracing};
 pub(crate) use usage::peak_resident_kib;
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
 
@@ -53,6 +65,9 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::Shared;
+
+/// The personality whose programs begin at fixed addresses (`ADDR_NO_RANDOMIZE`).
+pub const FIXED_ADDRESSES: u32 = 0x004_0000;
 
 /// The parts of a process.
 pub struct Parts {
@@ -102,6 +117,8 @@ pub struct Process {
     cpu_limit: NextLook,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<Alarm>,
+    /// Its POSIX timers.
+    pub posix_timers: PosixTimers,
     /// The signal that its parent gets when it exits.
     pub exit_signal: AtomicU8,
     /// The process has called `execve` since it was forked (`setpgid` then fails).
@@ -110,6 +127,10 @@ pub struct Process {
     pub parent_death_signal: AtomicU8,
     /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
     pub kill_score: AtomicU32,
+    /// It adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of the table.
+    pub adopts: AtomicBool,
+    /// Its personality, as the call of this name sets it.
+    pub personality: AtomicU32,
     /// Dumpable flag, as set by `PR_SET_DUMPABLE`.
     pub dumpable: AtomicU8,
     /// Its registrations with `membarrier`.
@@ -169,10 +190,13 @@ impl Process {
             children_usage: Usage::default(),
             cpu_limit: NextLook::none(),
             alarm: Lock::new(Rank::Process, Alarm::default()),
+            posix_timers: PosixTimers::default(),
             exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),
             executed: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
             kill_score: AtomicU32::new(1000),
+            adopts: AtomicBool::new(false),
+            personality: AtomicU32::new(0),
             dumpable: AtomicU8::new(1),
             barriers: AtomicU32::new(0),
             space: Lock::new(Rank::Leaf, space),

@@ -23,7 +23,17 @@ pub fn queue(
     target: Option<&Arc<Thread>>,
     info: SignalInfo,
 ) -> Result<(), Errno> {
-    send(process, target, info)
+    send(process, target, info).map(drop)
+}
+
+/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether it is pending now, together
+/// with its cause: it is not if it is ignored, or if there is no room for it.
+pub(crate) fn send_timer_signal(
+    process: &Arc<Process>,
+    target: Option<&Arc<Thread>>,
+    info: SignalInfo,
+) -> bool {
+    send(process, target, info) == Ok(true)
 }
 
 /// Sends a signal to one thread.
@@ -62,48 +72,79 @@ fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<boo
     }
 }
 
+/// Sends a signal. Returns whether it became pending: it does not if it is ignored, or a standard signal that is pending
+/// already.
 fn send(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
     info: SignalInfo,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
+    let sent = make_pending(process, target, info)?;
+    Ok(sent.is_some_and(|sent| sent.wake(process)))
+}
+
+/// A signal that was sent, but of which the threads that wait for one do not know yet.
+#[must_use]
+pub(crate) struct Sent {
+    signal: Signal,
+    continued: Continued,
+    arrived: bool,
+}
+
+impl Sent {
+    /// Wakes the threads that wait for a signal or for SIGCONT. Returns whether the signal became pending.
+    fn wake(self, process: &Arc<Process>) -> bool {
+        if self.arrived {
+            process.signal_arrived.wake_all();
+        }
+        match self.continued {
+            // Threads that were seized report every SIGCONT.
+            Continued::No if self.signal == Signal::SIGCONT => process.resumed.wake_all(),
+            Continued::No => {}
+            Continued::BeforeItStopped => process.resumed.wake_all(),
+            Continued::Yes => {
+                process.resumed.wake_all();
+                report_change(process, Change::Continued);
+            }
+        }
+        self.arrived
+    }
+}
+
+/// Adds a signal to those that are pending, and interrupts the thread that will take it. Returns `None` if the process
+/// is exiting.
+fn make_pending(
+    process: &Arc<Process>,
+    target: Option<&Arc<Thread>>,
+    info: SignalInfo,
+) -> Result<Option<Sent>, Errno> {
     let signal = info.signal;
     let limit = || process.identity.soft_limit(Resource::PendingSignals);
-    let limit = signal.is_real_time().then(limit);
-    let (continued, arrived) = {
-        let mut signals = process.signals.lock();
-        if signals.threads.is_empty() || signals.group_exit.is_some() {
-            return Ok(());
-        }
-        let continued = prepare(&mut signals, signal);
-        let mut arrived = false;
-        if signal == Signal::SIGKILL {
-            begin_end(&mut signals, ExitStatus::Killed(signal));
-        } else if !signals.ignored(signal) {
-            let is_queued = place(&info, &signals, limit)?;
-            arrived = match target {
-                Some(thread) => match signals.find(thread) {
-                    Some(state) => state.pending.add_queued(info, is_queued),
-                    None => return Ok(()),
-                },
-                None => signals.pending.add_queued(info, is_queued),
-            };
-            choose_and_wake(&mut signals, target, signal);
-        }
-        (continued, arrived)
-    };
-    if arrived {
-        process.signal_arrived.wake_all();
+    let limit = (signal.is_real_time() || info.is_of_timer()).then(limit);
+    let mut signals = process.signals.lock();
+    if signals.threads.is_empty() || signals.group_exit.is_some() {
+        return Ok(None);
     }
-    match continued {
-        Continued::No => {}
-        Continued::BeforeItStopped => process.resumed.wake_all(),
-        Continued::Yes => {
-            process.resumed.wake_all();
-            report_change(process, Change::Continued);
-        }
+    let continued = prepare(&mut signals, signal);
+    let mut arrived = false;
+    if signal == Signal::SIGKILL {
+        begin_end(&mut signals, ExitStatus::Killed(signal));
+    } else if !signals.ignored(signal) {
+        let is_queued = place(&info, &signals, limit)?;
+        arrived = match target {
+            Some(thread) => match signals.find(thread) {
+                Some(state) => state.pending.add_queued(info, is_queued),
+                None => return Ok(None),
+            },
+            None => signals.pending.add_queued(info, is_queued),
+        };
+        choose_and_wake(&mut signals, target, signal);
     }
-    Ok(())
+    Ok(Some(Sent {
+        signal,
+        continued,
+        arrived,
+    }))
 }
 
 /// The effect of SIGCONT.
@@ -127,8 +168,17 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
         return Continued::No;
     };
     signals.pending.discard(cancelled);
+    let mut seized = false;
     for state in signals.threads.values_mut() {
         state.pending.discard(cancelled);
+        if let Some(tracing) = state.traced.as_deref_mut()
+            && signal == Signal::SIGCONT
+        {
+            seized |= tracing.note_change();
+        }
+    }
+    if seized {
+        signals.alert_all();
     }
     if signal != Signal::SIGCONT || signals.stop == Stop::Running {
         return Continued::No;
@@ -222,44 +272,60 @@ pub fn notify_parent(child: &Arc<Process>, change: Change, signal: Signal) {
     notify(child.parent(), child.id, child, change, signal);
 }
 
-/// Notifies the tracer of a thread that the thread is in a ptrace stop or has exited.
-pub(crate) fn notify_tracer(tracer: u32, thread: &Thread, change: Change) {
-    let signal = Signal::SIGCHLD;
-    notify(tracer, thread.id(), &thread.process, change, signal);
+/// Notifies the process `tracer` that the thread with this `id` of a process is in a ptrace stop or has exited.
+pub(crate) fn notify_tracer(tracer: u32, (id, process): (u32, &Process), change: Change) {
+    notify(tracer, id, process, change, Signal::SIGCHLD);
 }
 
 /// Notifies process `to` of a state change of the process or thread with this `id`, which belongs to `child`.
 fn notify(to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
-    let Some(parent) = child.tasks.process(to) else {
-        return;
-    };
-    if parent.id == REAPER {
-        return;
+    if let Some(parent) = child.tasks.process(to) {
+        let sent = send_change(&parent, id, child, change, signal);
+        wake_parent(&parent, sent);
     }
-    let quiet = {
+}
+
+/// Wakes the threads of a process that wait for a child, or for the signal of [`send_change`].
+pub(crate) fn wake_parent(parent: &Arc<Process>, sent: Option<Sent>) {
+    if let Some(sent) = sent {
+        sent.wake(parent);
+    }
+    parent.child_event.wake_all();
+}
+
+/// Makes the signal of a state change pending for `parent`. Returns `None` if it does not get one. Wakes no thread that
+/// waits for a child, and can therefore be called under the lock of the tasks: then no wait returns a child before its
+/// signal is pending (`exit_notify` of Linux 7.2, `kernel/exit.c`).
+pub(crate) fn send_change(
+    parent: &Arc<Process>,
+    id: u32,
+    child: &Process,
+    change: Change,
+    signal: Signal,
+) -> Option<Sent> {
+    let quiet = parent.id == REAPER || {
         let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
         let stop = !matches!(change, Change::Ended(_));
         stop && action.flags.contains(ActionFlags::NOCLDSTOP)
     };
-    if !quiet {
-        let usage = child.total_usage();
-        let (code, status) = change.signal_fields();
-        let detail = Detail::Child {
-            process: id,
-            user: 0,
-            status,
-            user_ticks: ticks(usage.user) as i64,
-            system_ticks: ticks(usage.system) as i64,
-        };
-        send_to_process(
-            &parent,
-            SignalInfo {
-                signal,
-                code,
-                errno: 0,
-                detail,
-            },
-        );
+    if quiet {
+        return None;
     }
-    parent.child_event.wake_all();
+    let usage = child.total_usage();
+    let (code, status) = change.notice_fields();
+    let detail = Detail::Child {
+        process: id,
+        user: 0,
+        status,
+        user_ticks: ticks(usage.user) as i64,
+        system_ticks: ticks(usage.system) as i64,
+    };
+    let info = SignalInfo {
+        signal,
+        code,
+        errno: 0,
+        detail,
+    };
+    // Only a signal with a full queue is refused.
+    make_pending(parent, None, info).unwrap_or_default()
 }

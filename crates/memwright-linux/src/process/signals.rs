@@ -1,6 +1,10 @@
 //! The signal state of a process and of its threads, under one lock.
 
-use super::{ExitStatus, Thread, roster::Roster, tracing::Tracing};
+use super::{
+    ExitStatus, Thread,
+    roster::Roster,
+    tracing::{Tracer, Tracing},
+};
 use crate::{
     scheduler::Work,
     signal::{Actions, AlternateStack, Pending, Signal, SignalInfo, SignalSet},
@@ -57,6 +61,9 @@ pub struct Signals {
     pub stop: Stop,
     /// All threads have stopped, and the parent was notified.
     pub stop_reported: bool,
+    /// The tracer of the leader, if the leader has exited before other threads: it is notified with the exit of the last
+    /// one.
+    pub(crate) leader_tracer: Option<Tracer>,
 }
 
 impl Default for Signals {
@@ -69,6 +76,7 @@ impl Default for Signals {
             executing: None,
             stop: Stop::Running,
             stop_reported: false,
+            leader_tracer: None,
         }
     }
 }
@@ -113,7 +121,10 @@ impl Signals {
                 .is_some_and(|one| !core::ptr::eq(one, thread));
         let state = self.thread(thread);
         let deliverable = state.pending.set().union(shared).minus(state.blocked);
-        let wanted = busy || !deliverable.is_empty();
+        let traced = state.traced.as_deref();
+        let trap = traced
+            .is_some_and(|tracing| tracing.interrupted || tracing.changed || tracing.call_ended);
+        let wanted = busy || trap || !deliverable.is_empty();
         thread.set_work(Work::SIGNAL, wanted);
     }
 

@@ -20,8 +20,13 @@ pub enum Change {
     Stopped(Signal),
     /// It continued after a stop.
     Continued,
-    /// It is in a ptrace stop with this signal.
-    Trapped(Signal),
+    /// It is in a ptrace stop.
+    Trapped {
+        /// The signal, with the number of an event in the bits from 8 on.
+        code: u32,
+        /// It stopped with its process.
+        by_stop: bool,
+    },
 }
 
 impl Change {
@@ -30,19 +35,38 @@ impl Change {
         match self {
             Self::Ended(ExitStatus::Exited(code)) => (code & 0xff) << 8,
             Self::Ended(ExitStatus::Killed(signal)) => i32::from(signal.number()),
-            Self::Stopped(signal) | Self::Trapped(signal) => i32::from(signal.number()) << 8 | 0x7f,
+            Self::Stopped(signal) => i32::from(signal.number()) << 8 | 0x7f,
+            Self::Trapped { code, .. } => (code as i32) << 8 | 0x7f,
             Self::Continued => 0xffff,
         }
     }
 
-    /// Returns `si_code` and `si_status` for SIGCHLD and `waitid`.
+    /// Returns `si_code` and `si_status` for `waitid`.
     pub fn signal_fields(self) -> (i32, i32) {
         match self {
             Self::Ended(ExitStatus::Exited(status)) => (code::CLD_EXITED, status & 0xff),
             Self::Ended(ExitStatus::Killed(signal)) => (code::CLD_KILLED, signal.number().into()),
             Self::Stopped(signal) => (code::CLD_STOPPED, signal.number().into()),
             Self::Continued => (code::CLD_CONTINUED, Signal::SIGCONT.number().into()),
-            Self::Trapped(signal) => (code::CLD_TRAPPED, signal.number().into()),
+            Self::Trapped { code: shown, .. } => (code::CLD_TRAPPED, shown as i32),
+        }
+    }
+
+    /// Returns `si_code` and `si_status` for SIGCHLD.
+    pub fn notice_fields(self) -> (i32, i32) {
+        match self {
+            Self::Trapped {
+                code: shown,
+                by_stop,
+            } => {
+                let kind = if by_stop {
+                    code::CLD_STOPPED
+                } else {
+                    code::CLD_TRAPPED
+                };
+                (kind, (shown & 0x7f) as i32)
+            }
+            Self::Ended(_) | Self::Stopped(_) | Self::Continued => self.signal_fields(),
         }
     }
 }
@@ -63,6 +87,10 @@ mod tests {
 
     #[test]
     fn status_words() {
+        let trapped = |code| Change::Trapped {
+            code,
+            by_stop: false,
+        };
         for (change, status, fields) in [
             (Change::Ended(ExitStatus::Exited(7)), 0x0700, (1, 7)),
             (Change::Ended(ExitStatus::Exited(-1)), 0xff00, (1, 255)),
@@ -73,7 +101,8 @@ mod tests {
             ),
             (Change::Stopped(Signal::SIGTSTP), 0x147f, (5, 20)),
             (Change::Continued, 0xffff, (6, 18)),
-            (Change::Trapped(Signal::SIGTRAP), 0x057f, (4, 5)),
+            (trapped(5), 0x057f, (4, 5)),
+            (trapped(0x305), 0x3057f, (4, 0x305)),
         ] {
             assert_eq!(change.wait_status(), status, "{change:?}");
             assert_eq!(change.signal_fields(), fields, "{change:?}");

@@ -1,6 +1,6 @@
 //! The table of processes and the relations between them.
 
-use super::{Cgroup, ExitStatus, Life, Process, Thread};
+use super::{Cgroup, Ended, Life, Process, Thread, Tracees};
 use crate::{
     batch::Batch,
     scheduler::Scheduler,
@@ -33,9 +33,7 @@ pub struct Member {
     /// Its state.
     pub life: Life,
     /// Threads that it traces.
-    pub(crate) tracees: Vec<Arc<Thread>>,
-    /// Exited threads that the process traced and of whose processes it is not the parent.
-    pub(crate) ended_tracees: Vec<(Arc<Thread>, ExitStatus)>,
+    pub(crate) tracees: Tracees,
 }
 
 impl Member {
@@ -63,12 +61,16 @@ pub struct TaskTable {
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
+    /// Exited traced threads that their tracers have not waited for, by id. The ids are not reused meanwhile.
+    ended: BTreeMap<u32, Ended>,
     /// Pairs (group, process id). `sessions` has pairs (session, process id).
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
     /// Pairs (cgroup, process id), without the processes of the root.
     cgroups: BTreeSet<(u32, u32)>,
     last_id: u32,
+    /// Number of living processes that adopt orphans.
+    subreapers: usize,
     /// Number of processes entered so far.
     births: u64,
 }
@@ -245,7 +247,7 @@ impl TaskTable {
         ids.into_iter().find(|id| {
             let member = members.next_if_eq(id).is_some();
             let thread = threads.next_if_eq(id).is_some();
-            !member && !thread && !self.group_exists(*id)
+            !member && !thread && !self.ended.contains_key(id) && !self.group_exists(*id)
         })
     }
 
@@ -356,8 +358,7 @@ impl TaskTable {
             process: process.clone(),
             children: Vec::new(),
             life: Life::Alive(None),
-            tracees: Vec::new(),
-            ended_tracees: Vec::new(),
+            tracees: Tracees::default(),
         };
         self.members.insert(process.id, member);
         Ok(())
@@ -378,27 +379,115 @@ impl TaskTable {
         self.place(process, group, session);
     }
 
-    /// Moves the children of `id` to the reaper. Returns them.
-    pub fn orphan_children(&mut self, id: u32) -> Vec<Arc<Process>> {
+    /// Sets whether a process adopts orphans among its descendants.
+    pub(crate) fn set_subreaper(&mut self, process: &Process, adopts: bool) {
+        let before = process.adopts.swap(adopts, Ordering::SeqCst);
+        self.subreapers = self.subreapers + usize::from(adopts) - usize::from(before);
+    }
+
+    /// Returns the process that adopts the children of `id`: the nearest living ancestor that adopts orphans, or else the
+    /// reaper (`find_new_reaper` of Linux 7.2, `kernel/exit.c`).
+    fn heir_of(&self, id: u32) -> u32 {
+        if self.subreapers == 0 {
+            return REAPER;
+        }
+        let parent = |id: &u32| Some(self.members.get(id)?.process.parent());
+        let ancestors = core::iter::successors(parent(&id), parent);
+        let mut ancestors = ancestors.take_while(|id| *id != REAPER);
+        let adopts = |id: &u32| {
+            let member = self.members.get(id);
+            member.is_some_and(|member| {
+                member.is_alive() && member.process.adopts.load(Ordering::SeqCst)
+            })
+        };
+        ancestors.find(adopts).unwrap_or(REAPER)
+    }
+
+    /// Moves the children of `id`, which has exited, to the process that adopts them. Returns them, and that process.
+    pub fn orphan_children(&mut self, id: u32) -> (Vec<Arc<Process>>, u32) {
         let orphans = match self.members.get_mut(&id) {
             Some(member) => core::mem::take(&mut member.children),
             None => Vec::new(),
         };
+        if let Some(member) = self.members.get(&id) {
+            let process = member.process.clone();
+            self.set_subreaper(&process, false);
+        }
+        if orphans.is_empty() {
+            return (orphans, REAPER);
+        }
+        let mut heir = self.heir_of(id);
+        // The reaper always has room.
+        let room = self.members.get_mut(&heir);
+        let room = room.map(|member| member.children.try_make_room(orphans.len()));
+        if !matches!(room, Some(Ok(()))) {
+            heir = REAPER;
+        }
         for orphan in &orphans {
-            orphan.parent.store(REAPER, Ordering::SeqCst);
+            orphan.parent.store(heir, Ordering::SeqCst);
         }
-        if let Some(reaper) = self.members.get_mut(&REAPER) {
-            #[expect(clippy::disallowed_methods, reason = "room was made in `enter`")]
-            reaper.children.extend(orphans.iter().cloned());
+        if let Some(heir) = self.members.get_mut(&heir) {
+            #[expect(clippy::disallowed_methods, reason = "there is room")]
+            heir.children.extend(orphans.iter().cloned());
         }
-        orphans
+        (orphans, heir)
     }
 
-    /// Changes the id of a thread to that of its process, whose leader has exited.
+    /// Changes the id of a thread to that of its process, whose leader has exited. A tracer of the former leader loses
+    /// it.
     pub(crate) fn become_leader(&mut self, thread: &Arc<Thread>) {
+        let (former, own) = {
+            let mut signals = thread.process.signals.lock();
+            let former = signals.leader_tracer.take();
+            let tracing = signals.tracing(thread);
+            (former, tracing.and_then(|tracing| tracing.tracer))
+        };
+        let id = thread.process.id;
+        let mut member = former.and_then(|tracer| self.members.get_mut(&tracer.process));
+        if let (Some(member), Some(tracer)) = (&mut member, former) {
+            member.tracees.remove(tracer, id);
+        }
         self.threads.remove(&thread.id());
+        let before = thread.id();
         thread.become_leader();
         self.threads.insert(thread.id(), thread.clone());
+        let mut member = own.and_then(|tracer| self.members.get_mut(&tracer.process));
+        if let (Some(member), Some(tracer)) = (&mut member, own)
+            && member.tracees.remove(tracer, before).is_some()
+        {
+            member.tracees.add(tracer, thread);
+        }
+    }
+
+    /// Records the exit of a traced thread, for a wait of its tracer.
+    pub(crate) fn note_ended(&mut self, id: u32, ended: Ended) {
+        if let Some(member) = self.members.get_mut(&ended.tracer.process) {
+            member.tracees.ended.insert(id);
+            self.ended.insert(id, ended);
+        }
+    }
+
+    /// Returns an exited thread that its tracer has not waited for.
+    pub(crate) fn ended(&self, id: u32) -> Option<Ended> {
+        self.ended.get(&id).copied()
+    }
+
+    /// Forgets an exited thread, for which its tracer has waited.
+    pub(crate) fn remove_ended(&mut self, id: u32) {
+        let ended = self.ended.remove(&id);
+        let tracer = ended.and_then(|ended| self.members.get_mut(&ended.tracer.process));
+        if let Some(member) = tracer {
+            member.tracees.ended.remove(&id);
+        }
+    }
+
+    /// Forgets the exited threads that this process traced.
+    pub(crate) fn forget_ended(&mut self, tracer: u32) {
+        let ids = self.members.get_mut(&tracer);
+        let ids = ids.map(|member| core::mem::take(&mut member.tracees.ended));
+        for id in ids.iter().flatten() {
+            self.ended.remove(id);
+        }
     }
 
     /// Removes a zombie from the table and from the children of its parent. Returns the process.

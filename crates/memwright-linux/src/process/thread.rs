@@ -1,7 +1,7 @@
 //! Threads.
 
 use super::{
-    FutexPlace, Process, Stepping, ThreadPlacement, WaitRequest,
+    FutexPlace, Process, Registration, Stepping, ThreadPlacement, WaitRequest,
     roster::{Seat, Seated},
 };
 use crate::{
@@ -50,6 +50,12 @@ pub enum RestartBlock {
     Futex(WaitRequest),
 }
 
+/// The default slack of timers in nanoseconds.
+pub const TIMER_SLACK: u64 = 50_000;
+
+/// No CPU's number: the structure of the program does not name the CPU on which the thread runs.
+const NO_CPU: u32 = u32::MAX - 1;
+
 /// A thread.
 pub struct Thread {
     /// The scheduler's part of it.
@@ -64,6 +70,10 @@ pub struct Thread {
     pub clear_child_tid: AtomicU64,
     /// Its `struct robust_list_head` in user memory, or null.
     pub robust_list: AtomicU64,
+    /// Its restartable sequence. Only the thread itself changes it.
+    pub(crate) registration: Lock<Registration>,
+    /// The slack of its timers in nanoseconds, which is kept and has no effect: timers expire at their times.
+    pub timer_slack: AtomicU64,
     /// The futex bucket in which it waits.
     pub(crate) futex: FutexPlace,
     /// The last fault, as reported in signal frames.
@@ -83,6 +93,10 @@ pub struct Thread {
     start: Lock<Option<Start>>,
     /// Its memory policy.
     pub(crate) placement: ThreadPlacement,
+    /// The thread traces others, or did.
+    pub(crate) traces: AtomicBool,
+    /// The thread is traced. Written under the lock of the process's signals.
+    pub(crate) traced: AtomicBool,
     /// The thread does not run because its process is stopped. Written under the lock of the process's signals.
     stopped: AtomicBool,
 }
@@ -106,6 +120,8 @@ impl Thread {
             task: Task::new(context),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
+            registration: Lock::new(Rank::Leaf, Registration::default()),
+            timer_slack: AtomicU64::new(TIMER_SLACK),
             futex: FutexPlace::default(),
             last_fault: Lock::new(Rank::Leaf, LastFault::default()),
             restart: Lock::new(Rank::Leaf, None),
@@ -115,6 +131,8 @@ impl Thread {
             ends: AtomicBool::new(false),
             start: Lock::new(Rank::Leaf, Some(start)),
             placement: ThreadPlacement::default(),
+            traces: AtomicBool::new(false),
+            traced: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         }
     }
@@ -215,6 +233,13 @@ impl Thread {
     pub(crate) fn inherit_placement(&self, parent: &Self) {
         self.inherit_affinity(parent);
         self.placement.inherit(&parent.placement);
+    }
+
+    /// Copies the restartable sequence of the parent thread, for a child with memory of its own.
+    pub(crate) fn inherit_registration(&self, parent: &Self) {
+        let registration = *parent.registration.lock();
+        *self.registration.lock() = registration;
+        self.set_restartable((registration.address != 0).then_some(NO_CPU));
     }
 
     /// Makes the thread handle its work flags: wakes it, or interrupts it where it runs.

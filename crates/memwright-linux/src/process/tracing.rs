@@ -1,51 +1,148 @@
 //! The state of a traced thread.
 
-use super::{Signals, Thread};
+use super::{Signals, Thread, is_visible};
 use crate::{
-    arch::x86_64::regs::{FpuArea, UserState},
+    arch::x86_64::{
+        debug::DebugRegisters,
+        regs::{FpuArea, UserState},
+    },
+    host::ContextId,
     signal::{Signal, SignalInfo},
 };
 use alloc::boxed::Box;
+use linux_raw_sys::ptrace as raw;
 
-/// The tracing of a thread by a process. It is part of the thread's signal state.
+flags! {
+    /// `PTRACE_O_` options (`linux/ptrace.h`).
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub(crate) struct TraceOptions: u32 {
+        /// Mark stops at system calls by bit 7 of the signal.
+        const CALLS_MARKED = raw::PTRACE_O_TRACESYSGOOD;
+        /// Stop at `fork`.
+        const FORK = raw::PTRACE_O_TRACEFORK;
+        /// Stop at `vfork`.
+        const VFORK = raw::PTRACE_O_TRACEVFORK;
+        /// Stop at `clone`.
+        const CLONE = raw::PTRACE_O_TRACECLONE;
+        /// Stop at `execve`.
+        const EXEC = raw::PTRACE_O_TRACEEXEC;
+        /// Stop when the child of `vfork` has released the address space.
+        const VFORK_DONE = raw::PTRACE_O_TRACEVFORKDONE;
+        /// Stop before the exit of the thread.
+        const EXIT = raw::PTRACE_O_TRACEEXIT;
+        /// Stop at an event of seccomp. Without effect here.
+        const SECCOMP = raw::PTRACE_O_TRACESECCOMP;
+        /// Kill the thread when its tracer exits.
+        const KILLED_AT_END = raw::PTRACE_O_EXITKILL;
+    }
+}
+
+/// The thread that traces another one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Tracer {
+    /// Its process.
+    pub(crate) process: u32,
+    /// Its kernel stack, which no other living thread has; `None` for every thread of the process
+    /// (`PTRACE_TRACEME`).
+    pub(crate) context: Option<ContextId>,
+}
+
+/// The tracing of a thread. It is part of the thread's signal state.
 #[derive(Debug, Default)]
 pub(crate) struct Tracing {
-    /// The process that traces the thread; `None` from the detaching of the tracer until the thread notices it.
-    pub(crate) tracer: Option<u32>,
-    /// The thread is killed when its tracer exits (`PTRACE_O_EXITKILL`).
-    pub(crate) killed_at_end: bool,
+    /// The thread's tracer; `None` from the detaching of the tracer until the thread notices it.
+    pub(crate) tracer: Option<Tracer>,
+    /// The options that the tracer has set.
+    pub(crate) options: TraceOptions,
+    /// The tracer attached by `PTRACE_SEIZE`.
+    pub(crate) seized: bool,
     /// The thread single-steps: the tracer set the trap flag, not the program.
     pub(crate) steps: bool,
+    /// What the thread does at system calls.
+    pub(crate) calls: AtCalls,
+    /// A system call has ended whose end is not reported yet.
+    pub(crate) call_ended: bool,
     /// The tracer resumed the thread although its process is stopped.
     pub(crate) passes_stop: bool,
+    /// The thread must enter a ptrace stop (`PTRACE_INTERRUPT`, `PTRACE_SEIZE`).
+    pub(crate) interrupted: bool,
+    /// The process was stopped or continued since the last report of that to a tracer that seized the thread.
+    pub(crate) changed: bool,
     /// The published registers of the thread while it is in a ptrace stop.
     pub(crate) standing: Option<Box<Standing>>,
+}
+
+/// What a traced thread does at its system calls.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum AtCalls {
+    /// It does not stop.
+    #[default]
+    Pass,
+    /// It stops at the start and at the end of each call (`PTRACE_SYSCALL`).
+    Stop,
+    /// It stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
+    Emulate,
+}
+
+/// What a ptrace stop reports to the tracer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Report {
+    /// The signal, with the number of an event in the bits from 8 on.
+    pub(crate) code: u32,
+    /// The cause, as `PTRACE_GETSIGINFO` returns it; `None` for a stop of the process.
+    pub(crate) info: Option<SignalInfo>,
+    /// The number that `PTRACE_GETEVENTMSG` returns.
+    pub(crate) message: u64,
+    /// The thread is about to take the signal.
+    pub(crate) takes_signal: bool,
+    /// The process is stopped, or the tracer interrupted the thread.
+    pub(crate) by_stop: bool,
 }
 
 /// A thread in a ptrace stop.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// The signal that the stop reports to the tracer.
-    pub(crate) signal: Signal,
-    /// The signal that the thread is about to take; `None` if its process is stopped.
-    pub(crate) info: Option<SignalInfo>,
+    /// What the stop reports.
+    pub(crate) report: Report,
     /// A wait of the tracer has reported the stop.
     pub(crate) reported: bool,
+    /// The thread stays in the stop until the state of its process changes (`PTRACE_LISTEN`).
+    pub(crate) listens: bool,
     /// Its registers.
     pub(crate) state: UserState,
     /// Its extended state.
     pub(crate) extended: Box<FpuArea>,
+    /// Its debug registers.
+    pub(crate) debug: DebugRegisters,
     /// How to resume the thread, once the tracer has decided.
     pub(crate) resume: Option<Resume>,
 }
 
+impl Standing {
+    /// Returns whether the tracer may issue requests: it has neither resumed the thread nor lets it listen.
+    pub(crate) fn waits(&self) -> bool {
+        self.resume.is_none() && !self.listens
+    }
+}
+
 /// How a thread is resumed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Resume {
     /// The signal that the thread takes instead of the one it was about to take; `None` for no signal.
     pub(crate) signal: Option<Signal>,
     /// Execute a single instruction only.
     pub(crate) step: bool,
+    /// What the thread does at system calls.
+    pub(crate) calls: AtCalls,
+}
+
+impl Tracing {
+    /// Records that the process was stopped or continued, for a tracer that seized the thread. Returns whether the
+    /// thread must report that.
+    pub(crate) fn note_change(&mut self) -> bool {
+        self.changed |= self.seized;
+        self.seized
+    }
 }
 
 impl Signals {
@@ -63,5 +160,21 @@ impl Thread {
         let tracing = signals.tracing(self);
         let standing = tracing.and_then(|tracing| tracing.standing.as_ref());
         standing.is_some_and(|standing| standing.resume.is_none())
+    }
+
+    /// Returns whether a thread of this process traces the thread. With `context`, that thread must be this one, unless
+    /// every thread of the process traces it.
+    pub(crate) fn is_traced_by(&self, process: u32, context: Option<ContextId>) -> bool {
+        let mut signals = self.process.signals.lock();
+        let tracer = signals.tracing(self).and_then(|tracing| tracing.tracer);
+        tracer
+            .is_some_and(|tracer| tracer.process == process && is_visible(tracer.context, context))
+    }
+
+    /// Returns the process that traces the thread.
+    pub(crate) fn tracer(&self) -> Option<u32> {
+        let mut signals = self.process.signals.lock();
+        let tracer = signals.tracing(self)?.tracer?;
+        Some(tracer.process)
     }
 }

@@ -4,14 +4,29 @@
 //! ([`Standing`]), which its tracer reads and writes until it resumes the thread. The tracer never accesses the kernel
 //! stack of a running thread. The lock of the traced process's signals protects this state.
 //!
-//! The tracer is a process, and any of its threads is allowed to issue requests. On Linux only the thread that attached
-//! is.
+//! The tracer is the thread that attached, as on Linux. After `PTRACE_TRACEME` every thread of the parent may issue
+//! requests.
+//!
+//! ```text
+//! attach   the start of a thread's tracing
+//! detach   its end
+//! stand    the stop: the thread publishes its registers, and waits
+//! report   the reasons for a stop: signals, system calls, events
+//! debug    debug exceptions
+//! ```
 
 mod attach;
+mod debug;
+mod detach;
 mod registers;
+mod report;
 mod stand;
 
-pub(crate) use attach::{abandon, attach, be_traced, detach, release_tracees};
+pub(crate) use attach::{attach, attach_child, be_traced};
+pub(crate) use detach::{abandon, detach, release_tracees};
 pub use registers::UserRegisters;
 pub(crate) use registers::{Extended, general, set_general};
-pub(crate) use stand::{resume, stand_still, standing_unreported, with_standing};
+pub(crate) use report::{Event, Traced};
+pub(crate) use stand::{
+    interrupt, listen, resume, standing_unreported, with_standing, with_traced,
+};

@@ -4,135 +4,194 @@ use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
     context::Context,
     errno::Errno,
-    process::{Change, Process, Resume, Standing, Thread, Tracing, notify_tracer, report_change},
-    signal::{Detail, Signal, SignalInfo, code},
+    process::{
+        AtCalls, Change, Report, Resume, Standing, Thread, Tracing, notify_tracer, report_change,
+    },
+    ptrace::attach::is_tracer,
+    scheduler::Work,
+    signal::{Signal, SignalInfo},
     wait::Interest,
 };
 use alloc::{boxed::Box, sync::Arc};
+use core::sync::atomic::Ordering;
 
-/// Enters a ptrace stop until the tracer resumes the thread. `info` is the signal that the thread is about to take; it
-/// is `None` if `signal` has stopped the process. Returns the signal that the thread takes after the stop (Linux 7.2
-/// `kernel/signal.c`, `ptrace_signal` and `ptrace_stop`).
-pub(crate) fn stand_still(
-    context: &Context<'_>,
-    signal: Signal,
-    info: Option<SignalInfo>,
-) -> Option<SignalInfo> {
+/// How a stop ends.
+#[derive(Clone, Copy)]
+enum Leave {
+    Resumed(Resume),
+    /// The thread listened, and its process was stopped or continued.
+    Again,
+}
+
+/// The end of a stop.
+pub(super) struct Ended {
+    /// The signal with which the tracer resumed the thread.
+    pub(super) signal: Option<Signal>,
+    /// The cause of the stop, which the tracer may have changed.
+    pub(super) info: Option<SignalInfo>,
+    /// The tracer's process, or 0 if it has detached.
+    pub(super) tracer: u32,
+}
+
+/// Enters a ptrace stop until the tracer resumes the thread. Returns `None` if the thread is not traced any more (Linux
+/// 7.2 `kernel/signal.c`, `ptrace_stop`).
+pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended> {
     let (kernel, thread) = (context.kernel, context.thread);
     context.store_bases();
     let mut extended = Box::new(FpuArea::INITIAL);
     kernel.host.save_fpu(&mut extended);
     let mut state = *context.state();
     let (tracer, complete) = {
+        let mut tasks = kernel.tasks.lock();
         let mut signals = thread.process.signals.lock();
-        let Some(tracing) = signals.tracing(thread) else {
-            // The tracer has detached in the meantime.
-            return info;
-        };
+        // `None` if the tracer has detached in the meantime.
+        let tracing = signals.tracing(thread)?;
+        let tracer = tracing.tracer?;
         if tracing.steps {
             state.regs.rflags &= !TRAP_FLAG;
         }
         tracing.standing = Some(Box::new(Standing {
-            signal,
-            info,
+            report,
             reported: false,
+            listens: false,
             state,
             extended,
+            debug: context.debug.get(),
             resume: None,
         }));
-        tracing.passes_stop |= info.is_none();
-        let tracer = tracing.tracer;
-        if info.is_none() {
+        tracing.interrupted = false;
+        if report.by_stop {
+            tracing.changed = false;
+            tracing.passes_stop = true;
             thread.set_stopped(true);
         }
-        (tracer, signals.stop_is_complete())
-    };
-    if let Some(tracer) = tracer {
-        notify_tracer(tracer, thread, Change::Trapped(signal));
-        if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
-            report_change(&thread.process, Change::Stopped(signal));
+        let complete = signals.stop_is_complete();
+        drop(signals);
+        if let Some(member) = tasks.members.get_mut(&tracer.process) {
+            member.tracees.note(tracer, thread.id());
         }
+        (tracer.process, complete)
+    };
+    let change = Change::Trapped {
+        code: report.code,
+        by_stop: report.by_stop,
+    };
+    notify_tracer(tracer, (thread.id(), &thread.process), change);
+    if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
+        report_change(&thread.process, Change::Stopped(signal));
     }
     let resumed = || {
         let mut signals = thread.process.signals.lock();
         let tracing = signals.thread(thread).traced.as_deref_mut()?;
-        tracing.standing.as_ref()?.resume
+        let again = tracing.interrupted || tracing.changed;
+        let standing = tracing.standing.as_ref()?;
+        let listens = standing.listens && again;
+        let resume = standing.resume.map(Leave::Resumed);
+        resume.or(listens.then_some(Leave::Again))
     };
     let queues = [&thread.process.resumed];
-    let resume = kernel
+    let leave = kernel
         .oom
         .wait(thread, &queues, None, Interest::Tracer, resumed);
-    go_on(context, resume.ok())
+    go_on(context, leave.ok())
 }
 
-/// Loads the published registers, which the tracer may have changed, and ends the stop. Returns the signal that the
-/// thread takes.
-fn go_on(context: &Context<'_>, resume: Option<Resume>) -> Option<SignalInfo> {
+/// Loads the published registers, which the tracer may have changed, and ends the stop.
+fn go_on(context: &Context<'_>, leave: Option<Leave>) -> Option<Ended> {
     let thread = context.thread;
-    let (standing, tracer) = {
+    let (standing, stops, tracer) = {
         let mut signals = thread.process.signals.lock();
         thread.set_stopped(false);
         let state = signals.thread(thread);
         let tracing = state.traced.as_deref_mut()?;
         let mut standing = tracing.standing.take()?;
-        let tracer = tracing.tracer;
-        tracing.steps = resume.is_some_and(|resume| resume.step);
+        match leave {
+            Some(Leave::Resumed(resume)) => {
+                (tracing.steps, tracing.calls) = (resume.step, resume.calls);
+            }
+            Some(Leave::Again) => {}
+            None => (tracing.steps, tracing.calls) = (false, AtCalls::Pass),
+        }
         if tracing.steps {
             standing.state.regs.rflags |= TRAP_FLAG;
         }
+        // The call in which the thread stopped ends with a stop if the tracer now requests that.
+        if standing.report.is_in_call() {
+            tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
+        }
+        let stops = tracing.steps || tracing.calls != AtCalls::Pass;
+        let tracer = tracing.tracer.map(|tracer| tracer.process);
         if tracer.is_none() {
             state.traced = None;
+            thread.traced.store(false, Ordering::Relaxed);
         }
-        (standing, tracer)
+        // Look again at what has arrived during the stop. If nothing has, the call in which the thread stopped is not
+        // interrupted.
+        signals.recalculate(thread);
+        (standing, stops, tracer.unwrap_or_default())
     };
+    context.stop_at_calls(stops);
     context.kernel.host.restore_fpu(&standing.extended);
     context.replace_state(standing.state);
-    // A killed thread takes no other signal.
-    let signal = resume?.signal?;
-    let unchanged = standing.info.filter(|info| info.signal == signal);
-    Some(unchanged.unwrap_or_else(|| by_tracer(signal, tracer.unwrap_or_default())))
-}
-
-/// Creates a signal from the tracer, which replaces the one that the thread was about to take.
-fn by_tracer(signal: Signal, tracer: u32) -> SignalInfo {
-    SignalInfo {
-        signal,
-        code: code::SI_USER,
-        errno: 0,
-        detail: Detail::Sender {
-            process: tracer,
-            user: 0,
-        },
+    context.debug.set(standing.debug);
+    if context.debug.get().is_active() {
+        thread.set_work(Work::DEBUG, true);
+    } else if thread.work().contains(Work::DEBUG) {
+        thread.set_work(Work::DEBUG, false);
+        context.kernel.host.load_debug(&standing.debug);
     }
+    let signal = match leave {
+        Some(Leave::Resumed(resume)) => resume.signal,
+        Some(Leave::Again) | None => None,
+    };
+    Some(Ended {
+        signal,
+        info: standing.report.info,
+        tracer,
+    })
 }
 
-/// Calls `act` with a thread that `tracer` traces and that is in a ptrace stop.
+/// Calls `act` with a thread that `by` traces and that is in a ptrace stop.
 ///
 /// # Errors
-/// `ESRCH` if the thread is not in a ptrace stop or another process traces it; otherwise those of `act`.
+/// `ESRCH` if the thread is not in a ptrace stop or another thread traces it; otherwise those of `act`.
 pub(crate) fn with_standing<T>(
-    tracer: &Process,
+    by: &Thread,
+    thread: &Thread,
+    act: impl FnOnce(&mut Tracing) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    with_traced(by, thread, |tracing| {
+        let standing = tracing.standing.as_ref();
+        if !standing.is_some_and(|standing| standing.waits()) {
+            return Err(Errno::ESRCH);
+        }
+        act(tracing)
+    })
+}
+
+/// Calls `act` with a thread that `by` traces, whether it is in a ptrace stop or not.
+///
+/// # Errors
+/// `ESRCH` if another thread traces it; otherwise those of `act`.
+pub(crate) fn with_traced<T>(
+    by: &Thread,
     thread: &Thread,
     act: impl FnOnce(&mut Tracing) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut signals = thread.process.signals.lock();
     let tracing = signals.tracing(thread).ok_or(Errno::ESRCH)?;
-    let waits = tracing
-        .standing
-        .as_ref()
-        .is_some_and(|standing| standing.resume.is_none());
-    if tracing.tracer != Some(tracer.id) || !waits {
-        return Err(Errno::ESRCH);
+    match tracing.tracer {
+        Some(tracer) if is_tracer(tracer, by) => act(tracing),
+        Some(_) | None => Err(Errno::ESRCH),
     }
-    act(tracing)
 }
 
-/// Resumes a thread in a ptrace stop of `tracer`.
+/// Resumes a thread in a ptrace stop.
 ///
 /// # Errors
 /// Those of [`with_standing`].
-pub(crate) fn resume(tracer: &Process, thread: &Arc<Thread>, how: Resume) -> Result<(), Errno> {
-    with_standing(tracer, thread, |tracing| {
+pub(crate) fn resume(by: &Thread, thread: &Arc<Thread>, how: Resume) -> Result<(), Errno> {
+    with_standing(by, thread, |tracing| {
         let standing = tracing.standing.as_mut().ok_or(Errno::ESRCH)?;
         standing.resume = Some(how);
         Ok(())
@@ -141,14 +200,52 @@ pub(crate) fn resume(tracer: &Process, thread: &Arc<Thread>, how: Resume) -> Res
     Ok(())
 }
 
-/// Returns the signal of a thread's ptrace stop, unless a wait of its tracer has already reported the stop. Marks the
-/// stop as reported unless `keep`.
-pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Signal> {
+/// Implements `PTRACE_INTERRUPT`: a thread that was seized enters a ptrace stop.
+///
+/// # Errors
+/// `ESRCH` if `by` is not its tracer, `EIO` if it was not seized.
+pub(crate) fn interrupt(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
+    with_traced(by, thread, |tracing| {
+        if !tracing.seized {
+            return Err(Errno::EIO);
+        }
+        tracing.interrupted = true;
+        thread.set_work(Work::SIGNAL, true);
+        thread.notify();
+        Ok(())
+    })?;
+    thread.process.resumed.wake_all();
+    Ok(())
+}
+
+/// Implements `PTRACE_LISTEN`: a thread that is stopped with its process stays so, and reports when that changes.
+///
+/// # Errors
+/// `ESRCH` as for [`with_standing`], `EIO` for another stop.
+pub(crate) fn listen(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
+    with_standing(by, thread, |tracing| {
+        let standing = tracing.standing.as_mut().ok_or(Errno::ESRCH)?;
+        if !tracing.seized || !standing.report.by_stop {
+            return Err(Errno::EIO);
+        }
+        standing.listens = true;
+        Ok(())
+    })?;
+    thread.process.resumed.wake_all();
+    Ok(())
+}
+
+/// Returns the report of a thread's ptrace stop, unless a wait of its tracer has already returned it. Marks the stop as
+/// reported unless `keep`.
+pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Change> {
     let mut signals = thread.process.signals.lock();
     let standing = signals.tracing(thread)?.standing.as_mut()?;
-    if standing.reported || standing.resume.is_some() {
+    if standing.reported || !standing.waits() {
         return None;
     }
     standing.reported = !keep;
-    Some(standing.signal)
+    Some(Change::Trapped {
+        code: standing.report.code,
+        by_stop: standing.report.by_stop,
+    })
 }

@@ -539,6 +539,9 @@ impl<T: Schedulable> Scheduler<T> {
             Some(thread) => {
                 thread.set_on_cpu();
                 thread.run.run();
+                if thread.is_restartable() {
+                    thread.set_work(Work::RESTARTABLE, true);
+                }
                 let space = thread.space();
                 let left = space.and_then(|space| self.exchange_space(&space));
                 self.host.restore_fpu(&thread.fpu.lock());

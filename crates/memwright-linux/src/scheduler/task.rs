@@ -67,6 +67,9 @@ pub struct Task {
     /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
     affinity: AtomicU64,
     work: AtomicU32,
+    /// One more than the CPU that the program knows from its restartable sequence; 0 for a thread without one. Written
+    /// by the thread itself.
+    restartable: AtomicU32,
     /// What the thread waits for. Used in reports.
     sleep: Lock<Sleep>,
 }
@@ -85,6 +88,7 @@ impl Task {
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             work: AtomicU32::new(0),
+            restartable: AtomicU32::new(0),
             sleep: Lock::new(
                 Rank::Leaf,
                 Sleep {
@@ -168,6 +172,22 @@ impl Task {
         } else {
             self.work.fetch_and(!work.bits(), Ordering::SeqCst);
         }
+    }
+
+    /// Records the CPU that the program knows from its restartable sequence; `None` for a thread without one.
+    pub(crate) fn set_restartable(&self, cpu: Option<u32>) {
+        let number = cpu.map_or(0, |cpu| cpu + 1);
+        self.restartable.store(number, Ordering::Relaxed);
+    }
+
+    /// Returns whether the program knows, from its restartable sequence, that the thread runs on this CPU.
+    pub(crate) fn is_known_on(&self, cpu: CpuId) -> bool {
+        self.restartable.load(Ordering::Relaxed) == cpu.index() as u32 + 1
+    }
+
+    /// Returns whether the thread has a restartable sequence.
+    pub(crate) fn is_restartable(&self) -> bool {
+        self.restartable.load(Ordering::Relaxed) != 0
     }
 
     /// Returns whether an unblocked signal is pending.

@@ -18,5 +18,9 @@ flags! {
         const CGROUP = 32;
         /// A control byte has arrived from the command.
         const CONTROL = 64;
+        /// The thread has left a CPU since the kernel wrote its CPU for the program (`rseq`).
+        const RESTARTABLE = 128;
+        /// The thread has hardware breakpoints, and loads its debug registers on every return to user mode.
+        const DEBUG = 256;
     }
 }

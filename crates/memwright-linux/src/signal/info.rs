@@ -43,6 +43,8 @@ pub mod code {
     pub const TRAP_BRKPT: i32 = 1;
     /// Single step.
     pub const TRAP_TRACE: i32 = 2;
+    /// Hardware breakpoint.
+    pub const TRAP_HWBKPT: i32 = 4;
     /// The child exited.
     pub const CLD_EXITED: i32 = 1;
     /// The child was killed.
@@ -132,6 +134,12 @@ impl SignalInfo {
             errno: 0,
             detail: Detail::None,
         }
+    }
+
+    /// Returns whether a POSIX timer sent the signal.
+    #[must_use]
+    pub const fn is_of_timer(&self) -> bool {
+        matches!(self.detail, Detail::Timer { .. })
     }
 
     /// Creates the signal for a fault of an instruction of the thread.

@@ -35,6 +35,14 @@ impl Pending {
 
     /// Adds a signal like `add`, with its cause only if `is_queued`.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
+        if info.is_of_timer() {
+            // A timer has one signal pending at a time, beside those of others. It waits until that signal is taken.
+            let queued = is_queued && self.queue.try_push(info).is_ok();
+            if queued {
+                self.set = self.set.with(info.signal);
+            }
+            return queued;
+        }
         if self.set.contains(info.signal) && !info.signal.is_real_time() {
             return false;
         }
@@ -59,6 +67,12 @@ impl Pending {
             errno: 0,
             detail: super::Detail::None,
         }))
+    }
+
+    /// Returns the queued signal at a position in the order of arrival.
+    pub fn queued_at(&self, position: u64) -> Option<SignalInfo> {
+        let position = usize::try_from(position).ok()?;
+        self.queue.get(position).copied()
     }
 
     /// Discards these signals.

@@ -20,8 +20,9 @@ pub(crate) mod system;
 pub mod table;
 
 use crate::{
-    context::{Arguments, CallResult, Context, Handler, Handlers, INDEXED},
+    context::{Arguments, CallResult, CallTables, Context, Handler, Handlers, INDEXED},
     errno::Errno,
+    ptrace::Traced,
     scheduler::Work,
 };
 use call::Status;
@@ -39,8 +40,8 @@ pub fn serve(context: &Context<'_>) -> bool {
     };
     let handler = usize::try_from(number)
         .ok()
-        .and_then(|number| context.handlers.get(number))
-        .unwrap_or(&(observed as Handler));
+        .and_then(|number| context.handlers.get().get(number))
+        .unwrap_or(&(unknown as Handler));
     let result = handler(context, &arguments);
     let rax = match result {
         Ok(value) => value,
@@ -98,11 +99,51 @@ static DIRECT: Handlers = {
     handlers
 };
 
-/// Handlers for traced threads: every call passes through the counters and the trace.
+/// Handlers under `--strace`: every call passes through the counters and the trace.
 static TRACED: Handlers = OBSERVED;
 const OBSERVED: Handlers = [observed; INDEXED];
 
-/// Returns the handlers of a thread's system calls, with or without a trace.
-pub(crate) fn handlers(traced: bool) -> &'static Handlers {
-    if traced { &TRACED } else { &DIRECT }
+/// Handlers for threads whose tracers let them stop at system calls.
+static STOPPING: Handlers = [stopping; INDEXED];
+
+/// Executes a call with a number beyond the tables.
+#[cold]
+fn unknown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if core::ptr::eq(context.handlers.get(), context.tables.stopping) {
+        stopping(context, arguments)
+    } else {
+        observed(context, arguments)
+    }
+}
+
+/// Executes a call of a thread that stops at its calls. At the first stop, the tracer can replace the call and its
+/// arguments, or set a result without a call.
+#[cold]
+fn stopping(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    let traced = Traced { context };
+    let runs = traced.begin_call();
+    let regs = context.state().regs;
+    let result = if runs {
+        let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let number = usize::try_from(regs.orig_rax).ok();
+        let handler = number.and_then(|number| context.tables.usual.get(number));
+        handler.unwrap_or(&(observed as Handler))(context, &arguments)
+    } else {
+        Ok(regs.rax)
+    };
+    traced.end_call();
+    result
+}
+
+/// Returns the handlers of a thread's system calls, with or without the trace of `--strace`.
+pub(crate) fn handlers(traced: bool) -> &'static CallTables {
+    const DIRECT_TABLES: &CallTables = &CallTables {
+        usual: &DIRECT,
+        stopping: &STOPPING,
+    };
+    const TRACED_TABLES: &CallTables = &CallTables {
+        usual: &TRACED,
+        stopping: &STOPPING,
+    };
+    if traced { TRACED_TABLES } else { DIRECT_TABLES }
 }

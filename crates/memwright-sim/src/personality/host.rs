@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use memwright_linux::arch::x86_64::debug::DebugRegisters;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
@@ -245,6 +246,8 @@ impl Registers for Simulated {
 
     /// The simulated CPUs have no protection keys.
     fn set_key_rights(&self, _rights: u32) {}
+
+    fn load_debug(&self, _registers: &DebugRegisters) {}
 }
 
 impl Channels for Simulated {
@@ -258,6 +261,10 @@ impl Channels for Simulated {
 
     fn control(&self) -> Option<u8> {
         None
+    }
+
+    fn lower(&self, _request: &[u8], _answer: &mut [u8]) -> usize {
+        0
     }
 }
 

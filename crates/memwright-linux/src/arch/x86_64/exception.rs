@@ -2,13 +2,12 @@
 
 use crate::signal::{Signal, SignalInfo, code};
 
-/// Returns the signal for an exception in user mode (`arch/x86/kernel/traps.c` of Linux 7.2).
+/// Returns the signal for an exception in user mode other than a debug exception (`arch/x86/kernel/traps.c` of Linux 7.2).
 ///
 /// `floating_point` is the `si_code` if the vector is one of a floating-point exception: see [`floating_point_code`].
 pub fn signal_for(vector: u8, instruction: u64, floating_point: i32) -> SignalInfo {
     match vector {
         0 => SignalInfo::fault(Signal::SIGFPE, code::FPE_INTDIV, instruction),
-        1 => SignalInfo::fault(Signal::SIGTRAP, code::TRAP_TRACE, instruction),
         3 => SignalInfo::kernel(Signal::SIGTRAP),
         6 => SignalInfo::fault(Signal::SIGILL, code::ILL_ILLOPN, instruction),
         16 | 19 => SignalInfo::fault(Signal::SIGFPE, floating_point, instruction),

@@ -66,6 +66,9 @@ pub const INITIAL_FLAGS: u64 = 0x202;
 /// TF: trap after each instruction.
 pub const TRAP_FLAG: u64 = 0x100;
 
+/// RF: the next instruction raises no exception for a breakpoint at its address.
+pub const RESUME_FLAG: u64 = 0x1_0000;
+
 /// Flags that user code may set (`FIX_EFLAGS` of Linux 7.2, `arch/x86/include/asm/sighandling.h`): AC, OF, DF, TF, SF,
 /// ZF, AF, PF, CF and RF.
 pub const USER_FLAGS: u64 = 0x5_0dd5;

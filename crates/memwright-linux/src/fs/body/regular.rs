@@ -11,7 +11,7 @@ use crate::{
     wait::CanWait,
 };
 use alloc::{boxed::Box, sync::Arc};
-use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, FrameKind, FrameRef, PAGE_SIZE};
@@ -39,6 +39,8 @@ pub struct Regular {
     /// Whether the file is exempt from the limit of [`Self::check_room`], because it is in no mounted file system or in
     /// one with its own size limit.
     pub(in crate::fs) apart: bool,
+    /// Whether the contents are still in the lower tree of the file system.
+    lower: AtomicBool,
 }
 
 impl Regular {
@@ -122,7 +124,31 @@ impl Regular {
             turn: Turn::new(),
             secret: false,
             apart: false,
+            lower: AtomicBool::new(false),
         }
+    }
+
+    /// Creates a file of `size` bytes whose contents are in the lower tree of the file system. As with
+    /// [`staying`](Self::staying), its pages are never swapped out.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn in_lower(memory: &Arc<Memory>, size: u64) -> Result<Self, Errno> {
+        let file = Self::staying(memory)?;
+        file.grow_to(size);
+        file.lower.store(size > 0, Ordering::Relaxed);
+        Ok(file)
+    }
+
+    /// Returns whether the contents are still in the lower tree, so that they must be copied up before the file is used.
+    #[must_use]
+    pub fn is_lower(&self) -> bool {
+        self.lower.load(Ordering::Acquire)
+    }
+
+    /// Records that the contents were copied up. The caller holds the mutex of writes and size changes.
+    pub(in crate::fs) fn leave_lower(&self) {
+        self.lower.store(false, Ordering::Release);
     }
 
     /// Returns whether the data is accessible through mappings only.

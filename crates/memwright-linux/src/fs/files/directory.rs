@@ -7,6 +7,7 @@ use crate::{
         dirents::DirectoryEntry,
         inode::Body,
         kind::Kind,
+        lower,
         open_file::{File, OpenFile},
         seek::{Whence, sought},
     },
@@ -71,6 +72,7 @@ impl File for DirectoryFile {
         }
         match &here.inode.body {
             Body::Directory(entries) => {
+                lower::complete(here)?;
                 if entries.lock().is_dead() {
                     return Err(Errno::ENOENT);
                 }

@@ -16,9 +16,11 @@ use crate::{
         console::{Console, ConsoleStream},
         dentry::Dentry,
         disk_node::DiskNode,
+        entries::Entries,
         file_system::{FileSystem, FileSystemKind},
         initrd::GeneratedRoots,
         inode::{Body, Inode},
+        lower_tree::Lower,
         namespace::Namespace,
         node::mounts::{Mount, MountTable},
         open_file::{File, OpenFile},
@@ -27,6 +29,7 @@ use crate::{
         vfs::Vfs,
         walk::{LastLink, Walker},
     },
+    host::{Channels, Clock},
     manifest::Manifest,
     short::Short,
     sync::{Lock, Rank},
@@ -45,7 +48,12 @@ const MOST_MOUNTS: usize = 100_000;
 impl Mounts {
     /// Creates a tree with an empty root directory.
     #[must_use]
-    pub fn new(memory: &Arc<Memory>, manifest: &Manifest) -> Self {
+    pub fn new(
+        memory: &Arc<Memory>,
+        manifest: &Manifest,
+        channels: &'static dyn Channels,
+        clock: &'static dyn Clock,
+    ) -> Self {
         let now = Moment {
             seconds: manifest.epoch as i64,
             nanoseconds: 0,
@@ -54,12 +62,23 @@ impl Mounts {
         // An inode takes at most a page in addition to its contents, so the inodes of the root file system take at most
         // a quarter of memory.
         let most_nodes = memory.frames().total() / 4;
-        let root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
+        let mut root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
+        root_files.lower = manifest
+            .lower
+            .then(|| Lower::new(memory.clone(), channels, clock, now));
         let root_files = Arc::new(root_files);
         let anonymous = file_system(FileSystemKind::Anonymous, 3);
         let pipes = file_system(FileSystemKind::Pipe, 4);
         let memory_files = file_system(FileSystemKind::Memory, 1);
-        let root = Inode::new(&root_files, Body::directory(), 0o755, Subject::ROOT, now);
+        let body = match root_files.lower {
+            Some(_) => Body::Directory(Lock::new(Rank::File, Entries::partial())),
+            None => Body::directory(),
+        };
+        let root = Inode::new(&root_files, body, 0o755, Subject::ROOT, now);
+        if let Some(lower) = &root_files.lower {
+            // An empty path needs no memory.
+            let _ = lower.note(root.number, Box::default());
+        }
         let console = Arc::new(Console::new());
         let streams = core::array::from_fn(|number| {
             let stream = ConsoleStream::new(&console, number, manifest.streams[number]);
@@ -297,6 +316,7 @@ impl Mounts {
         pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
         pending.iter().rev().for_each(take_down);
+        self.root_files.lower.iter().for_each(Lower::clear);
     }
 }
 

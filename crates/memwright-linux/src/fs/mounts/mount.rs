@@ -71,7 +71,7 @@ impl Mounts {
         let file_system = &root.inode.file_system;
         let tmpfs = file_system.tmpfs.as_ref().ok_or(Errno::EBUSY)?;
         let flags = decode(tmpfs.flags())?;
-        let nodes = tmpfs.change(&self.memory, text, file_system.nodes())?;
+        let nodes = tmpfs.change(&self.memory, text, file_system.nodes_used())?;
         file_system.set_most_nodes(nodes);
         tmpfs.set_flags(flags);
         Ok(())

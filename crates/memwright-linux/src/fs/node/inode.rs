@@ -20,6 +20,7 @@ use crate::{
         pipe::Pipe,
         regular::Regular,
         tmpfs::MountFlags,
+        xattrs::Xattrs,
     },
     sync::{Lock, Rank},
     user::PATH_MAX,
@@ -87,6 +88,8 @@ pub struct Inode {
     pub body: Body,
     /// Advisory locks.
     pub locks: FileLocks,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
     metadata: Lock<Metadata>,
 }
 
@@ -141,6 +144,7 @@ impl Inode {
             number,
             body,
             locks: FileLocks::new(),
+            xattrs: Xattrs::default(),
             metadata: Lock::new(Rank::File, metadata),
         }
     }
@@ -306,7 +310,7 @@ impl Inode {
     /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the calling process.
     #[must_use]
     pub fn attributes(&self, caller: Option<&dyn Caller>) -> Attributes {
-        let metadata = self.metadata();
+        let mut metadata = self.metadata();
         let (size, blocks, special) = match &self.body {
             Body::Regular(regular) => (regular.size(), regular.blocks(), DeviceNumber::default()),
             Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
@@ -314,7 +318,12 @@ impl Inode {
             Body::Block(disk) => (0, 0, disk.device_number()),
             // tmpfs reports twenty bytes per entry, including `.` and `..`.
             Body::Directory(entries) => {
-                let count = entries.lock().len() as u64 + 2;
+                let entries = entries.lock();
+                let count = entries.len() as u64 + 2;
+                // As on btrfs, one link says that the number of subdirectories is unknown.
+                if entries.is_partial() {
+                    metadata.links = 1;
+                }
                 (count * 20, 0, DeviceNumber::default())
             }
             Body::Fifo(_) | Body::Socket | Body::Anonymous => (0, 0, DeviceNumber::default()),
@@ -393,6 +402,10 @@ impl Locked for Inode {
 impl Drop for Inode {
     fn drop(&mut self) {
         self.file_system.node_gone();
+        let space = self.xattrs.space();
+        if space > 0 {
+            self.file_system.return_xattr_space(space);
+        }
     }
 }
 

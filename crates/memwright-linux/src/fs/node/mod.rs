@@ -6,6 +6,7 @@ pub mod dentry;
 pub mod describe;
 pub mod disk_node;
 pub mod file_limits;
+pub mod file_owner;
 pub mod generated;
 pub mod inode;
 mod lock;
@@ -15,6 +16,7 @@ mod place;
 mod table;
 pub mod used;
 pub mod vfs;
+pub mod xattrs;
 
 pub use place::FsContext;
 pub use table::FileTable;

@@ -11,6 +11,7 @@ use crate::{
         dentry::Dentry,
         dirents::DirectoryEntry,
         epoll::Watches,
+        file_owner::OwnerSlot,
         inode::{Body, Inode},
         locks::{Held, Holder},
         open_kind::OpenKind,
@@ -220,6 +221,8 @@ pub struct OpenFile {
     pub locked: Held,
     /// The epolls that watch it.
     pub(in crate::fs) watches: Watches<Self>,
+    /// Its owner.
+    pub owner: OwnerSlot,
 }
 
 /// The next identity. Identities are never reused: an open file owns `flock` locks by its identity.
@@ -248,6 +251,7 @@ impl OpenFile {
             vfs,
             locked: Held::new(),
             watches: Watches::new(),
+            owner: OwnerSlot::default(),
         }
     }
 

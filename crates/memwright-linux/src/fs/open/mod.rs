@@ -13,6 +13,7 @@ use crate::{
         file_system::FileSystemKind,
         inode::{Body, Inode},
         kind::Kind,
+        lower,
         name::NAME_MAX,
         open_file::{File, OpenFile},
         permission::Permission,
@@ -298,7 +299,10 @@ impl dyn Caller + '_ {
         let reads = access != raw::O_WRONLY;
         let writes = access != raw::O_RDONLY;
         match &inode.body {
-            Body::Regular(_) => Ok(Box::new(RegularFile::new(inode, writes)?)),
+            Body::Regular(regular) => {
+                lower::copy_up(self, inode, regular)?;
+                Ok(Box::new(RegularFile::new(inode, writes)?))
+            }
             Body::Directory(_) => Ok(Box::new(DirectoryFile)),
             Body::Symlink(_) => Err(Errno::ELOOP),
             Body::Character(device) => match device {

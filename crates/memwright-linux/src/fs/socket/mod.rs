@@ -26,6 +26,7 @@ mod send;
 mod socket;
 
 pub use address::{ADDRESS_MAX, Address};
+pub use close::Directions;
 pub use connect::pair;
 pub use credentials::Credentials;
 pub use file::open;
@@ -33,7 +34,7 @@ pub use flight::{Cargo, Flights};
 pub use handle::SocketFile;
 pub use kind::SocketKind;
 pub use message::{Message, Received, Request};
-pub use options::OptionValue;
+pub use options::{OptionValue, buffer_size};
 pub use registry::Registry;
 pub use remains::Remains;
 pub use socket::Socket;

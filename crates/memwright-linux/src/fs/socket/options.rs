@@ -38,7 +38,8 @@ const BUFFER: (usize, usize) = (4608, 425_984);
 
 /// Returns the buffer size for a requested size. It is twice the requested size, because half of it is for the overhead
 /// of messages.
-pub(super) fn buffer_size(wanted: i32) -> usize {
+#[must_use]
+pub fn buffer_size(wanted: i32) -> usize {
     let wanted = usize::try_from(wanted).unwrap_or(0);
     wanted.saturating_mul(2).clamp(BUFFER.0, BUFFER.1)
 }

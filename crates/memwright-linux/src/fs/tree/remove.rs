@@ -5,6 +5,7 @@ use crate::{
     fs::{
         dentry::Dentry,
         inode::{Body, Inode},
+        lower,
         namespace::Namespace,
         tree::{Change, changeable},
     },
@@ -78,6 +79,7 @@ impl Namespace {
         removal: Removal,
     ) -> Result<(), Errno> {
         let entries = changeable(&parent.inode)?;
+        lower::complete_for_removal(parent, name)?;
         let guard = self.0.lock();
         let entry = entries.lock().get(name).cloned().ok_or(Errno::ENOENT)?;
         change.may_remove(&parent.inode, &entry.inode)?;

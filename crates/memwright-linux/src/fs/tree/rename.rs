@@ -4,6 +4,7 @@ use crate::{
     errno::Errno,
     fs::{
         dentry::Dentry,
+        lower,
         name::NAME_MAX,
         namespace::Namespace,
         tree::{
@@ -71,6 +72,8 @@ impl Namespace {
         if !Arc::ptr_eq(&old.parent.inode.file_system, &new.parent.inode.file_system) {
             return Err(Errno::EXDEV);
         }
+        lower::complete_for_removal(old.parent, old.name)?;
+        lower::complete_for_removal(new.parent, new.name)?;
         let guard = self.0.lock();
         let moved = check(change, old, new, mode)?;
         let released = match moved {

@@ -23,6 +23,8 @@ pub struct Entries<V> {
     next_cookie: u64,
     /// Whether the directory was removed. No entry can be created in a removed directory.
     dead: bool,
+    /// Whether the lower tree of the file system can have further entries.
+    partial: bool,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,27 @@ impl<V> Entries<V> {
             by_hash: BTreeMap::new(),
             next_cookie: FIRST_COOKIE,
             dead: false,
+            partial: false,
         }
+    }
+
+    /// Creates a directory without entries, to which the lower tree of the file system can have some.
+    #[must_use]
+    pub const fn partial() -> Self {
+        let mut entries = Self::new();
+        entries.partial = true;
+        entries
+    }
+
+    /// Returns whether the lower tree of the file system can have further entries.
+    #[must_use]
+    pub const fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// Records that the lower tree has no further entries.
+    pub const fn set_complete(&mut self) {
+        self.partial = false;
     }
 
     /// Returns the number of entries, without `.` and `..`.

@@ -2,9 +2,11 @@
 
 use crate::{
     Memory,
+    errno::Errno,
     fs::{
         attributes::{DeviceNumber, SystemStatus},
-        tmpfs::{MountFlags, Tmpfs},
+        lower_tree::Lower,
+        tmpfs::{MountFlags, NODE_SIZE, Tmpfs},
     },
 };
 use alloc::sync::Arc;
@@ -124,6 +126,8 @@ pub struct FileSystem {
     pub mount: u64,
     /// The options and limits of a tmpfs that a program mounted.
     pub tmpfs: Option<Tmpfs>,
+    /// The lower tree, if the command was given one.
+    pub lower: Option<Lower>,
     next_number: AtomicU64,
     /// Number of users: open files in the file system, and root and working directories of processes.
     users: AtomicU64,
@@ -133,6 +137,8 @@ pub struct FileSystem {
     /// Number of inodes, and the limit on it.
     nodes: AtomicU64,
     most_nodes: AtomicU64,
+    /// Inode space that extended attributes take, in bytes. It counts against the limit on inodes.
+    xattr_space: AtomicU64,
 }
 
 impl FileSystem {
@@ -144,12 +150,14 @@ impl FileSystem {
             device: DeviceNumber::new(0, minor),
             mount: minor as u64,
             tmpfs: None,
+            lower: None,
             next_number: AtomicU64::new(1),
             users: AtomicU64::new(0),
             idle: None,
             detached: AtomicBool::new(false),
             nodes: AtomicU64::new(0),
             most_nodes: AtomicU64::new(ANY),
+            xattr_space: AtomicU64::new(0),
         }
     }
 
@@ -232,10 +240,50 @@ impl FileSystem {
         self.most_nodes.store(most, Ordering::Relaxed);
     }
 
-    /// Returns whether the number of inodes exceeds the limit on named inodes.
+    /// Returns the number of inodes of nominal size that the inodes and their extended attributes stand for.
+    #[must_use]
+    pub fn nodes_used(&self) -> u64 {
+        let space = self.xattr_space.load(Ordering::Relaxed);
+        self.nodes() + space.div_ceil(NODE_SIZE)
+    }
+
+    /// Returns whether the inodes and their extended attributes exceed the limit on named inodes.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.nodes() > self.most_nodes.load(Ordering::Relaxed)
+        self.nodes_used() > self.most_nodes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the files can have extended attributes.
+    #[must_use]
+    pub const fn has_xattrs(&self) -> bool {
+        match self.kind {
+            FileSystemKind::Tmpfs | FileSystemKind::Devtmpfs | FileSystemKind::Memory => true,
+            FileSystemKind::Proc
+            | FileSystemKind::Sysfs
+            | FileSystemKind::Cgroup
+            | FileSystemKind::Pipe
+            | FileSystemKind::Socket
+            | FileSystemKind::Hugetlb
+            | FileSystemKind::Anonymous => false,
+        }
+    }
+
+    /// Takes inode space in bytes for an extended attribute (Linux 6.18 `mm/shmem.c`, `shmem_xattr_handler_set`).
+    ///
+    /// # Errors
+    /// `ENOSPC` at the limit on inodes.
+    pub fn take_xattr_space(&self, space: u64) -> Result<(), Errno> {
+        self.xattr_space.fetch_add(space, Ordering::Relaxed);
+        if self.is_full() {
+            self.return_xattr_space(space);
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
+    }
+
+    /// Returns inode space of extended attributes that are removed.
+    pub fn return_xattr_space(&self, space: u64) {
+        self.xattr_space.fetch_sub(space, Ordering::Relaxed);
     }
 
     /// Allocates the next inode number.
@@ -262,7 +310,7 @@ impl FileSystem {
         let nodes = if most_nodes == ANY { 0 } else { most_nodes };
         SystemStatus {
             nodes,
-            free_nodes: nodes.saturating_sub(self.nodes()),
+            free_nodes: nodes.saturating_sub(self.nodes_used()),
             magic: self.kind.magic(),
             block_size: match self.kind {
                 FileSystemKind::Hugetlb => HUGE_BYTES,

@@ -7,6 +7,7 @@ pub mod dirents;
 pub mod entries;
 pub mod file_system;
 pub mod kind;
+pub mod lower;
 pub mod name;
 pub mod namespace;
 pub mod open_kind;

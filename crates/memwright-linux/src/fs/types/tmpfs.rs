@@ -16,7 +16,7 @@ use memwright::{SharedMode, object::Room};
 use memwright_table::PAGE_SIZE;
 
 /// Nominal size of an inode in bytes, which a limit on inodes assumes (`BOGO_INODE_SIZE`).
-const NODE_SIZE: u64 = 1024;
+pub const NODE_SIZE: u64 = 1024;
 
 /// Default permissions of the root directory of a tmpfs.
 const DEFAULT_MODE: u32 = 0o1777;

@@ -187,6 +187,20 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Skips `count` bytes without storing anything.
+    pub fn skip(&mut self, count: usize) {
+        let mut left = count.min(self.left());
+        match &mut self.0 {
+            Place::User(pieces) => {
+                while let Some((_, length)) = pieces.next(left).filter(|(_, length)| *length > 0) {
+                    pieces.advance(length);
+                    left -= length;
+                }
+            }
+            Place::Kernel(target) => *target = &mut core::mem::take(target)[left..],
+        }
+    }
+
     /// Like [`Self::put`], but stores `count` zeroes.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::{
         dentry::Dentry,
         inode::{Body, Inode, Link},
         kind::Kind,
+        lower,
         name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
         namespace::Namespace,
         permission::{Permission, Subject},
@@ -121,7 +122,14 @@ impl Walker<'_> {
         let found = match &directory.inode.body {
             Body::Directory(entries) => {
                 let entries = entries.lock();
-                entries.get(name).cloned().ok_or(Errno::ENOENT)?
+                match entries.get(name) {
+                    Some(found) => found.clone(),
+                    None if entries.is_partial() => {
+                        drop(entries);
+                        lower::look_up(directory, name)?
+                    }
+                    None => return Err(Errno::ENOENT),
+                }
             }
             Body::Generated(node) => {
                 node.lookup(self.caller.ok_or(Errno::ENOENT)?, directory, name)?

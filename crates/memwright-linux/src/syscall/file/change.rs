@@ -7,13 +7,14 @@ use crate::{
     fs::{
         attributes::Moment,
         inode::{Body, Inode},
+        lower,
         permission::{Permission, SET_GROUP_ID, after_new_owner, may_set_group_id},
         regular::{Regular, Seals},
         seek::{SIZE_MAX, explicit},
     },
     kernel::Kernel,
     syscall::{
-        call::{Kind, Status, SystemCall, int, real},
+        call::{Kind, SystemCall, int, real},
         file::status::AT_FLAGS,
     },
 };
@@ -85,20 +86,15 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Int, Int, Hex],
         fsync,
     ),
-    SystemCall {
-        number: raw::__NR_fadvise64 as u16,
-        name: "fadvise64",
-        arguments: &[Fd, Int, Int, Int],
-        status: Status::Stub,
-        handler: fadvise64,
-    },
-    SystemCall {
-        number: raw::__NR_readahead as u16,
-        name: "readahead",
-        arguments: &[Fd, Int, Int],
-        status: Status::Stub,
-        handler: readahead,
-    },
+    // As on tmpfs, advice about files in memory has no effect beyond the check of the arguments (Linux 7.2
+    // `mm/fadvise.c`, `generic_fadvise`).
+    real(
+        raw::__NR_fadvise64,
+        "fadvise64",
+        &[Fd, Int, Int, Int],
+        fadvise64,
+    ),
+    real(raw::__NR_readahead, "readahead", &[Fd, Int, Int], readahead),
 ];
 
 /// Checks that the caller is the owner or root. No other user is allowed to change the attributes of a node.
@@ -396,6 +392,7 @@ fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(unsized_error(inode));
     };
     inode.check(context.caller().subject(), Permission::WRITE)?;
+    lower::copy_up(context.caller(), inode, regular)?;
     regular.begin_writing()?;
     let result = resize(context, inode, size);
     regular.end_writing();

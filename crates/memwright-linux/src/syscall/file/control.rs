@@ -4,6 +4,7 @@ use crate::{
     abi_struct,
     context::{Arguments, CallResult, Context},
     errno::Errno,
+    file_signal::{control_asynchronous, set_asynchronous},
     fs::{
         OpenFile,
         inode::Body,
@@ -12,7 +13,10 @@ use crate::{
         regular::{Regular, Seals},
         seek::moved,
     },
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::{
+        call::{Kind, SystemCall, int, real},
+        file::owner::owner_command,
+    },
 };
 use linux_raw_sys::{general as raw, ioctl};
 
@@ -76,6 +80,9 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             if gains & raw::O_NOATIME != 0 {
                 open.inode().check_owner(context.caller().subject())?;
             }
+            let wanted = argument as u32 & raw::FASYNC != 0;
+            let tasks = context.kernel.tasks;
+            set_asynchronous(context.caller(), tasks, &open, number, wanted)?;
             open.set_flags(argument as u32);
             Ok(0)
         }
@@ -104,7 +111,11 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 .add_seals(&context.kernel.memory, seals, runs)
                 .map(|()| 0)
         }
-        _ => Err(Errno::EINVAL),
+        _ => {
+            let (caller, tasks) = (context.caller(), context.kernel.tasks);
+            let owner = owner_command(caller, tasks, &open, command, argument);
+            owner.unwrap_or(Err(Errno::EINVAL))
+        }
     }
 }
 
@@ -289,6 +300,11 @@ fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 rest
             });
             Ok(0)
+        }
+        ioctl::FIOASYNC => {
+            let on: i32 = context.user.read_value(argument)?;
+            let (caller, tasks) = (context.caller(), context.kernel.tasks);
+            control_asynchronous(caller, tasks, &open, number, on != 0).map(|()| 0)
         }
         ioctl::FIONREAD if matches!(open.inode().body, Body::Regular(_)) => {
             let left = open.attributes(context).size as i64 - open.position() as i64;

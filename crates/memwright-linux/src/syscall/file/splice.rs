@@ -6,6 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile, Readiness,
+        inet::{InetFile, Protocol},
         pipe::{Lender, PipeEnd},
         seek::explicit,
         socket::{SocketFile, SocketKind},
@@ -217,7 +218,9 @@ fn file_to_pipe(
     }
     let open = input.open.clone();
     let socket = open.as_kind::<SocketFile>();
-    let messages = socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
+    let datagrams = open.as_kind::<InetFile>();
+    let datagrams = datagrams.is_some_and(|file| file.socket.protocol == Protocol::Udp);
+    let messages = datagrams || socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
     let how = (pipe_waits, messages);
     let count = pipe.fill_from(context, limited(length), how, |done, bytes| {
         let mut sink = Sink::kernel(bytes);

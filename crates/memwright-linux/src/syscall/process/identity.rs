@@ -293,10 +293,12 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process();
     let capabilities = {
         let mut credentials = process.identity.credentials.lock();
+        let now = credentials.capabilities;
         credentials.capabilities.set(CapabilitySets {
             permitted,
             effective,
             inheritable,
+            ..now
         })?;
         credentials.capabilities.effective
     };

@@ -10,21 +10,6 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-/// Implements `getpid`.
-pub fn getpid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(context.process().id.into())
-}
-
-/// Implements `gettid`.
-pub fn gettid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(context.thread.id().into())
-}
-
-/// Implements `getppid`.
-pub fn getppid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(context.process().parent().into())
-}
-
 fn find(context: &Context<'_>, id: u64) -> Result<Arc<Process>, Errno> {
     match int(id) {
         0 => Ok(context.process().clone()),

@@ -9,6 +9,7 @@ mod ids;
 pub(super) mod membarrier;
 mod prctl;
 pub(super) mod ptrace;
+pub(super) mod rseq;
 pub(super) mod scheduling;
 pub(super) mod signal;
 mod wait;
@@ -16,8 +17,6 @@ mod wait;
 pub use clone::{clone, clone3, fork, vfork};
 pub use exec::execve;
 pub use exit::{exit, exit_group};
-pub use ids::{
-    getpgid, getpgrp, getpid, getppid, getsid, gettid, set_tid_address, setpgid, setsid,
-};
+pub use ids::{getpgid, getpgrp, getsid, set_tid_address, setpgid, setsid};
 pub use prctl::{arch_prctl, prctl};
 pub use wait::{wait4, waitid};

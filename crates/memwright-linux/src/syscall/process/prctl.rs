@@ -4,7 +4,7 @@ use crate::{
     arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    identity::Capabilities,
+    process::TIMER_SLACK,
     signal::Signal,
     user::USER_END,
 };
@@ -79,16 +79,44 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             process.dumpable.store(value as u8, Ordering::SeqCst);
             Ok(0)
         }
-        prctl::PR_GET_KEEPCAPS | prctl::PR_GET_NO_NEW_PRIVS | prctl::PR_GET_SECCOMP => Ok(0),
-        // Every capability is in the bounding set.
-        prctl::PR_CAPBSET_READ if value <= Capabilities::LAST.into() => Ok(1),
+        prctl::PR_GET_SECCOMP => Ok(0),
+        prctl::PR_SET_CHILD_SUBREAPER => {
+            context
+                .kernel
+                .tasks
+                .lock()
+                .set_subreaper(process, value != 0);
+            Ok(0)
+        }
+        prctl::PR_GET_CHILD_SUBREAPER => {
+            let adopts = i32::from(process.adopts.load(Ordering::SeqCst));
+            context.user.write_value(value, &adopts).map(|()| 0)
+        }
+        prctl::PR_GET_TID_ADDRESS => {
+            let word = context.thread.clear_child_tid.load(Ordering::Relaxed);
+            context.user.write_value(value, &word).map(|()| 0)
+        }
         prctl::PR_SET_MDWE => crate::syscall::memory::set_exec_gain(context, arguments),
         prctl::PR_GET_MDWE => crate::syscall::memory::get_exec_gain(context, arguments),
         prctl::PR_SET_THP_DISABLE => crate::syscall::memory::set_huge_refusal(context, arguments),
         prctl::PR_GET_THP_DISABLE => crate::syscall::memory::get_huge_refusal(context, arguments),
         prctl::PR_SET_MEMORY_MERGE => crate::syscall::memory::set_merging(context, arguments),
         prctl::PR_GET_MEMORY_MERGE => crate::syscall::memory::get_merging(context, arguments),
-        prctl::PR_GET_TIMERSLACK => Ok(50_000),
-        _ => Err(Errno::EINVAL),
+        prctl::PR_GET_TIMERSLACK => Ok(context.thread.timer_slack.load(Ordering::Relaxed)),
+        prctl::PR_SET_TIMERSLACK => {
+            let slack = if (value as i64) <= 0 {
+                TIMER_SLACK
+            } else {
+                value
+            };
+            context.thread.timer_slack.store(slack, Ordering::Relaxed);
+            Ok(0)
+        }
+        _ => {
+            let [_, rest @ .., _] = *arguments;
+            let mut credentials = process.identity.credentials.lock();
+            let result = credentials.capabilities.control(operation as u32, rest);
+            result.unwrap_or(Err(Errno::EINVAL))
+        }
     }
 }

@@ -60,6 +60,12 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         }
         before
     };
+    if let Some(new) = new {
+        let ignores = Action::from(new).ignores(signal);
+        if ignores || before.ignores(signal) {
+            context.process().change_timer_action(signal, ignores);
+        }
+    }
     context
         .user
         .write_optional(old, &KernelAction::from(before))?;
@@ -164,10 +170,18 @@ pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResu
     };
     let process = context.process();
     let take = || {
-        let mut signals = process.signals.lock();
-        let taken = signals.take(context.thread, SignalSet(!set.0));
-        signals.recalculate(context.thread);
-        taken
+        loop {
+            let taken = {
+                let mut signals = process.signals.lock();
+                let taken = signals.take(context.thread, SignalSet(!set.0));
+                signals.recalculate(context.thread);
+                taken?
+            };
+            let completed = process.complete_signal(taken);
+            if completed.is_some() {
+                return completed;
+            }
+        }
     };
     process.signals.lock().thread(context.thread).waited = set;
     let result = context.wait_until(&[], deadline, take);

@@ -1,5 +1,6 @@
 //! System calls on the machine, random numbers, limits and usage.
 
+pub(super) mod posix_timer;
 pub(super) mod swap;
 pub(super) mod time;
 
@@ -11,11 +12,12 @@ use crate::{
     identity::{Capabilities, Limit, Resource},
     kernel::Kernel,
     memory::space_limits,
-    process::{Process, REAPER, ResourceUsage, ticks},
+    process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, ticks},
     syscall::call::int,
     uname::NAMES,
 };
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
 /// Size of one name in bytes.
@@ -250,10 +252,14 @@ fn set_limit(
     Ok(())
 }
 
-/// Implements `personality`. Only the default personality is supported.
-pub fn personality(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+/// Implements `personality`: returns the previous one. Of all changes, fixed addresses alone are supported.
+pub(super) fn personality(process: &Process, arguments: &Arguments) -> CallResult {
+    /// Asks for the personality and changes nothing.
+    const KEEP: u32 = u32::MAX;
+    let personality = &process.personality;
     match arguments[0] as u32 {
-        0 | 0xffff_ffff => Ok(0),
+        KEEP => Ok(personality.load(Ordering::Relaxed).into()),
+        new if new & !FIXED_ADDRESSES == 0 => Ok(personality.swap(new, Ordering::Relaxed).into()),
         _ => Err(Errno::EINVAL),
     }
 }

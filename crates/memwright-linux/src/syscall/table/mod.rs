@@ -9,7 +9,7 @@ use crate::{
     context::INDEXED,
     syscall::{
         call::{Kind, Status, SystemCall},
-        file, numa,
+        file, numa, process, system,
     },
 };
 use numbers::NUMBERS;
@@ -43,6 +43,9 @@ const GROUPS: &[&[SystemCall]] = &[
     file::timerfd::CALLS,
     file::transfer::CALLS,
     file::userfaultfd::CALLS,
+    file::xattr::CALLS,
+    process::rseq::CALLS,
+    system::posix_timer::CALLS,
 ];
 
 /// All calls, by number.

@@ -127,7 +127,9 @@ pub(super) const NUMBERS: &[SystemCall] = &[
         &[Kind::Int, Kind::In(32), Kind::Out(32)],
         time::setitimer,
     ),
-    real(39, "getpid", &[], process::getpid),
+    real(39, "getpid", &[], |context, _| {
+        Ok(context.process().id.into())
+    }),
     missing(40, "sendfile"),
     missing(41, "socket"),
     missing(42, "connect"),
@@ -248,7 +250,9 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     real(107, "geteuid", &[], identity::geteuid),
     real(108, "getegid", &[], identity::getegid),
     real(109, "setpgid", &[Kind::Int, Kind::Int], process::setpgid),
-    real(110, "getppid", &[], process::getppid),
+    real(110, "getppid", &[], |context, _| {
+        Ok(context.process().parent().into())
+    }),
     real(111, "getpgrp", &[], process::getpgrp),
     real(112, "setsid", &[], process::setsid),
     real(113, "setreuid", &[Kind::Int, Kind::Int], identity::setreuid),
@@ -338,7 +342,9 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     missing(132, "utime"),
     missing(133, "mknod"),
     missing(134, "uselib"),
-    real(135, "personality", &[Kind::Hex], system::personality),
+    real(135, "personality", &[Kind::Hex], |context, arguments| {
+        system::personality(context.process(), arguments)
+    }),
     missing(136, "ustat"),
     missing(137, "statfs"),
     missing(138, "fstatfs"),
@@ -459,7 +465,9 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     missing(183, "afs_syscall"),
     missing(184, "tuxcall"),
     missing(185, "security"),
-    real(186, "gettid", &[], process::gettid),
+    real(186, "gettid", &[], |context, _| {
+        Ok(context.thread.id().into())
+    }),
     missing(187, "readahead"),
     missing(188, "setxattr"),
     missing(189, "lsetxattr"),

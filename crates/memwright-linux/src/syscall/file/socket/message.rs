@@ -1,17 +1,20 @@
 //! Sending and receiving messages with their ancillary data.
 
 use crate::{
-    abi::{IoVector, Plain},
+    abi::{IoVector, Plain, Timespec},
     abi_struct,
     context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         OpenFile,
+        inet::{self, Incoming, InetSocket, Name, Outgoing},
         socket::{Address, Credentials, Received, Request, SocketKind},
         transfer::{Sink, Source},
     },
     identity::Capabilities,
-    syscall::file::socket::{opened, read_address, socket_of, store_address},
+    sync::PausePoints,
+    syscall::file::socket::{AnySocket, opened, read_address, read_name, socket_of, store_name},
+    user::UserMemory,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, net};
@@ -64,7 +67,7 @@ abi_struct! {
 
 /// Reads the destination name of a message. Sequenced-packet sockets ignore it.
 fn target(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     kind: SocketKind,
     address: u64,
     length: u64,
@@ -72,7 +75,19 @@ fn target(
     if address == 0 || length as u32 == 0 || kind == SocketKind::Sequence {
         return Ok(None);
     }
-    read_address(context, address, length).map(Some)
+    read_address(user, address, length).map(Some)
+}
+
+/// Reads the receiver of what an internet socket sends. Stream sockets ignore it.
+fn receiver(
+    user: UserMemory<'_>,
+    socket: &InetSocket,
+    name: (u64, u64),
+) -> Result<Option<Name>, Errno> {
+    match socket.protocol {
+        inet::Protocol::Udp if name.0 != 0 => read_name(user, socket.family, name, true).map(Some),
+        inet::Protocol::Udp | inet::Protocol::Tcp => Ok(None),
+    }
 }
 
 /// Implements `sendto`.
@@ -80,18 +95,30 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
     let length = context.user.transfer_length(address, length)? as u64;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
-    let request = Request {
-        address: target(context, socket.kind, name, name_length)?,
-        flags: flags as u32,
-        ..Request::default()
-    };
+    let flags = flags as u32;
     let pieces = [IoVector {
         base: address,
         length,
     }];
     let mut source = Source::user(context.user, &pieces);
-    let sent = socket.send(context, &open, request, &mut source)?;
+    let sent = match socket_of(&open)? {
+        AnySocket::Unix(socket) => {
+            let request = Request {
+                address: target(context.user, socket.kind, name, name_length)?,
+                flags,
+                ..Request::default()
+            };
+            socket.send(context, &open, request, &mut source)?
+        }
+        AnySocket::Inet(socket) => {
+            let outgoing = Outgoing {
+                name: receiver(context.user, socket, (name, name_length))?,
+                source: None,
+                flags,
+            };
+            socket.send(context, &open, outgoing, &mut source)?
+        }
+    };
     Ok(sent as u64)
 }
 
@@ -100,17 +127,44 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
     let length = context.user.transfer_length(address, length)? as u64;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
     let pieces = [IoVector {
         base: address,
         length,
     }];
     let mut sink = Sink::user(context.user, &pieces);
-    let received = socket.receive(context, &open, flags as u32, &mut sink)?;
-    if name != 0 {
-        store_sender(context, name, name_length, &received)?;
+    let flags = flags as u32;
+    match socket_of(&open)? {
+        AnySocket::Unix(socket) => {
+            let received = socket.receive(context, &open, flags, &mut sink)?;
+            if name != 0 {
+                store_sender(context.user, name, name_length, &received)?;
+            }
+            Ok(result_of(socket.kind, flags, &received))
+        }
+        AnySocket::Inet(socket) => {
+            let incoming = socket.receive(context, &open, flags, &mut sink)?;
+            if name != 0 {
+                match incoming.ends {
+                    Some((sender, _)) => {
+                        let sender = inet::encode(socket.family, sender);
+                        store_name(context.user, name, name_length, sender.bytes())?;
+                    }
+                    None => context.user.write_value(name_length, &0u32)?,
+                }
+            }
+            Ok(length_of(flags, &incoming))
+        }
     }
-    Ok(result_of(socket.kind, flags as u32, &received))
+}
+
+/// Returns the result of a receive from an internet socket: the number of bytes copied, or with `MSG_TRUNC` the original
+/// length of the datagram.
+const fn length_of(flags: u32, incoming: &Incoming) -> u64 {
+    if flags & net::MSG_TRUNC != 0 {
+        incoming.length as u64
+    } else {
+        incoming.count as u64
+    }
 }
 
 /// Returns the result of a receive call: the number of bytes copied, or with `MSG_TRUNC` the original length of the
@@ -127,14 +181,14 @@ fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
 
 /// Stores the name of the sender, which is empty if the sender has no name.
 fn store_sender(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     address: u64,
     room: u64,
     received: &Received,
 ) -> Result<(), Errno> {
     match &received.address {
-        Some(name) => store_address(context, address, room, Some(name)),
-        None => context.user.write_value(room, &0u32),
+        Some(name) => store_name(user, address, room, &Address::to_bytes(Some(name))),
+        None => user.write_value(room, &0u32),
     }
 }
 
@@ -142,21 +196,44 @@ fn store_sender(
 pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
+    send_message(context, &open, address, flags as u32)
+}
+
+/// Sends the message whose header is at `address`.
+fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
+    let socket = socket_of(open)?;
     context.check_heap()?;
     let header: MessageHeader = context.user.read_value(address)?;
+    let name = (header.name, header.name_length.into());
     let mut request = Request {
-        address: target(context, socket.kind, header.name, header.name_length.into())?,
-        flags: flags as u32,
+        flags,
         ..Request::default()
     };
+    let mut to = None;
+    match socket {
+        AnySocket::Unix(socket) => {
+            request.address = target(context.user, socket.kind, name.0, name.1)?;
+        }
+        AnySocket::Inet(socket) => to = receiver(context.user, socket, name)?,
+    }
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
     }
     let pieces = context.user.read_vectors(header.vectors, header.count)?;
     read_control(context, &header, &mut request)?;
     let mut source = Source::user(context.user, &pieces);
-    let sent = socket.send(context, &open, request, &mut source)?;
+    let sent = match socket {
+        AnySocket::Unix(socket) => socket.send(context, open, request, &mut source)?,
+        AnySocket::Inet(socket) => {
+            // Internet sockets do not pass files (`__sock_cmsg_send` of Linux 7.2, `net/core/sock.c`).
+            let outgoing = Outgoing {
+                name: to,
+                source: None,
+                flags,
+            };
+            socket.send(context, open, outgoing, &mut source)?
+        }
+    };
     Ok(sent as u64)
 }
 
@@ -233,9 +310,13 @@ fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), E
 /// Implements `recvmsg`.
 pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
-    let flags = flags as u32;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
+    receive_message(context, &open, address, flags as u32)
+}
+
+/// Receives a message by the header at `address`.
+fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
+    let socket = socket_of(open)?;
     context.check_heap()?;
     let mut header: MessageHeader = context.user.read_value(address)?;
     if header.count > 1024 {
@@ -243,7 +324,17 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let pieces = context.user.read_vectors(header.vectors, header.count)?;
     let mut sink = Sink::user(context.user, &pieces);
-    let mut received = socket.receive(context, &open, flags, &mut sink)?;
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            let incoming = socket.receive(context, open, flags, &mut sink)?;
+            tell_ends(context, socket, &mut header, &incoming)?;
+            header.flags |= flags & net::MSG_CMSG_CLOEXEC;
+            context.user.write_value(address, &header)?;
+            return Ok(length_of(flags, &incoming));
+        }
+    };
+    let mut received = socket.receive(context, open, flags, &mut sink)?;
     header.flags = flags & net::MSG_CMSG_CLOEXEC;
     if received.count < received.length && socket.kind != SocketKind::Stream {
         header.flags |= net::MSG_TRUNC;
@@ -252,7 +343,7 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         header.flags |= net::MSG_EOR;
     }
     if header.name != 0 {
-        store_sender_in(context, &mut header, &received)?;
+        store_sender_in(context.user, &mut header, &received)?;
     } else {
         header.name_length = 0;
     }
@@ -262,8 +353,159 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(result_of(socket.kind, flags, &received))
 }
 
-fn store_sender_in(
+/// Most messages of one call (`UIO_MAXIOV`).
+const MOST_MESSAGES: u64 = 1024;
+/// Size in bytes of `struct mmsghdr`, and the offset in it of the length.
+const ENTRY: u64 = 64;
+const ENTRY_LENGTH: u64 = MessageHeader::SIZE as u64;
+/// Messages that are sent or received between two scheduling points.
+const TOGETHER: u32 = 16;
+/// `MSG_WAITFORONE` of `linux/socket.h`.
+const WAIT_FOR_ONE: u32 = 0x1_0000;
+
+/// Passes the address of the header of each message of an array to `each`, and stores the length that it returns, until
+/// it fails or returns `None`. Returns the number of messages.
+///
+/// # Errors
+/// Those of `each` for the first message.
+fn each_message(
+    user: UserMemory<'_>,
+    (array, count): (u64, u64),
+    mut each: impl FnMut(u64) -> Result<Option<u64>, Errno>,
+) -> CallResult {
+    let count = u64::from(count as u32).min(MOST_MESSAGES);
+    let mut points = PausePoints::every(TOGETHER);
+    for index in 0..count {
+        let header = array.wrapping_add(index * ENTRY);
+        let moved = each(header).and_then(|length| match length {
+            Some(length) => {
+                let stored = user.write_value(header.wrapping_add(ENTRY_LENGTH), &(length as u32));
+                stored.map(|()| true)
+            }
+            None => Ok(false),
+        });
+        match moved {
+            Ok(true) => points.round(),
+            Ok(false) => return Ok(index),
+            Err(_) if index > 0 => return Ok(index),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// Implements `sendmmsg` (Linux 7.2 `net/socket.c`, `__sys_sendmmsg`).
+pub fn sendmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, array, count, flags, ..] = arguments;
+    let open = opened(context, number)?;
+    socket_of(&open)?;
+    each_message(context.user, (array, count), |header| {
+        send_message(context, &open, header, flags as u32).map(Some)
+    })
+}
+
+/// Implements `recvmmsg` (Linux 7.2 `net/socket.c`, `do_recvmmsg`). The time is checked after each message.
+pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, array, count, flags, timeout, _] = arguments;
+    let flags = flags as u32;
+    let open = opened(context, number)?;
+    socket_of(&open)?;
+    let clock = context.kernel.vfs.clock;
+    let time: Option<Timespec> = context.user.read_optional(timeout)?;
+    let deadline = match time {
+        Some(time) => {
+            let time = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
+            Some(clock.now().saturating_add(time))
+        }
+        None => None,
+    };
+    let (mut received, mut late) = (false, false);
+    let result = each_message(context.user, (array, count), |header| {
+        if late {
+            return Ok(None);
+        }
+        let waits = !received || flags & WAIT_FOR_ONE == 0;
+        let flags = if waits {
+            flags
+        } else {
+            flags | net::MSG_DONTWAIT
+        };
+        let length = receive_message(context, &open, header, flags)?;
+        received = true;
+        late = deadline.is_some_and(|deadline| clock.now() >= deadline);
+        Ok(Some(length))
+    })?;
+    if let Some(deadline) = deadline {
+        let left = Timespec::from_nanoseconds(deadline.saturating_sub(clock.now()));
+        context.user.write_value(timeout, &left)?;
+    }
+    Ok(result)
+}
+
+/// Stores the sender of a datagram, and its receiver if the socket asks for that by a control message.
+fn tell_ends(
     context: &Context<'_>,
+    socket: &InetSocket,
+    header: &mut MessageHeader,
+    incoming: &Incoming,
+) -> Result<(), Errno> {
+    header.flags = 0;
+    if incoming.count < incoming.length {
+        header.flags = net::MSG_TRUNC;
+    }
+    let mut control = ControlWriter {
+        context,
+        at: header.control,
+        left: header.control_length as usize,
+        cut: false,
+    };
+    match incoming.ends {
+        Some((sender, receiver)) => {
+            if header.name != 0 {
+                let sender = inet::encode(socket.family, sender);
+                store_in_header(context.user, header, sender.bytes())?;
+            }
+            let (four, six) = socket.tells_address();
+            if let (inet::Ip::V4(ip), true) = (receiver.ip, four) {
+                let mut info = [0; 12];
+                info[0] = INTERFACE;
+                info[4..8].copy_from_slice(&ip);
+                info[8..].copy_from_slice(&ip);
+                control.put(net::IPPROTO_IP as u32, net::IP_PKTINFO, &info)?;
+            }
+            if six {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&receiver.ip.to_v6());
+                info[16] = INTERFACE;
+                control.put(net::IPPROTO_IPV6 as u32, net::IPV6_PKTINFO, &info)?;
+            }
+        }
+        None => header.name_length = 0,
+    }
+    header.control_length = control.at - header.control;
+    if control.cut {
+        header.flags |= net::MSG_CTRUNC;
+    }
+    Ok(())
+}
+
+/// The number of the loopback interface.
+const INTERFACE: u8 = 1;
+
+/// Stores a socket name by a message header, truncated to the available room, and its length.
+fn store_in_header(
+    user: UserMemory<'_>,
+    header: &mut MessageHeader,
+    name: &[u8],
+) -> Result<(), Errno> {
+    let room = usize::try_from(header.name_length as i32).map_err(|_| Errno::EINVAL)?;
+    user.write_bytes(header.name, &name[..name.len().min(room)])?;
+    header.name_length = name.len() as u32;
+    Ok(())
+}
+
+fn store_sender_in(
+    user: UserMemory<'_>,
     header: &mut MessageHeader,
     received: &Received,
 ) -> Result<(), Errno> {
@@ -271,13 +513,7 @@ fn store_sender_in(
         header.name_length = 0;
         return Ok(());
     };
-    let bytes = Address::to_bytes(Some(name));
-    let room = usize::try_from(header.name_length as i32).map_err(|_| Errno::EINVAL)?;
-    context
-        .user
-        .write_bytes(header.name, &bytes[..bytes.len().min(room)])?;
-    header.name_length = bytes.len() as u32;
-    Ok(())
+    store_in_header(user, header, &Address::to_bytes(Some(name)))
 }
 
 /// Stores the control messages of a receive, as far as they fit into the caller's buffer.
@@ -297,13 +533,13 @@ fn store_control(
     if let Some(credentials) = received.credentials.filter(|_| passes) {
         let mut bytes = [0; Credentials::SIZE];
         credentials.to_bytes(&mut bytes);
-        control.put(CREDENTIALS, &bytes)?;
+        control.put(net::SOL_SOCKET, CREDENTIALS, &bytes)?;
     }
     let rights = core::mem::take(&mut received.rights);
     if !rights.is_empty() {
         let numbers = control.install(rights, flags)?;
         if !numbers.is_empty() {
-            control.put(RIGHTS, &numbers)?;
+            control.put(net::SOL_SOCKET, RIGHTS, &numbers)?;
         }
     }
     header.control_length = control.at - header.control;
@@ -323,7 +559,7 @@ struct ControlWriter<'a> {
 }
 
 impl ControlWriter<'_> {
-    fn put(&mut self, kind: u32, data: &[u8]) -> Result<(), Errno> {
+    fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<(), Errno> {
         let Some(room) = self.left.checked_sub(ControlHeader::SIZE) else {
             self.cut = true;
             return Ok(());
@@ -333,7 +569,7 @@ impl ControlWriter<'_> {
         let length = ControlHeader::SIZE + count;
         let header = ControlHeader {
             length: length as u64,
-            level: net::SOL_SOCKET,
+            level,
             kind,
         };
         self.context.user.write_value(self.at, &header)?;

@@ -1,7 +1,7 @@
 //! System calls on sockets: creating, naming, connecting, shutting down.
 //!
-//! Only Unix sockets are supported. `socket` returns `EAFNOSUPPORT` for all other families, like a Linux kernel without
-//! networking, so libraries find out at once.
+//! There are Unix sockets, and TCP and UDP at the addresses of this machine. `socket` returns `EAFNOSUPPORT` for all other
+//! families, like a Linux kernel without them, so libraries find out at once.
 
 mod message;
 mod option;
@@ -11,9 +11,12 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
+        inet::{self, Family, InetFile, InetSocket, NAME_MAX, Name, Protocol},
         socket::{ADDRESS_MAX, Address, Socket, SocketFile, SocketKind, open, pair},
     },
+    identity::Capabilities,
     syscall::call::{Kind, SystemCall, int, real},
+    user::UserMemory,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{general as raw, net};
@@ -82,6 +85,18 @@ pub const CALLS: &[SystemCall] = &[
         message::recvmsg,
     ),
     real(
+        raw::__NR_sendmmsg,
+        "sendmmsg",
+        &[Fd, Hex, Unsigned, Hex],
+        message::sendmmsg,
+    ),
+    real(
+        raw::__NR_recvmmsg,
+        "recvmmsg",
+        &[Fd, Hex, Unsigned, Hex, Hex],
+        message::recvmmsg,
+    ),
+    real(
         raw::__NR_getsockopt,
         "getsockopt",
         &[Fd, Int, Int, Hex, InOut(4)],
@@ -114,7 +129,44 @@ fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errn
     Ok((found, kind & FLAGS))
 }
 
+/// Returns the protocol of an internet socket of this type and protocol number (Linux 7.2 `net/ipv4/af_inet.c`,
+/// `inet_create`).
+///
+/// # Errors
+/// `EINVAL`, `EPROTONOSUPPORT`; `ESOCKTNOSUPPORT` for types that do not exist here, and `EPERM` for raw sockets without
+/// CAP_NET_RAW, whose holder `may_be_raw`.
+fn protocol(kind: u32, number: u32, may_be_raw: bool) -> Result<Protocol, Errno> {
+    /// End of the numbers of protocols (`IPPROTO_MAX`).
+    const PROTOCOLS: u32 = 263;
+    /// End of the numbers of types (`SOCK_MAX`).
+    const KINDS: u32 = 11;
+    if kind >= KINDS || number >= PROTOCOLS {
+        return Err(Errno::EINVAL);
+    }
+    match (kind, number) {
+        (net::SOCK_STREAM, 0 | 6) => Ok(Protocol::Tcp),
+        (net::SOCK_DGRAM, 0 | 17) => Ok(Protocol::Udp),
+        (net::SOCK_STREAM | net::SOCK_DGRAM, _) | (net::SOCK_RAW, 0) => Err(Errno::EPROTONOSUPPORT),
+        (net::SOCK_RAW, _) if !may_be_raw => Err(Errno::EPERM),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
 fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if let Some(family) = Family::from_number(arguments[0] as u32) {
+        let kind = arguments[1] as u32;
+        if kind & !(FLAGS | 0xf) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let may_be_raw = context.caller().has_any(Capabilities::RAW_SOCKETS);
+        let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
+        context.check_heap()?;
+        context.caller().check_open_files()?;
+        let socket = InetSocket::new(context, &context.kernel.network, family, protocol);
+        let flags = kind & FLAGS;
+        let file = inet::open(context, Arc::new(socket), flags);
+        return context.caller().add_descriptor(file, flags);
+    }
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
@@ -127,6 +179,10 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if Family::from_number(arguments[0] as u32).is_some() {
+        protocol(arguments[1] as u32 & 0xf, arguments[2] as u32, true)?;
+        return Err(Errno::EOPNOTSUPP);
+    }
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
@@ -158,38 +214,57 @@ fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     context.files().get_usable(int(number))
 }
 
+/// A socket of either kind.
+#[derive(Clone, Copy)]
+enum AnySocket<'a> {
+    Unix(&'a Arc<Socket>),
+    Inet(&'a Arc<InetSocket>),
+}
+
 /// Returns the socket of an open file.
-fn socket_of(open: &OpenFile) -> Result<&Arc<Socket>, Errno> {
-    open.as_kind::<SocketFile>()
-        .map(|file| &file.socket)
+fn socket_of(open: &OpenFile) -> Result<AnySocket<'_>, Errno> {
+    if let Some(file) = open.as_kind::<SocketFile>() {
+        return Ok(AnySocket::Unix(&file.socket));
+    }
+    open.as_kind::<InetFile>()
+        .map(|file| AnySocket::Inet(&file.socket))
         .ok_or(Errno::ENOTSOCK)
 }
 
-/// Reads a socket name of `length` bytes.
-fn read_address(context: &Context<'_>, address: u64, length: u64) -> Result<Address, Errno> {
+/// Reads a Unix socket name of `length` bytes.
+fn read_address(user: UserMemory<'_>, address: u64, length: u64) -> Result<Address, Errno> {
     let length = length as u32 as usize;
     if length > ADDRESS_MAX {
         return Err(Errno::EINVAL);
     }
     let mut bytes = [0; ADDRESS_MAX];
-    context.user.read_bytes(address, &mut bytes[..length])?;
+    user.read_bytes(address, &mut bytes[..length])?;
     Address::from_bytes(&bytes[..length])
 }
 
-/// Stores a socket name, truncated to the available room, and its length.
-fn store_address(
-    context: &Context<'_>,
-    address: u64,
-    room: u64,
-    name: Option<&Address>,
-) -> Result<(), Errno> {
-    let limit: i32 = context.user.read_value(room)?;
+/// Reads an internet socket address of `length` bytes for a socket of `family`. An IPv4 address also names a receiver
+/// for an IPv6 socket if `either`.
+fn read_name(
+    user: UserMemory<'_>,
+    family: Family,
+    (address, length): (u64, u64),
+    either: bool,
+) -> Result<Name, Errno> {
+    let length = length as u32 as usize;
+    if length > NAME_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; NAME_MAX];
+    user.read_bytes(address, &mut bytes[..length])?;
+    inet::decode(family, &bytes[..length], either)
+}
+
+/// Stores an encoded socket name, truncated to the available room, and its length.
+fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Result<(), Errno> {
+    let limit: i32 = user.read_value(room)?;
     let limit = usize::try_from(limit).map_err(|_| Errno::EINVAL)?;
-    let bytes = Address::to_bytes(name);
-    context
-        .user
-        .write_bytes(address, &bytes[..bytes.len().min(limit)])?;
-    context.user.write_value(room, &(bytes.len() as u32))
+    user.write_bytes(address, &name[..name.len().min(limit)])?;
+    user.write_value(room, &(name.len() as u32))
 }
 
 fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -197,8 +272,17 @@ fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     context.check_heap()?;
-    let address = read_address(context, address, length)?;
-    socket.bind(context, address).map(|()| 0)
+    match socket {
+        AnySocket::Unix(socket) => {
+            let address = read_address(context.user, address, length)?;
+            socket.bind(context, address)?;
+        }
+        AnySocket::Inet(socket) => {
+            let name = read_name(context.user, socket.family, (address, length), false)?;
+            socket.bind(context, name)?;
+        }
+    }
+    Ok(0)
 }
 
 fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -206,14 +290,30 @@ fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     context.check_heap()?;
-    let address = read_address(context, address, length)?;
-    socket.connect(context, &open, &address).map(|()| 0)
+    match socket {
+        AnySocket::Unix(socket) => {
+            let address = read_address(context.user, address, length)?;
+            socket.connect(context, &open, &address)?;
+        }
+        AnySocket::Inet(socket) => {
+            let name = read_name(context.user, socket.family, (address, length), false)?;
+            socket.connect(context, &open, name)?;
+        }
+    }
+    Ok(0)
 }
 
 fn listen(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
     let limit = arguments[1] as i32;
-    socket_of(&open)?.listen(context, limit).map(|()| 0)
+    match socket_of(&open)? {
+        AnySocket::Unix(socket) => socket.listen(context, limit)?,
+        AnySocket::Inet(socket) => {
+            context.check_heap()?;
+            socket.listen(limit)?;
+        }
+    }
+    Ok(0)
 }
 
 fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult {
@@ -224,12 +324,28 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
     let listener = opened(context, number)?;
     context.check_heap()?;
     context.caller().check_open_files()?;
-    let socket = socket_of(&listener)?.accept(context, &listener)?;
-    let name = socket.address(true).unwrap_or(None);
-    let file = open(context, socket, flags);
-    if address != 0 {
-        store_address(context, address, length, name.as_ref())?;
-    }
+    let file = match socket_of(&listener)? {
+        AnySocket::Unix(listening) => {
+            let socket = listening.accept(context, &listener)?;
+            let name = socket.address(true).unwrap_or(None);
+            let file = open(context, socket, flags);
+            if address != 0 {
+                let name = Address::to_bytes(name.as_ref());
+                store_name(context.user, address, length, &name)?;
+            }
+            file
+        }
+        AnySocket::Inet(listening) => {
+            let socket = listening.accept(context, &listener)?;
+            let name = socket.accepted_from();
+            let file = inet::open(context, socket, flags);
+            if let (Some(name), true) = (name, address != 0) {
+                let name = inet::encode(listening.family, name);
+                store_name(context.user, address, length, name.bytes())?;
+            }
+            file
+        }
+    };
     context.caller().add_descriptor(file, flags)
 }
 
@@ -241,19 +357,70 @@ fn accept4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     accept_with(context, arguments, arguments[3] as u32)
 }
 
+/// Stores the name of a socket, or that of its peer.
+fn name_of(
+    user: UserMemory<'_>,
+    open: &OpenFile,
+    (address, room): (u64, u64),
+    peer: bool,
+) -> CallResult {
+    match socket_of(open)? {
+        AnySocket::Unix(socket) => {
+            let name = Address::to_bytes(socket.address(peer)?.as_ref());
+            store_name(user, address, room, &name)?;
+        }
+        AnySocket::Inet(socket) => {
+            let name = if peer {
+                socket.peer_name()?
+            } else {
+                socket.name()
+            };
+            let name = inet::encode(socket.family, name);
+            store_name(user, address, room, name.bytes())?;
+        }
+    }
+    Ok(0)
+}
+
 fn getsockname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
-    let name = socket_of(&open)?.address(false)?;
-    store_address(context, arguments[1], arguments[2], name.as_ref()).map(|()| 0)
+    name_of(context.user, &open, (arguments[1], arguments[2]), false)
 }
 
 fn getpeername(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
-    let name = socket_of(&open)?.address(true)?;
-    store_address(context, arguments[1], arguments[2], name.as_ref()).map(|()| 0)
+    name_of(context.user, &open, (arguments[1], arguments[2]), true)
 }
 
 fn shutdown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
-    socket_of(&open)?.shut(arguments[1] as u32).map(|()| 0)
+    let how = arguments[1] as u32;
+    match socket_of(&open)? {
+        AnySocket::Unix(socket) => socket.shut(how)?,
+        AnySocket::Inet(socket) => socket.shut(how)?,
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_follow_from_types() {
+        for (kind, number, raw, expected) in [
+            (net::SOCK_STREAM, 0, false, Ok(Protocol::Tcp)),
+            (net::SOCK_STREAM, 6, false, Ok(Protocol::Tcp)),
+            (net::SOCK_STREAM, 17, false, Err(Errno::EPROTONOSUPPORT)),
+            (net::SOCK_DGRAM, 17, false, Ok(Protocol::Udp)),
+            (net::SOCK_DGRAM, 6, false, Err(Errno::EPROTONOSUPPORT)),
+            (net::SOCK_RAW, 1, false, Err(Errno::EPERM)),
+            (net::SOCK_RAW, 1, true, Err(Errno::ESOCKTNOSUPPORT)),
+            (net::SOCK_SEQPACKET, 0, true, Err(Errno::ESOCKTNOSUPPORT)),
+            (net::SOCK_STREAM, 300, true, Err(Errno::EINVAL)),
+            (12, 0, true, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(protocol(kind, number, raw), expected, "{kind} {number}");
+        }
+    }
 }

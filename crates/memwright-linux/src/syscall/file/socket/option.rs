@@ -4,12 +4,16 @@ use crate::{
     abi::{Plain, Timeval},
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    fs::socket::OptionValue,
-    syscall::file::socket::{opened, socket_of},
+    fs::{
+        inet::{InetSocket, Value},
+        socket::OptionValue,
+    },
+    syscall::file::socket::{AnySocket, opened, socket_of},
+    user::UserMemory,
 };
 use linux_raw_sys::net;
 
-/// Checks that the level is `SOL_SOCKET`. No socket has protocol options.
+/// Checks that the level is `SOL_SOCKET`. No Unix socket has protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
@@ -21,7 +25,13 @@ fn check_level(level: u64) -> Result<(), Errno> {
 pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, level, name, address, length, _] = arguments;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
+    let socket = match socket_of(&open)? {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            let value = socket.option(level as u32, name as u32)?;
+            return store_value(context.user, address, length, value);
+        }
+    };
     check_level(level)?;
     let room: i32 = context.user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
@@ -48,7 +58,17 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, level, name, address, length, _] = arguments;
     let open = opened(context, number)?;
-    let socket = socket_of(&open)?;
+    let socket = match socket_of(&open)? {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            return set_inet(
+                context.user,
+                socket,
+                (level as u32, name as u32),
+                (address, length),
+            );
+        }
+    };
     check_level(level)?;
     let (name, length) = (name as u32, length as i32);
     if length < 4 {
@@ -63,4 +83,76 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let value: i32 = context.user.read_value(address)?;
     socket.set_option(name, value).map(|()| 0)
+}
+
+/// Stores the value of an option of an internet socket, cut to the caller's room, and its length.
+fn store_value(user: UserMemory<'_>, address: u64, length: u64, value: Value) -> CallResult {
+    let room: i32 = user.read_value(length)?;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let store = |bytes: &[u8]| {
+        let size = bytes.len().min(room);
+        user.write_bytes(address, &bytes[..size])?;
+        user.write_value(length, &(size as u32)).map(|()| 0)
+    };
+    match value {
+        Value::Number(number) => store(&number.to_le_bytes()),
+        Value::Time(time) => {
+            let mut bytes = [0; Timeval::SIZE];
+            time.to_bytes(&mut bytes);
+            store(&bytes)
+        }
+        Value::Linger([on, seconds]) => {
+            let mut bytes = [0; 8];
+            bytes[..4].copy_from_slice(&on.to_le_bytes());
+            bytes[4..].copy_from_slice(&seconds.to_le_bytes());
+            store(&bytes)
+        }
+        Value::Info(info) => store(&info),
+        Value::Name(name) => store(&name),
+    }
+}
+
+/// Sets an option of an internet socket.
+fn set_inet(
+    user: UserMemory<'_>,
+    socket: &InetSocket,
+    (level, name): (u32, u32),
+    (address, length): (u64, u64),
+) -> CallResult {
+    /// Most bytes of the name of a congestion control (`TCP_CA_NAME_MAX`), without its end.
+    const NAME: usize = 15;
+    let length = usize::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
+    match (level, name) {
+        (net::SOL_SOCKET, net::SO_RCVTIMEO_OLD | net::SO_SNDTIMEO_OLD) => {
+            if length < Timeval::SIZE {
+                return Err(Errno::EINVAL);
+            }
+            socket.set_timeout(name, user.read_value(address)?)?;
+        }
+        (net::SOL_SOCKET, net::SO_LINGER) => {
+            if length < 8 {
+                return Err(Errno::EINVAL);
+            }
+            let [on, seconds]: [i32; 2] = user.read_value(address)?;
+            socket.set_linger(on != 0, seconds as u32);
+        }
+        (6, net::TCP_CONGESTION) => {
+            let mut bytes = [0; NAME];
+            let bytes = &mut bytes[..length.min(NAME)];
+            user.read_bytes(address, bytes)?;
+            socket.set_congestion(bytes)?;
+        }
+        // Options of `SOL_IP` also take a single byte.
+        (0, _) if (1..4).contains(&length) => {
+            let value: u8 = user.read_value(address)?;
+            socket.set_option(level, name, value.into())?;
+        }
+        _ => {
+            if length < 4 {
+                return Err(Errno::EINVAL);
+            }
+            socket.set_option(level, name, user.read_value(address)?)?;
+        }
+    }
+    Ok(0)
 }

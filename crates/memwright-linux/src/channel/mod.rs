@@ -4,6 +4,8 @@
 //! output channel. The payloads are in a window of memory that both sides map. `docs/protocol.md` describes the
 //! complete protocol.
 
+pub mod lower;
+
 /// The kind of payload of a frame on the output channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
@@ -26,6 +28,8 @@ pub enum Channel {
     Panic = 8,
     /// The outcome of the run; the last frame.
     Result = 9,
+    /// A request for a part of the lower tree.
+    LowerRequest = 10,
 }
 
 impl Channel {
@@ -47,6 +51,7 @@ impl Channel {
             7 => Self::InputRequest,
             8 => Self::Panic,
             9 => Self::Result,
+            10 => Self::LowerRequest,
             _ => return None,
         })
     }
@@ -76,7 +81,7 @@ pub const DISK_SLOT: u8 = 5;
 pub const DISK_QUEUE: usize = 128;
 /// Size in bytes of the output ring at the start of the window. Payloads are written to it one after another.
 pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
-/// Size in bytes of the rest of the window, which holds the reply to an input request.
+/// Size in bytes of the rest of the window, which holds the reply to a request.
 pub const INPUT_AREA: usize = 64 << 10;
 
 /// Most bytes of the output channel that QEMU has written and the command has not read. QEMU blocks when there are
@@ -166,10 +171,10 @@ mod tests {
 
     #[test]
     fn channel_numbers_are_dense() {
-        for number in 1..=9 {
+        for number in 1..=10 {
             assert_eq!(Channel::from_number(number).map(|c| c as u8), Some(number));
         }
         assert_eq!(Channel::from_number(0), None);
-        assert_eq!(Channel::from_number(10), None);
+        assert_eq!(Channel::from_number(11), None);
     }
 }

@@ -1,19 +1,22 @@
-//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): the requests that a debugger needs to stop,
-//! inspect, change and resume a process. Other requests, such as those for system-call stops and events, are refused.
+//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): the requests of a debugger to stop, inspect,
+//! change and resume a thread.
 
 use crate::{
     Space,
     abi::{IoVector, Plain},
-    arch::x86_64::regs::FpuArea,
+    abi_struct,
+    arch::x86_64::regs::{FpuArea, UserState},
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    process::{Resume, Standing, Thread, Tracing, kill_process},
+    process::{AtCalls, Report, Resume, Standing, Thread, TraceOptions, Tracing, kill_process},
     ptrace::{
-        Extended, UserRegisters, attach, be_traced, detach, general, resume, set_general,
-        with_standing,
+        Extended, UserRegisters, attach, be_traced, detach, general, interrupt, listen, resume,
+        set_general, with_standing, with_traced,
     },
     signal::{Signal, SignalInfo, SignalSet},
+    sync::PausePoints,
     syscall::call::int,
+    user::USER_END,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{elf_uapi as elf, ptrace as raw};
@@ -21,45 +24,81 @@ use memwright_table::VirtAddr;
 
 /// Size in bytes of `struct user` (`asm/user_64.h`), which begins with the general registers.
 const USER_SIZE: u64 = 928;
+/// Offset of the debug registers in `struct user`.
+const DEBUG_REGISTERS: usize = 848;
+/// Size of `struct ptrace_syscall_info` up to the end of the arguments.
+const CALL_INFO: usize = 80;
+/// `AUDIT_ARCH_X86_64`.
+const AUDIT_ARCH: u32 = 0xc000_003e;
 /// Size of a word in bytes.
 const WORD: usize = 8;
+
+abi_struct! {
+    /// `struct ptrace_peeksiginfo_args`.
+    pub struct PeekSignals {
+        /// Position of the first signal.
+        pub first: u64,
+        /// Flags.
+        pub flags: u32,
+        /// Number of signals.
+        pub count: i32,
+    }
+}
 
 /// Implements `ptrace`.
 pub fn ptrace(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[request, id, address, data, ..] = arguments;
     let request = request as u32;
     if request == raw::PTRACE_TRACEME {
-        be_traced(context)?;
+        be_traced(context.thread)?;
         return Ok(0);
     }
+    let attaches = matches!(request, raw::PTRACE_ATTACH | raw::PTRACE_SEIZE);
     let thread = match int(id) {
         id if id > 0 => context.kernel.tasks.thread(id as u32),
         _ => None,
     };
-    let thread = thread.ok_or(Errno::ESRCH)?;
-    if request == raw::PTRACE_ATTACH {
-        attach(context, &thread)?;
+    let thread = match thread {
+        Some(thread) => thread,
+        // An exited thread cannot be traced any more.
+        None if attaches && context.kernel.tasks.process(id as u32).is_some() => {
+            return Err(Errno::EPERM);
+        }
+        None => return Err(Errno::ESRCH),
+    };
+    if attaches {
+        context.check_heap()?;
+        let options = match request {
+            raw::PTRACE_SEIZE => Some(options_of_seize(address, data)?),
+            _ => None,
+        };
+        attach(context.thread, &thread, options)?;
         return Ok(0);
     }
     let tracee = Tracee {
         context,
         thread: &thread,
     };
-    if request == raw::PTRACE_KILL {
-        return tracee.kill();
+    match request {
+        raw::PTRACE_KILL => return tracee.kill(),
+        raw::PTRACE_INTERRUPT => return interrupt(context.thread, &thread).map(|()| 0),
+        _ => {}
     }
     tracee.standing(|_| Ok(()))?;
+    if let Some(result) = tracee.resume_by(request, data) {
+        return result;
+    }
     match request {
         raw::PTRACE_PEEKTEXT | raw::PTRACE_PEEKDATA => tracee.peek(address, data),
         raw::PTRACE_POKETEXT | raw::PTRACE_POKEDATA => tracee.poke(address, data),
         raw::PTRACE_PEEKUSR => tracee.peek_user(address, data),
         raw::PTRACE_POKEUSR => tracee.poke_user(address, data),
-        raw::PTRACE_CONT => tracee.resume(data, false),
-        raw::PTRACE_SINGLESTEP => tracee.resume(data, true),
-        raw::PTRACE_DETACH => tracee.detach(data),
         raw::PTRACE_SETOPTIONS => tracee.set_options(data),
+        raw::PTRACE_GETEVENTMSG => tracee.message(data),
+        raw::PTRACE_GET_SYSCALL_INFO => return tracee.call_info(address, data),
         raw::PTRACE_GETSIGINFO => tracee.signal_info(data),
         raw::PTRACE_SETSIGINFO => tracee.set_signal_info(data),
+        raw::PTRACE_PEEKSIGINFO => return tracee.pending_signals(address, data),
         raw::PTRACE_GETSIGMASK => tracee.mask(address, data),
         raw::PTRACE_SETSIGMASK => tracee.set_mask(address, data),
         raw::PTRACE_GETREGS => tracee.set_read(RegisterSet::General, data, usize::MAX),
@@ -71,6 +110,30 @@ pub fn ptrace(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         _ => Err(Errno::EIO),
     }
     .map(|_| 0)
+}
+
+/// Returns the options of `PTRACE_SEIZE`.
+///
+/// # Errors
+/// `EIO` for an address or unknown options.
+fn options_of_seize(address: u64, data: u64) -> Result<TraceOptions, Errno> {
+    let options = u32::try_from(data)
+        .ok()
+        .and_then(TraceOptions::from_bits)
+        .filter(|_| address == 0);
+    options.ok_or(Errno::EIO)
+}
+
+/// Returns what a thread does until the next stop after this request; `None` for a request that does not resume it.
+fn way_of(request: u32) -> Option<(bool, AtCalls)> {
+    match request {
+        raw::PTRACE_CONT => Some((false, AtCalls::Pass)),
+        raw::PTRACE_SINGLESTEP => Some((true, AtCalls::Pass)),
+        raw::PTRACE_SYSCALL => Some((false, AtCalls::Stop)),
+        raw::PTRACE_SYSEMU => Some((false, AtCalls::Emulate)),
+        raw::PTRACE_SYSEMU_SINGLESTEP => Some((true, AtCalls::Emulate)),
+        _ => None,
+    }
 }
 
 /// Size of `struct user_fpregs_struct` in bytes.
@@ -107,7 +170,7 @@ struct Tracee<'a> {
 
 impl Tracee<'_> {
     fn tracing<T>(&self, act: impl FnOnce(&mut Tracing) -> Result<T, Errno>) -> Result<T, Errno> {
-        with_standing(self.context.process(), self.thread, act)
+        with_standing(self.context.thread, self.thread, act)
     }
 
     fn standing<T>(&self, act: impl FnOnce(&mut Standing) -> Result<T, Errno>) -> Result<T, Errno> {
@@ -126,16 +189,30 @@ impl Tracee<'_> {
 
     /// Implements `PTRACE_KILL` for a thread that is in a ptrace stop or not.
     fn kill(&self) -> CallResult {
-        let tracer = {
-            let mut signals = self.thread.process.signals.lock();
-            let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
-            state.traced.as_ref().and_then(|tracing| tracing.tracer)
-        };
-        if tracer != Some(self.context.process().id) {
-            return Err(Errno::ESRCH);
-        }
+        with_traced(self.context.thread, self.thread, |_| Ok(()))?;
         kill_process(&self.thread.process);
         Ok(0)
+    }
+
+    /// Implements the requests that end a stop. Returns `None` for another request.
+    fn resume_by(&self, request: u32, data: u64) -> Option<CallResult> {
+        let (by, thread) = (self.context.thread, self.thread);
+        let result = match (request, way_of(request)) {
+            (_, Some((step, calls))) => signal_or_none(data).and_then(|signal| {
+                let how = Resume {
+                    signal,
+                    step,
+                    calls,
+                };
+                resume(by, thread, how)
+            }),
+            (raw::PTRACE_DETACH, None) => {
+                signal_or_none(data).and_then(|signal| detach(by, thread, signal))
+            }
+            (raw::PTRACE_LISTEN, None) => listen(by, thread),
+            (_, None) => return None,
+        };
+        Some(result.map(|()| 0))
     }
 
     fn peek(&self, address: u64, data: u64) -> CallResult {
@@ -154,11 +231,13 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words after the general registers read as zero,
-    /// because debug registers are not supported.
+    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words other than registers read as zero.
     fn peek_user(&self, address: u64, data: u64) -> CallResult {
         let at = word_of_user(address)?;
         let value = self.standing(|standing| {
+            if let Some(number) = debug_register(at) {
+                return Ok(standing.debug.get(number));
+            }
             let mut bytes = [0; UserRegisters::SIZE];
             general(&standing.state).to_bytes(&mut bytes);
             Ok(bytes.get(at..at + WORD).map_or(0, u64::from_bytes))
@@ -170,6 +249,9 @@ impl Tracee<'_> {
     fn poke_user(&self, address: u64, data: u64) -> CallResult {
         let at = word_of_user(address)?;
         self.standing(|standing| {
+            if let Some(number) = debug_register(at) {
+                return standing.debug.set(number, data, USER_END);
+            }
             let mut bytes = [0; UserRegisters::SIZE];
             general(&standing.state).to_bytes(&mut bytes);
             let word = bytes.get_mut(at..at + WORD).ok_or(Errno::EIO)?;
@@ -179,34 +261,35 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    fn resume(&self, signal: u64, step: bool) -> CallResult {
-        let signal = signal_or_none(signal)?;
-        let tracer = self.context.process();
-        resume(tracer, self.thread, Resume { signal, step })?;
-        Ok(0)
-    }
-
-    fn detach(&self, signal: u64) -> CallResult {
-        let signal = signal_or_none(signal)?;
-        let tracer = self.context.process();
-        detach(self.context.kernel, tracer, self.thread, signal);
-        Ok(0)
-    }
-
-    /// Implements `PTRACE_SETOPTIONS`. `PTRACE_O_EXITKILL` is the only supported option.
     fn set_options(&self, options: u64) -> CallResult {
-        if options & !u64::from(raw::PTRACE_O_EXITKILL) != 0 {
-            return Err(Errno::EINVAL);
-        }
+        let options = u32::try_from(options).ok();
+        let options = options.and_then(TraceOptions::from_bits);
+        let options = options.ok_or(Errno::EINVAL)?;
         self.tracing(|tracing| {
-            tracing.killed_at_end = options != 0;
+            tracing.options = options;
             Ok(())
         })?;
         Ok(0)
     }
 
+    fn message(&self, data: u64) -> CallResult {
+        let message = self.standing(|standing| Ok(standing.report.message))?;
+        self.context.user.write_value(data, &message)?;
+        Ok(0)
+    }
+
+    /// Implements `PTRACE_GET_SYSCALL_INFO`. Returns the size of the information, of which up to `size` bytes are
+    /// stored.
+    fn call_info(&self, size: u64, data: u64) -> CallResult {
+        let (bytes, length) =
+            self.standing(|standing| Ok(call_info(&standing.report, &standing.state)))?;
+        let stored = (size as usize).min(length);
+        self.context.user.write_bytes(data, &bytes[..stored])?;
+        Ok(length as u64)
+    }
+
     fn signal_info(&self, data: u64) -> CallResult {
-        let info = self.standing(|standing| standing.info.ok_or(Errno::EINVAL))?;
+        let info = self.standing(|standing| standing.report.info.ok_or(Errno::EINVAL))?;
         self.context.user.write_bytes(data, &info.to_bytes())?;
         Ok(0)
     }
@@ -217,11 +300,48 @@ impl Tracee<'_> {
         let number = u32::from_bytes(&bytes[..4]);
         let signal = Signal::new(number.into()).ok_or(Errno::EINVAL)?;
         self.standing(|standing| {
-            let info = standing.info.as_mut().ok_or(Errno::EINVAL)?;
+            let info = standing.report.info.as_mut().ok_or(Errno::EINVAL)?;
             *info = SignalInfo::from_user(signal, &bytes);
             Ok(())
         })?;
         Ok(0)
+    }
+
+    /// Implements `PTRACE_PEEKSIGINFO`: copies pending signals to the tracer. Returns their number.
+    fn pending_signals(&self, wanted: u64, data: u64) -> CallResult {
+        let PeekSignals {
+            first,
+            flags,
+            count,
+        } = self.context.user.read_value(wanted)?;
+        if flags & !raw::PTRACE_PEEKSIGINFO_SHARED != 0 || count < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut points = PausePoints::every(64);
+        let mut done = 0;
+        while done < count as u64 {
+            let info = {
+                let mut signals = self.thread.process.signals.lock();
+                let at = first.wrapping_add(done);
+                if flags == 0 {
+                    let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
+                    state.pending.queued_at(at)
+                } else {
+                    signals.pending.queued_at(at)
+                }
+            };
+            let Some(info) = info else {
+                break;
+            };
+            let to = data.wrapping_add(done * SignalInfo::SIZE as u64);
+            match self.context.user.write_bytes(to, &info.to_bytes()) {
+                Ok(()) => done += 1,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+            points.round();
+        }
+        Ok(done)
     }
 
     fn mask(&self, size: u64, data: u64) -> CallResult {
@@ -319,6 +439,44 @@ impl Tracee<'_> {
         })?;
         Ok(length as u64)
     }
+}
+
+/// Returns the information about a stop at a system call, and its length (`ptrace_get_syscall_info` of Linux 7.2,
+/// `kernel/ptrace.c`).
+fn call_info(report: &Report, state: &UserState) -> ([u8; CALL_INFO], usize) {
+    let mut bytes = [0; CALL_INFO];
+    let regs = &state.regs;
+    AUDIT_ARCH.to_bytes(&mut bytes[4..8]);
+    regs.rip.to_bytes(&mut bytes[8..16]);
+    regs.rsp.to_bytes(&mut bytes[16..24]);
+    let kind = match (report.code >> 7, report.message as u32) {
+        (1, kind @ (raw::PTRACE_EVENTMSG_SYSCALL_ENTRY | raw::PTRACE_EVENTMSG_SYSCALL_EXIT)) => {
+            kind
+        }
+        _ => raw::PTRACE_SYSCALL_INFO_NONE,
+    };
+    bytes[0] = kind as u8;
+    let length = match kind {
+        raw::PTRACE_EVENTMSG_SYSCALL_ENTRY => {
+            let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+            regs.orig_rax.to_bytes(&mut bytes[24..32]);
+            arguments.to_bytes(&mut bytes[32..80]);
+            CALL_INFO
+        }
+        raw::PTRACE_EVENTMSG_SYSCALL_EXIT => {
+            regs.rax.to_bytes(&mut bytes[24..32]);
+            bytes[32] = Errno::from_result(regs.rax).is_some().into();
+            33
+        }
+        _ => 24,
+    };
+    (bytes, length)
+}
+
+/// Returns the number of the debug register at this offset of `struct user`.
+fn debug_register(at: usize) -> Option<usize> {
+    let number = at.checked_sub(DEBUG_REGISTERS)? / WORD;
+    (number < 8).then_some(number)
 }
 
 /// Returns the byte offset of a word of `struct user`.

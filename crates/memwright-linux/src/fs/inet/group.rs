@@ -1,0 +1,61 @@
+//! The sockets that receive at the same address and port.
+
+use crate::fs::inet::socket::InetSocket;
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::sync::atomic::Ordering;
+use memwright_table::{OutOfMemory, TryPush};
+
+/// The sockets that receive at the same address and port. Each knows its index, so the removal of one does not search
+/// for it.
+#[derive(Default)]
+pub struct Group {
+    members: Vec<Weak<InetSocket>>,
+}
+
+impl Group {
+    /// Adds a socket.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn add(&mut self, socket: &Arc<InetSocket>) -> Result<(), OutOfMemory> {
+        self.members.try_push(Arc::downgrade(socket))?;
+        socket
+            .index
+            .store(self.members.len() - 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes a socket that was added. Returns whether no socket is left.
+    pub fn remove(&mut self, socket: &InetSocket) -> bool {
+        let index = socket.index.load(Ordering::Relaxed);
+        if index < self.members.len() {
+            self.members.swap_remove(index);
+        }
+        if let Some(moved) = self.members.get(index).and_then(Weak::upgrade) {
+            moved.index.store(index, Ordering::Relaxed);
+        }
+        self.members.is_empty()
+    }
+
+    /// Returns the socket that receives what a sender with this hash sends: one of all members if they share their port
+    /// by `SO_REUSEPORT`, otherwise the one that was added last.
+    #[must_use]
+    pub fn choose(&self, shares: bool, hash: u32) -> Option<Arc<InetSocket>> {
+        let last = self.members.len().checked_sub(1)?;
+        let index = if shares {
+            ((u64::from(hash) * self.members.len() as u64) >> 32) as usize
+        } else {
+            last
+        };
+        self.members[index].upgrade()
+    }
+
+    /// Returns the socket at `index`, or `None` behind the last one.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Arc<InetSocket>> {
+        self.members.get(index)?.upgrade()
+    }
+}

@@ -1,0 +1,34 @@
+//! Internet sockets of one machine: TCP and UDP over IPv4 and IPv6, at the addresses of the loopback interface.
+//!
+//! No packets are needed: a send appends to the inbox of the receiving socket, which the network finds by address and
+//! port. A thread locks the state of at most one socket at a time, and takes the lock of the network without it.
+
+mod address;
+mod bind;
+mod choices;
+mod claims;
+mod close;
+mod connect;
+mod file;
+mod group;
+mod held;
+mod info;
+mod listen;
+mod network;
+mod option;
+mod piece;
+mod place;
+mod receive;
+mod send;
+mod socket;
+mod state;
+
+pub use address::{Encoded, Endpoint, Family, Ip, NAME_MAX, Name, decode, encode};
+pub use claims::Protocol;
+pub use close::InetFile;
+pub use file::open;
+pub use network::Network;
+pub use option::Value;
+pub use receive::Incoming;
+pub use send::Outgoing;
+pub use socket::InetSocket;

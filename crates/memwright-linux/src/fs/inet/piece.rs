@@ -1,0 +1,195 @@
+//! The bytes that wait in a socket.
+
+use crate::fs::inet::address::Endpoint;
+use alloc::{collections::VecDeque, vec::Vec};
+use memwright_table::TryPush;
+
+/// Charge in bytes of a datagram or of a piece of a stream, in addition to its bytes.
+pub const OVERHEAD: usize = 512;
+
+/// Maximum size in bytes of a piece of a stream in which several sends are combined.
+const JOINED: usize = 4096;
+
+/// A datagram, or a part of a stream.
+pub struct Piece {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Number of bytes that were received already.
+    pub start: usize,
+    /// The sender and the receiver of a datagram.
+    pub ends: Option<(Endpoint, Endpoint)>,
+}
+
+impl Piece {
+    /// Returns the number of bytes that were not received yet.
+    #[must_use]
+    pub const fn left(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Returns the charge in bytes.
+    #[must_use]
+    pub const fn charge(&self) -> usize {
+        self.left() + OVERHEAD
+    }
+}
+
+/// The pieces that wait in a socket, in order.
+#[derive(Default)]
+pub struct Inbox {
+    pieces: VecDeque<Piece>,
+    /// Sum of the charges of the pieces, and of the piece that a receiver has taken out.
+    charged: usize,
+    /// Number of bytes of the pieces.
+    bytes: usize,
+}
+
+impl Inbox {
+    /// Returns the charge of all pieces in bytes.
+    #[must_use]
+    pub const fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// Returns the number of bytes that wait.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Returns the first piece.
+    #[must_use]
+    pub fn front(&self) -> Option<&Piece> {
+        self.pieces.front()
+    }
+
+    /// Appends a piece. Returns it as the error if there is no memory.
+    ///
+    /// # Errors
+    /// The piece.
+    pub fn push(&mut self, piece: Piece) -> Result<(), Piece> {
+        // Room for one more piece is reserved, because a receiver can put back a piece that it has taken out.
+        if self.pieces.try_reserve(2).is_err() {
+            return Err(piece);
+        }
+        self.charged += piece.charge();
+        self.bytes += piece.left();
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
+        self.pieces.push_back(piece);
+        Ok(())
+    }
+
+    /// Appends bytes of a stream, to the last piece if that stays small. Returns `bytes` as the error if there is no
+    /// memory.
+    ///
+    /// # Errors
+    /// The bytes.
+    pub fn append(&mut self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+        let length = bytes.len();
+        if let Some(last) = self.pieces.back_mut()
+            && last.bytes.len() + length <= JOINED
+        {
+            if last.bytes.try_push_all(&bytes).is_err() {
+                return Err(bytes);
+            }
+            self.charged += length;
+            self.bytes += length;
+            return Ok(());
+        }
+        let piece = Piece {
+            bytes,
+            start: 0,
+            ends: None,
+        };
+        self.push(piece).map_err(|piece| piece.bytes)
+    }
+
+    /// Takes the first piece out. It stays charged until [`Self::uncharge`].
+    pub fn take(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.left();
+        Some(piece)
+    }
+
+    /// Puts a piece back at the front. Returns it as the error if the socket was closed and there is no memory.
+    ///
+    /// # Errors
+    /// The piece.
+    pub fn put_back(&mut self, piece: Piece) -> Result<(), Piece> {
+        if self.pieces.try_reserve(1).is_err() {
+            return Err(piece);
+        }
+        self.bytes += piece.left();
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
+        self.pieces.push_front(piece);
+        Ok(())
+    }
+
+    /// Reduces the charge by that of received bytes.
+    pub const fn uncharge(&mut self, charge: usize) {
+        self.charged = self.charged.saturating_sub(charge);
+    }
+
+    /// Copies bytes of a stream, which stay in the inbox, from the offset `from` to `to`. Returns their number.
+    #[must_use]
+    pub fn peek(&self, mut from: usize, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        for piece in &self.pieces {
+            let bytes = &piece.bytes[piece.start..];
+            let skipped = from.min(bytes.len());
+            from -= skipped;
+            let bytes = &bytes[skipped..];
+            let count = bytes.len().min(to.len() - done);
+            to[done..done + count].copy_from_slice(&bytes[..count]);
+            done += count;
+            if done == to.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Takes all pieces out, for a socket that was closed.
+    #[must_use]
+    pub fn empty(&mut self) -> VecDeque<Piece> {
+        self.charged = 0;
+        self.bytes = 0;
+        core::mem::take(&mut self.pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_joined_peeked_and_taken() {
+        let mut inbox = Inbox::default();
+        for part in [&b"abc"[..], b"de", &[b'x'; 4096]] {
+            assert!(inbox.append(part.to_vec()).is_ok());
+        }
+        assert_eq!((inbox.bytes(), inbox.pieces.len()), (4101, 2));
+        assert_eq!(inbox.charged(), 4101 + 2 * OVERHEAD);
+        let mut seen = [0; 4];
+        assert_eq!(inbox.peek(3, &mut seen), 4);
+        assert_eq!(&seen, b"dexx");
+        assert_eq!(inbox.peek(4100, &mut seen), 1);
+        let mut first = inbox.take().unwrap();
+        first.start = 2;
+        inbox.uncharge(2);
+        assert!(inbox.put_back(first).is_ok());
+        assert_eq!(
+            (inbox.bytes(), inbox.charged()),
+            (4099, 4099 + 2 * OVERHEAD)
+        );
+        assert_eq!(inbox.front().map(Piece::left), Some(3));
+        assert_eq!(inbox.empty().len(), 2);
+        assert!(inbox.is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! Debug exceptions: single steps and hardware breakpoints (Linux 7.2 `arch/x86/kernel/traps.c`, `exc_debug_user`).
+
+use crate::{
+    arch::x86_64::{
+        debug::{DebugRegisters, STATUS_STEP},
+        regs::{RESUME_FLAG, TRAP_FLAG},
+    },
+    process::force_fault,
+    ptrace::Traced,
+    signal::{Signal, SignalInfo, code},
+};
+use memwright_table::VirtAddr;
+
+/// What a debug exception means for the thread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cause {
+    /// A breakpoint of another thread, whose debug registers were still loaded on this CPU.
+    Foreign,
+    /// The thread gets SIGTRAP with this `si_code`. These breakpoints were hit.
+    Own(i32, u64),
+}
+
+/// Decides what a debug exception with these bits of DR6 means for a thread with these registers.
+fn cause(registers: &DebugRegisters, status: u64) -> Cause {
+    let hits = registers.hits(status);
+    if status & STATUS_STEP != 0 {
+        Cause::Own(code::TRAP_TRACE, hits)
+    } else if hits != 0 {
+        Cause::Own(code::TRAP_HWBKPT, hits)
+    } else if DebugRegisters::reports_hit(status) {
+        Cause::Foreign
+    } else {
+        Cause::Own(code::TRAP_BRKPT, 0)
+    }
+}
+
+impl Traced<'_> {
+    /// Loads the thread's breakpoints before it enters user mode. Those at data are not loaded for a single step, and the
+    /// step compares the data instead: QEMU raises two exceptions if one instruction steps and accesses watched data, and
+    /// the second one overwrites what the first one has saved.
+    pub(crate) fn load_breakpoints(&self) {
+        let context = self.context;
+        let registers = context.debug.get();
+        let steps = context.state().regs.rflags & TRAP_FLAG != 0;
+        let loaded = if steps {
+            context.watched.set(self.watched(&registers));
+            registers.without_data()
+        } else {
+            registers
+        };
+        context.kernel.host.load_debug(&loaded);
+    }
+
+    /// Returns the data at the breakpoints; 0 where nothing can be read.
+    fn watched(&self, registers: &DebugRegisters) -> [u64; 4] {
+        core::array::from_fn(|slot| {
+            let mut bytes = [0; 8];
+            if let Some((address, length)) = registers.data(slot) {
+                let at = VirtAddr::new(address);
+                let _ = self
+                    .context
+                    .with_space(|space| space.read(at, &mut bytes[..length]));
+            }
+            u64::from_le_bytes(bytes)
+        })
+    }
+
+    /// Returns the breakpoints at data that a single step has changed.
+    fn changed(&self, registers: &DebugRegisters) -> u64 {
+        let (before, after) = (self.context.watched.get(), self.watched(registers));
+        let slots = (0..4).filter(|slot| before[*slot] != after[*slot]);
+        slots.fold(0, |changed, slot| changed | 1 << slot)
+    }
+
+    /// Handles a debug exception with these bits of DR6.
+    pub(crate) fn debug_exception(&self, status: u64) {
+        let context = self.context;
+        let mut registers = context.debug.get();
+        let stepped = status & STATUS_STEP != 0 && registers.is_active();
+        let changed = if stepped { self.changed(&registers) } else { 0 };
+        let (code, hits) = match cause(&registers, status | changed) {
+            Cause::Foreign => {
+                context.kernel.host.load_debug(&registers);
+                return;
+            }
+            Cause::Own(code, hits) => (code, hits),
+        };
+        registers.status = status & STATUS_STEP | hits;
+        context.debug.set(registers);
+        if registers.stops_before(hits) {
+            let mut regs = context.state().regs;
+            regs.rflags |= RESUME_FLAG;
+            context.replace_registers(regs);
+        }
+        let instruction = context.state().regs.rip;
+        let info = SignalInfo::fault(Signal::SIGTRAP, code, instruction);
+        force_fault(context.thread, info);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, DebugRegisters, STATUS_STEP, cause, code};
+
+    #[test]
+    fn only_own_breakpoints_count() {
+        let registers = DebugRegisters {
+            control: 1,
+            ..DebugRegisters::default()
+        };
+        let none = DebugRegisters::default();
+        for (registers, status, expected) in [
+            (registers, 1, Cause::Own(code::TRAP_HWBKPT, 1)),
+            (registers, 2, Cause::Foreign),
+            (registers, STATUS_STEP | 3, Cause::Own(code::TRAP_TRACE, 1)),
+            (none, 1, Cause::Foreign),
+            (none, STATUS_STEP, Cause::Own(code::TRAP_TRACE, 0)),
+            (none, 0, Cause::Own(code::TRAP_BRKPT, 0)),
+        ] {
+            assert_eq!(cause(&registers, status), expected, "{status:#x}");
+        }
+    }
+}

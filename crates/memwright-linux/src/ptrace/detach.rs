@@ -1,0 +1,153 @@
+//! The end of the tracing of a thread.
+
+use crate::{
+    errno::Errno,
+    host::ContextId,
+    process::{
+        AtCalls, Change, Ended, ExitStatus, Process, Resume, Thread, TraceOptions, Tracer, Tracing,
+        kill_process, notify_tracer,
+    },
+    ptrace::stand::with_standing,
+    signal::Signal,
+    sync::pause_point,
+};
+use alloc::{boxed::Box, sync::Arc};
+
+/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, and takes this signal.
+///
+/// # Errors
+/// `ESRCH` if `by` is not the tracer or the thread is not in a ptrace stop.
+pub(crate) fn detach(
+    by: &Thread,
+    thread: &Arc<Thread>,
+    signal: Option<Signal>,
+) -> Result<(), Errno> {
+    let tracer = with_standing(by, thread, |tracing| tracing.tracer.ok_or(Errno::ESRCH))?;
+    let removed = {
+        let mut tasks = thread.process.tasks.lock();
+        let member = tasks.members.get_mut(&tracer.process);
+        member.and_then(|member| member.tracees.remove(tracer, thread.id()))
+    };
+    if removed.is_some() {
+        let_go(thread, Some(signal));
+    }
+    Ok(())
+}
+
+/// Ends the tracing of a thread. If `signal` is given, it replaces the signal that the thread was about to take; the
+/// inner `None` means no signal.
+fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
+    {
+        let mut signals = thread.process.signals.lock();
+        if thread.is_leader() {
+            signals.leader_tracer = None;
+        }
+        let Some(state) = signals.find(thread) else {
+            return;
+        };
+        match state.traced.as_deref_mut() {
+            Some(Tracing {
+                tracer,
+                standing: Some(standing),
+                ..
+            }) => {
+                *tracer = None;
+                // A signal is dropped if a wait of the tracer has reported it (Linux 7.2 `kernel/exit.c`,
+                // `wait_task_stopped`).
+                let report = &standing.report;
+                let unseen = report
+                    .info
+                    .filter(|_| report.takes_signal && !standing.reported);
+                standing.resume = Some(Resume {
+                    signal: signal.unwrap_or(unseen.map(|info| info.signal)),
+                    step: false,
+                    calls: AtCalls::Pass,
+                });
+            }
+            Some(tracing) => tracing.tracer = None,
+            None => {}
+        }
+    }
+    thread.process.resumed.wake_all();
+}
+
+/// Handles the exit of a tracing thread, or of the last thread of a tracing process if `by` is `None`: its tracees
+/// continue untraced, or are killed if the tracer requested that.
+pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
+    loop {
+        let thread = {
+            let mut tasks = tracer.tasks.lock();
+            if by.is_none() {
+                tasks.forget_ended(tracer.id);
+            }
+            let member = tasks.members.get_mut(&tracer.id);
+            member.and_then(|member| member.tracees.remove_one(by))
+        };
+        let Some(thread) = thread else {
+            return;
+        };
+        let killed = {
+            let mut signals = thread.process.signals.lock();
+            signals
+                .tracing(&thread)
+                .is_some_and(|tracing| tracing.options.contains(TraceOptions::KILLED_AT_END))
+        };
+        if killed {
+            kill_process(&thread.process);
+        }
+        let_go(&thread, None);
+        pause_point();
+    }
+}
+
+/// Handles the exit of a traced thread: notifies the tracer. `last` is given if the process exits with the thread. The
+/// exit of the leader is reported when the process exits, and not if the tracer is the parent, which is notified of
+/// that itself.
+pub(crate) fn abandon(
+    thread: &Arc<Thread>,
+    tracing: Option<Box<Tracing>>,
+    status: ExitStatus,
+    last: Option<Option<Tracer>>,
+) {
+    let id = thread.id();
+    if let Some(tracer) = tracing.and_then(|tracing| tracing.tracer)
+        && !thread.is_leader()
+    {
+        report_end(thread, (tracer, id), status, true);
+    }
+    if let Some(Some(tracer)) = last {
+        let process = &thread.process;
+        let told = process.parent() == tracer.process;
+        report_end(thread, (tracer, process.id), status, !told);
+    }
+}
+
+/// Removes an exited thread from those of its tracer, and reports its exit if `reports`.
+fn report_end(
+    thread: &Arc<Thread>,
+    (tracer, id): (Tracer, u32),
+    status: ExitStatus,
+    reports: bool,
+) {
+    let change = Change::Ended(status);
+    let traced = {
+        let mut tasks = thread.process.tasks.lock();
+        let member = tasks.members.get_mut(&tracer.process);
+        let removed = member.and_then(|member| member.tracees.remove(tracer, id));
+        if reports && removed.is_some() {
+            let group = thread.process.group();
+            tasks.note_ended(
+                id,
+                Ended {
+                    tracer,
+                    group,
+                    change,
+                },
+            );
+        }
+        removed.is_some()
+    };
+    if traced && reports {
+        notify_tracer(tracer.process, (id, &thread.process), change);
+    }
+}

@@ -1,0 +1,322 @@
+//! What the calling thread reports to its tracer, and the stops that it makes for that.
+
+use crate::{
+    arch::x86_64::regs::TRAP_FLAG,
+    context::Context,
+    errno::Errno,
+    process::{AtCalls, Change, ExitStatus, Report, TraceOptions, force_fault, send_to_thread},
+    ptrace::stand::{Ended, stand_still},
+    scheduler::Work,
+    signal::{Detail, Signal, SignalInfo, code},
+};
+use core::sync::atomic::Ordering;
+use linux_raw_sys::ptrace as raw;
+
+/// An event that a tracer can select by an option.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Event {
+    /// The thread has created a process that sends SIGCHLD when it exits.
+    Fork,
+    /// The thread has created a process and waits until it releases the address space.
+    Vfork,
+    /// The thread has created a thread or another process.
+    Clone,
+    /// The thread executes another program.
+    Exec,
+    /// The wait after [`Vfork`](Self::Vfork) is over.
+    VforkDone,
+    /// The thread is about to exit.
+    Exit,
+}
+
+impl Event {
+    /// Returns the number of the event, and the option that selects it.
+    fn number(self) -> (u32, TraceOptions) {
+        match self {
+            Self::Fork => (raw::PTRACE_EVENT_FORK, TraceOptions::FORK),
+            Self::Vfork => (raw::PTRACE_EVENT_VFORK, TraceOptions::VFORK),
+            Self::Clone => (raw::PTRACE_EVENT_CLONE, TraceOptions::CLONE),
+            Self::Exec => (raw::PTRACE_EVENT_EXEC, TraceOptions::EXEC),
+            Self::VforkDone => (raw::PTRACE_EVENT_VFORK_DONE, TraceOptions::VFORK_DONE),
+            Self::Exit => (raw::PTRACE_EVENT_EXIT, TraceOptions::EXIT),
+        }
+    }
+}
+
+/// `si_code` and wait status of a stop at a system call.
+const TRAP: u32 = Signal::SIGTRAP.number() as u32;
+/// The bit that marks stops at system calls, if the tracer requested it.
+const CALL_MARK: u32 = 0x80;
+
+impl Report {
+    /// Returns the report of a signal that the thread is about to take.
+    fn signal(info: SignalInfo) -> Self {
+        Self {
+            code: info.signal.number().into(),
+            info: Some(info),
+            message: 0,
+            takes_signal: true,
+            by_stop: false,
+        }
+    }
+
+    /// Returns a report that is no signal, of this process (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
+    fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
+        let detail = Detail::Sender { process, user: 0 };
+        Self {
+            code,
+            info: Some(SignalInfo {
+                signal,
+                code: code as i32,
+                errno: 0,
+                detail,
+            }),
+            message,
+            takes_signal: false,
+            by_stop: false,
+        }
+    }
+
+    /// Returns whether the stop is in the middle of a system call, whose end is still to come.
+    pub(super) fn is_in_call(&self) -> bool {
+        let event = self.code >> 8;
+        event != 0 && !self.by_stop && event != raw::PTRACE_EVENT_EXIT
+    }
+}
+
+/// The calling thread, which may be traced.
+pub(crate) struct Traced<'a> {
+    /// Its context.
+    pub(crate) context: &'a Context<'a>,
+}
+
+impl Traced<'_> {
+    fn is_traced(&self) -> bool {
+        self.context.thread.traced.load(Ordering::Relaxed)
+    }
+
+    fn notice(&self, code: u32, message: u64) -> Report {
+        Report::notice(Signal::SIGTRAP, code, message, self.context.process().id)
+    }
+
+    /// Stops before the thread takes a signal. Returns the signal that it takes (Linux 7.2 `kernel/signal.c`,
+    /// `ptrace_signal`).
+    pub(crate) fn take_signal(&self, info: SignalInfo) -> Option<SignalInfo> {
+        let Some(Ended {
+            signal,
+            info,
+            tracer,
+        }) = stand_still(self.context, Report::signal(info))
+        else {
+            // The tracer has detached in the meantime.
+            return Some(info);
+        };
+        // A killed thread takes no other signal.
+        let signal = signal?;
+        let unchanged = info.filter(|info| info.signal == signal);
+        Some(unchanged.unwrap_or(SignalInfo {
+            signal,
+            code: code::SI_USER,
+            errno: 0,
+            detail: Detail::Sender {
+                process: tracer,
+                user: 0,
+            },
+        }))
+    }
+
+    /// Stops because a signal has stopped the process, or because the tracer requested it (`do_jobctl_trap` of Linux
+    /// 7.2, `kernel/signal.c`).
+    pub(crate) fn stop(&self, signal: Option<Signal>, seized: bool) {
+        let shown = signal.unwrap_or(Signal::SIGTRAP);
+        let number = u32::from(shown.number());
+        let report = if seized {
+            let code = number | raw::PTRACE_EVENT_STOP << 8;
+            let process = self.context.process().id;
+            Report::notice(shown, code, 0, process)
+        } else {
+            Report {
+                code: number,
+                info: None,
+                message: 0,
+                takes_signal: false,
+                by_stop: true,
+            }
+        };
+        let by_stop = true;
+        let _ = stand_still(self.context, Report { by_stop, ..report });
+    }
+
+    /// Stops at an event, if the tracer requested it.
+    pub(crate) fn event(&self, event: Event, message: u64) {
+        if self.stops_at(event) {
+            let code = TRAP | event.number().0 << 8;
+            let context = self.context;
+            let result = context.state().regs.rax;
+            if event != Event::Exit {
+                context.state().regs.rax = Errno::ENOSYS.as_result();
+            }
+            if stand_still(context, self.notice(code, message)).is_none() {
+                context.state().regs.rax = result;
+            }
+        }
+    }
+
+    /// Stops before the exit of the thread with this status, if the tracer requested that. A thread that SIGKILL ends
+    /// does not stop.
+    pub(crate) fn exit(&self, status: ExitStatus) {
+        if status != ExitStatus::Killed(Signal::SIGKILL) && self.stops_at(Event::Exit) {
+            self.context.thread.set_work(Work::FATAL, false);
+            let status = Change::Ended(status).wait_status();
+            self.event(Event::Exit, status as u64);
+        }
+    }
+
+    /// Returns whether the tracer requested a stop at this event.
+    pub(crate) fn stops_at(&self, event: Event) -> bool {
+        self.is_traced() && self.options().contains(event.number().1)
+    }
+
+    fn options(&self) -> TraceOptions {
+        let mut signals = self.context.process().signals.lock();
+        let tracing = signals.tracing(self.context.thread);
+        tracing.map_or(TraceOptions::empty(), |tracing| tracing.options)
+    }
+
+    /// Reports that the thread has executed another program, which had this id before. Without the option, a tracer
+    /// that did not seize the thread gets SIGTRAP instead.
+    pub(crate) fn executed(&self, id: u32) {
+        if !self.is_traced() {
+            return;
+        }
+        let (thread, process) = (self.context.thread, self.context.process());
+        let old_style = {
+            let mut signals = process.signals.lock();
+            let tracing = signals.tracing(thread);
+            tracing.is_some_and(|tracing| {
+                !tracing.seized && !tracing.options.contains(TraceOptions::EXEC)
+            })
+        };
+        if old_style {
+            let detail = Detail::Sender {
+                process: process.id,
+                user: 0,
+            };
+            let info = SignalInfo {
+                signal: Signal::SIGTRAP,
+                code: code::SI_USER,
+                errno: 0,
+                detail,
+            };
+            send_to_thread(thread, info);
+        }
+        self.event(Event::Exec, id.into());
+    }
+
+    /// Stops at the start of a system call, if the tracer requested that. Returns whether the thread executes the call
+    /// (`syscall_trace_enter` of Linux 7.2, `kernel/entry/common.c`).
+    #[cold]
+    pub(crate) fn begin_call(&self) -> bool {
+        let context = self.context;
+        let (calls, steps) = self.mode();
+        if steps {
+            // The end of the call is the end of the step.
+            let mut regs = context.state().regs;
+            regs.rflags &= !TRAP_FLAG;
+            context.replace_registers(regs);
+        }
+        if calls == AtCalls::Pass {
+            context.stop_at_calls(steps);
+            return true;
+        }
+        context.state().regs.rax = Errno::ENOSYS.as_result();
+        self.report_call(raw::PTRACE_EVENTMSG_SYSCALL_ENTRY);
+        let number = context.state().regs.orig_rax as u32;
+        calls != AtCalls::Emulate && number != u32::MAX && !context.thread.fatal_pending()
+    }
+
+    /// Records the end of a system call, which the thread reports before it handles signals.
+    #[cold]
+    pub(crate) fn end_call(&self) {
+        let thread = self.context.thread;
+        let mut signals = thread.process.signals.lock();
+        if let Some(tracing) = signals.tracing(thread) {
+            tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
+            thread.set_work(Work::SIGNAL, true);
+        }
+    }
+
+    /// Reports the end of a system call: stops, or raises SIGTRAP after a single step.
+    pub(crate) fn report_end_of_call(&self) {
+        let (calls, steps) = self.mode();
+        if steps {
+            let at = self.context.state().regs.rip;
+            let info = SignalInfo::fault(Signal::SIGTRAP, code::TRAP_BRKPT, at);
+            force_fault(self.context.thread, info);
+        } else if calls == AtCalls::Stop {
+            self.report_call(raw::PTRACE_EVENTMSG_SYSCALL_EXIT);
+        }
+    }
+
+    fn report_call(&self, message: u32) {
+        let marked = self.options().contains(TraceOptions::CALLS_MARKED);
+        let code = if marked { TRAP | CALL_MARK } else { TRAP };
+        let ended = stand_still(self.context, self.notice(code, message.into()));
+        if let Some(signal) = ended.and_then(|ended| ended.signal) {
+            send_to_thread(self.context.thread, SignalInfo::kernel(signal));
+        }
+    }
+
+    fn mode(&self) -> (AtCalls, bool) {
+        let mut signals = self.context.process().signals.lock();
+        let tracing = signals.tracing(self.context.thread);
+        tracing.map_or((AtCalls::Pass, false), |tracing| {
+            (tracing.calls, tracing.steps)
+        })
+    }
+
+    /// Clears the trap flag before the thread enters a handler, if the tracer set it. Returns whether it did.
+    pub(crate) fn before_handler(&self) -> bool {
+        let stepping = self.is_traced() && self.mode().1;
+        if stepping {
+            let mut regs = self.context.state().regs;
+            regs.rflags &= !TRAP_FLAG;
+            self.context.replace_registers(regs);
+        }
+        stepping
+    }
+
+    /// Stops at the first instruction of a handler, which ends a single step (`signal_delivered` of Linux 7.2).
+    pub(crate) fn entered_handler(&self) {
+        let _ = stand_still(self.context, self.notice(TRAP, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Report, Signal, SignalInfo, TRAP};
+
+    #[test]
+    fn events_have_the_numbers_of_their_options() {
+        for event in [
+            Event::Fork,
+            Event::Vfork,
+            Event::Clone,
+            Event::Exec,
+            Event::VforkDone,
+            Event::Exit,
+        ] {
+            let (number, option) = event.number();
+            assert_eq!(option.bits(), 1 << number, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn events_in_a_call_are_followed_by_its_end() {
+        let notice = |code| Report::notice(Signal::SIGTRAP, code, 0, 1);
+        assert!(notice(TRAP | 1 << 8).is_in_call());
+        assert!(!notice(TRAP | 6 << 8).is_in_call());
+        assert!(!notice(TRAP | 0x80).is_in_call());
+        assert!(!Report::signal(SignalInfo::kernel(Signal::SIGTRAP)).is_in_call());
+    }
+}

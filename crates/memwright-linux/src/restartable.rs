@@ -1,0 +1,123 @@
+//! What a thread with a restartable sequence does before it returns to user mode after it has left a CPU: it writes the
+//! number of its CPU for the program, and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
+
+use crate::{
+    Memory,
+    errno::Errno,
+    host::Host,
+    process::{Registration, Section, Thread},
+    scheduler::Work,
+    user::UserMemory,
+};
+
+/// The CPU and the node on which a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) cpu: u32,
+    pub(crate) node: u32,
+}
+
+impl Place {
+    /// Returns where the calling thread runs.
+    pub(crate) fn of(host: &dyn Host, memory: &Memory) -> Self {
+        let cpu = host.cpu();
+        Self {
+            cpu: cpu.index() as u32,
+            node: memory.frames().topology().node_of(cpu).into(),
+        }
+    }
+}
+
+/// Value of `cpu_id` without a registration (`RSEQ_CPU_ID_UNINITIALIZED`).
+const NOWHERE: u32 = u32::MAX;
+
+/// Writes the fields of `struct rseq` that say where the thread runs. The number of the CPU also serves as `mm_cid`.
+fn write(user: UserMemory<'_>, at: u64, [start, cpu, node, id]: [u32; 4]) -> Result<(), Errno> {
+    user.write_value(at, &[start, cpu])?;
+    user.write_value(at + 20, &[node, id])
+}
+
+/// Begins a registration: writes the fields, and makes the scheduler mark the thread when it has left a CPU.
+///
+/// # Errors
+/// `EFAULT` if the structure cannot be written.
+pub(crate) fn register(
+    user: UserMemory<'_>,
+    thread: &Thread,
+    wanted: Registration,
+    place: Place,
+) -> Result<(), Errno> {
+    user.write_value(wanted.address + 8, &0u64)?;
+    *thread.registration.lock() = wanted;
+    thread.set_restartable(Some(place.cpu));
+    let Place { cpu, node } = place;
+    write(user, wanted.address, [cpu, cpu, node, cpu]).inspect_err(|_| forget(thread))
+}
+
+/// Ends a registration: resets the fields.
+///
+/// # Errors
+/// `EFAULT` if the structure cannot be written. The thread stays registered then.
+pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Errno> {
+    let address = thread.registration.lock().address;
+    write(user, address, [0, NOWHERE, 0, 0])?;
+    forget(thread);
+    Ok(())
+}
+
+/// Ends a registration whose memory is no longer the program's.
+pub(crate) fn forget(thread: &Thread) {
+    *thread.registration.lock() = Registration::default();
+    thread.set_restartable(None);
+    thread.set_work(Work::RESTARTABLE, false);
+}
+
+/// Aborts the critical section that contains `instruction`, if the program has announced one: returns the address at
+/// which user mode continues.
+///
+/// # Errors
+/// `EFAULT` or `EINVAL` if the program's structures are invalid; the thread then gets SIGSEGV.
+pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> Result<u64, Errno> {
+    let registration = *thread.registration.lock();
+    let pointer = registration.address + 8;
+    let address: u64 = user.read_value(pointer)?;
+    if address == 0 {
+        return Ok(instruction);
+    }
+    let section: Section = user.read_value(address)?;
+    section.check()?;
+    let signature: u32 = user.read_value(section.abort - 4)?;
+    if signature != registration.signature {
+        return Err(Errno::EINVAL);
+    }
+    if !section.contains(instruction) {
+        user.write_value(pointer, &0u64)?;
+        return Ok(instruction);
+    }
+    let flags: u32 = user.read_value(registration.address + 16)?;
+    if section.flags != 0 || flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    user.write_value(pointer, &0u64)?;
+    Ok(section.abort)
+}
+
+/// Handles [`Work::RESTARTABLE`]: aborts the critical section and writes where the thread runs. Returns the address at
+/// which user mode continues. If the thread leaves the CPU meanwhile, the flag is set again.
+///
+/// # Errors
+/// Those of [`abort`].
+pub(crate) fn settle(
+    user: UserMemory<'_>,
+    thread: &Thread,
+    place: Place,
+    instruction: u64,
+) -> Result<u64, Errno> {
+    thread.set_work(Work::RESTARTABLE, false);
+    let next = abort(user, thread, instruction)?;
+    let Place { cpu, node } = place;
+    thread.set_restartable(Some(cpu));
+    let address = thread.registration.lock().address;
+    write(user, address, [cpu, cpu, node, cpu])?;
+    Ok(next)
+}

@@ -1,0 +1,37 @@
+//! `rseq`: restartable sequences (Linux 6.18 `kernel/rseq.c`).
+
+use crate::{
+    context::{Arguments, CallResult},
+    process::{Registration, RegistrationChange, Thread},
+    restartable::{Place, register, unregister},
+    syscall::call::{Kind, SystemCall, real},
+    user::UserMemory,
+};
+use linux_raw_sys::general as raw;
+
+/// The table entry of the call.
+pub const CALLS: &[SystemCall] = &[real(
+    raw::__NR_rseq,
+    "rseq",
+    &[Kind::Hex, Kind::Unsigned, Kind::Hex, Kind::Hex],
+    |context, arguments| {
+        let place = Place::of(context.kernel.host, &context.kernel.memory);
+        rseq(context.user, context.thread, place, arguments)
+    },
+)];
+
+/// Implements `rseq` for a thread that runs at `place`.
+fn rseq(user: UserMemory<'_>, thread: &Thread, place: Place, arguments: &Arguments) -> CallResult {
+    let &[address, length, flags, signature, ..] = arguments;
+    let wanted = Registration {
+        address,
+        length: length as u32,
+        signature: signature as u32,
+    };
+    let present = *thread.registration.lock();
+    match present.change(wanted, flags as u32)? {
+        RegistrationChange::Register => register(user, thread, wanted, place)?,
+        RegistrationChange::Unregister => unregister(user, thread)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,254 @@
+//! POSIX timers: `timer_create` and the calls on its timers (Linux 7.2 `kernel/time/posix-timers.c`).
+
+use crate::{
+    abi::{SECOND, Timespec},
+    abi_struct,
+    context::{Arguments, CallResult},
+    errno::Errno,
+    process::{Notice, Thread},
+    scheduler::Timers,
+    signal::Signal,
+    syscall::call::{Kind, SystemCall, int, real},
+    time::Schedule,
+    user::UserMemory,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// The table entries of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_timer_create,
+        "timer_create",
+        &[Kind::Int, Kind::In(64), Kind::Out(4)],
+        |context, arguments| {
+            context.check_heap()?;
+            let epoch = context.kernel.manifest.epoch;
+            timer_create(context.user, context.thread, epoch, arguments)
+        },
+    ),
+    real(
+        raw::__NR_timer_settime,
+        "timer_settime",
+        &[Kind::Int, Kind::Hex, Kind::In(32), Kind::Out(32)],
+        |context, arguments| {
+            let timers = context.kernel.scheduler;
+            timer_settime(context.user, context.thread, timers, arguments)
+        },
+    ),
+    real(
+        raw::__NR_timer_gettime,
+        "timer_gettime",
+        &[Kind::Int, Kind::Out(32)],
+        |context, arguments| {
+            let timers = context.kernel.scheduler;
+            timer_gettime(context.user, context.thread, timers, arguments)
+        },
+    ),
+    real(
+        raw::__NR_timer_getoverrun,
+        "timer_getoverrun",
+        &[Kind::Int],
+        |context, &[id, ..]| {
+            let timer = context.process().posix_timer(int(id))?;
+            Ok(timer.overrun() as u64)
+        },
+    ),
+    real(
+        raw::__NR_timer_delete,
+        "timer_delete",
+        &[Kind::Int],
+        |context, &[id, ..]| context.process().delete_timer(int(id)).map(|()| 0),
+    ),
+];
+
+abi_struct! {
+    /// `struct itimerspec`.
+    pub struct Setting {
+        /// `it_interval`.
+        pub interval: Timespec,
+        /// `it_value`.
+        pub value: Timespec,
+    }
+}
+
+abi_struct! {
+    /// `struct sigevent`.
+    pub struct Event {
+        /// `sigev_value`.
+        pub value: u64,
+        /// `sigev_signo`.
+        pub signal: u32,
+        /// `sigev_notify`.
+        pub notify: u32,
+        /// `sigev_notify_thread_id`.
+        pub thread: u32,
+        /// Not used.
+        pub rest: [u32; 11],
+    }
+}
+
+impl Setting {
+    fn of((value, interval): (u64, u64)) -> Self {
+        Self {
+            interval: Timespec::from_nanoseconds(interval),
+            value: Timespec::from_nanoseconds(value),
+        }
+    }
+}
+
+/// Returns the number of nanoseconds by which a clock is ahead of the host's, if it can have timers. `epoch` is the time
+/// of the boot in seconds since 1970.
+///
+/// # Errors
+/// `EOPNOTSUPP` for a clock without timers, `EINVAL` for an unknown one.
+fn clock_offset(id: u64, epoch: u64) -> Result<u64, Errno> {
+    match id as u32 {
+        raw::CLOCK_REALTIME | raw::CLOCK_TAI => Ok(epoch * SECOND),
+        raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME => Ok(0),
+        raw::CLOCK_MONOTONIC_RAW
+        | raw::CLOCK_REALTIME_COARSE
+        | raw::CLOCK_MONOTONIC_COARSE
+        | raw::CLOCK_REALTIME_ALARM
+        | raw::CLOCK_BOOTTIME_ALARM
+        | raw::CLOCK_PROCESS_CPUTIME_ID
+        | raw::CLOCK_THREAD_CPUTIME_ID => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Decodes what an expiration does. `find` returns the thread with an id, if the calling process has it.
+///
+/// # Errors
+/// `EINVAL` for an unknown notification, signal or thread.
+fn notice(event: &Event, find: impl FnOnce(u32) -> Option<Arc<Thread>>) -> Result<Notice, Errno> {
+    let signal = || Signal::new(event.signal.into()).ok_or(Errno::EINVAL);
+    match event.notify {
+        raw::SIGEV_NONE => Ok(Notice::None),
+        raw::SIGEV_SIGNAL | raw::SIGEV_THREAD => Ok(Notice::Process(signal()?)),
+        raw::SIGEV_THREAD_ID => {
+            let thread = find(event.thread).ok_or(Errno::EINVAL)?;
+            Ok(Notice::Thread(signal()?, Arc::downgrade(&thread)))
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Implements `timer_create`. `epoch` is the time of the boot in seconds since 1970.
+fn timer_create(
+    user: UserMemory<'_>,
+    thread: &Thread,
+    epoch: u64,
+    arguments: &Arguments,
+) -> CallResult {
+    let &[clock, event, id, ..] = arguments;
+    let process = &thread.process;
+    let event: Option<Event> = user.read_optional(event)?;
+    let offset = clock_offset(clock, epoch)?;
+    let find = |id| {
+        let found = process.tasks.thread(id)?;
+        Arc::ptr_eq(&found.process, process).then_some(found)
+    };
+    let (notice, value) = match &event {
+        Some(event) => (notice(event, find)?, Some(event.value)),
+        None => (Notice::Process(Signal::SIGALRM), None),
+    };
+    let made = process.create_timer(notice, value, offset)?;
+    if let Err(error) = user.write_value(id, &made) {
+        process.delete_timer(made)?;
+        return Err(error);
+    }
+    Ok(0)
+}
+
+/// Returns the schedule of a setting. Without a value, the timer is not set.
+fn schedule(setting: &Setting, offset: u64, absolute: bool, now: u64) -> Result<Schedule, Errno> {
+    let value = setting.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
+    let interval = setting.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
+    Ok(match (value, absolute) {
+        (0, _) => Schedule::default(),
+        (value, true) => Schedule::new(value.saturating_sub(offset), interval),
+        (value, false) => Schedule::new(now.saturating_add(value), interval),
+    })
+}
+
+/// Implements `timer_settime`.
+fn timer_settime(
+    user: UserMemory<'_>,
+    thread: &Thread,
+    timers: &dyn Timers,
+    arguments: &Arguments,
+) -> CallResult {
+    let &[id, flags, new, old, ..] = arguments;
+    if new == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let new: Setting = user.read_value(new)?;
+    let absolute = flags as u32 & raw::TIMER_ABSTIME != 0;
+    schedule(&new, 0, absolute, 0)?;
+    let timer = thread.process.posix_timer(int(id))?;
+    let schedule = schedule(&new, timer.clock_offset, absolute, timers.now())?;
+    let before = timer.set(timers, schedule)?;
+    user.write_optional(old, &Setting::of(before))?;
+    Ok(0)
+}
+
+/// Implements `timer_gettime`.
+fn timer_gettime(
+    user: UserMemory<'_>,
+    thread: &Thread,
+    timers: &dyn Timers,
+    arguments: &Arguments,
+) -> CallResult {
+    let &[id, setting, ..] = arguments;
+    let timer = thread.process.posix_timer(int(id))?;
+    let now = Setting::of(timer.get(timers));
+    user.write_value(setting, &now).map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_times_of_the_hosts_clock() {
+        let time = |seconds, nanoseconds| Timespec {
+            seconds,
+            nanoseconds,
+        };
+        let of = |value, interval| Setting { interval, value };
+        let none = time(0, 0);
+        for (setting, absolute, expected) in [
+            (of(none, time(5, 0)), false, Ok(Schedule::default())),
+            (of(time(0, 7), none), false, Ok(Schedule::new(107, 0))),
+            (of(time(0, 57), time(0, 3)), true, Ok(Schedule::new(7, 3))),
+            (of(time(0, 7), none), true, Ok(Schedule::new(0, 0))),
+            (of(time(-1, 0), none), false, Err(Errno::EINVAL)),
+            (
+                of(time(1, 0), time(0, 1_000_000_000)),
+                false,
+                Err(Errno::EINVAL),
+            ),
+        ] {
+            assert_eq!(
+                schedule(&setting, 50, absolute, 100),
+                expected,
+                "{setting:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn events_say_who_is_notified() {
+        let event = |notify, signal| Event {
+            notify,
+            signal,
+            ..Event::default()
+        };
+        let decoded = |notify, signal| notice(&event(notify, signal), |_| None).is_ok();
+        assert!(decoded(raw::SIGEV_NONE, 0));
+        assert!(decoded(raw::SIGEV_SIGNAL, 1) && decoded(raw::SIGEV_THREAD, 64));
+        assert!(!decoded(raw::SIGEV_SIGNAL, 0) && !decoded(raw::SIGEV_SIGNAL, 65));
+        assert!(!decoded(raw::SIGEV_THREAD_ID, 1) && !decoded(3, 1));
+    }
+}
