@@ -10,21 +10,24 @@
  * 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait status,
  * the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
  * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
- * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, and "swap"
- * with the size of the compressed swap device in bytes. As any other process, with the argument "functions", it prints the
+ * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, "swap" with
+ * the size of the compressed swap device in bytes, and "network" if the program needs the loopback interface. As any other process, with the argument "functions", it prints the
  * names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/io.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
@@ -43,16 +46,16 @@ enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, PANIC_PORT = 0x505, MOST_STRINGS =
 
 static char buffer[1 << 16];
 
-static void send(const void *bytes, size_t length)
+static void emit(const void *bytes, size_t length)
 {
 	__asm__ volatile("rep outsb" : "+S"(bytes), "+c"(length) : "d"(CONSOLE_PORT) : "memory");
 }
 
 static void send_frame(char kind, const void *bytes, uint32_t length)
 {
-	send(&kind, 1);
-	send(&length, sizeof length);
-	send(bytes, length);
+	emit(&kind, 1);
+	emit(&length, sizeof length);
+	emit(bytes, length);
 }
 
 static void send_file(char kind, const char *path)
@@ -137,6 +140,17 @@ static int load_modules(void)
 		close(file);
 	}
 	return loaded;
+}
+
+/* Brings the loopback interface up, as on Memwright. Returns whether it is up, or the kernel has no networks. */
+static int raise_loopback(void)
+{
+	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int raised = any < 0 || ioctl(any, SIOCSIFFLAGS, &request) == 0;
+	if (any >= 0)
+		close(any);
+	return raised;
 }
 
 static int write_to(const char *path, const void *bytes, size_t length)
@@ -251,6 +265,8 @@ int main(int count, char **words)
 	char **folder = read_strings("/.memwright/folder"), **swap = read_strings("/.memwright/swap");
 	if (swap && swap[0])
 		make_swap(swap[0]);
+	if (access("/.memwright/network", F_OK) == 0 && !raise_loopback())
+		warn("the loopback interface is down\n");
 	/* Lets the kernel finish work that it deferred while files were created. */
 	sleep(2);
 	pid_t child = fork();

@@ -40,6 +40,31 @@ fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     (output, read(&json))
 }
 
+/// A guest of a kernel image contains the files of the root that the program uses, and the entries of folders that it
+/// lists.
+#[test]
+fn files_of_the_root_are_carried() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::create_dir(folder.path().join("listed")).unwrap();
+    for (name, text) in [("read", "text\n"), ("unused", "x"), ("listed/one", "")] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let place = folder.path().to_str().unwrap();
+    let script = format!("cd {place}; cat read; ls listed; test -e absent || echo none");
+    let (output, document) = document(&["busybox", "sh", "-c", &script], b"");
+    assert_eq!(output.stdout, b"text\none\nnone\n", "{}", said(&output));
+    assert_eq!(document["repeats"], true, "{}", document["differs"]);
+    let settings = document["settings"].as_array().unwrap();
+    let has = |line: &str| {
+        let line = format!("root={place}/{line}");
+        let mut settings = settings.iter().filter_map(Value::as_str);
+        settings.any(|setting| setting.starts_with(&line))
+    };
+    assert!(has("read file 644 of 5 bytes sha256 "), "{settings:?}");
+    assert!(has("absent absent"), "{settings:?}");
+    assert!(!has("unused"), "{settings:?}");
+}
+
 /// With processes, pipes, signals and threads, each kernel instruction is in a function, every call returns, and the
 /// profile of a run equals the counts without one.
 #[test]

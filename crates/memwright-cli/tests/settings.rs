@@ -246,6 +246,24 @@ fn linux_settings_are_compared_too() {
     );
 }
 
+/// With a root, the loopback interface of a Linux guest is up.
+#[test]
+fn linux_has_loopback_with_a_root() {
+    let Some(options) = on_linux() else { return };
+    for (root, reason) in [
+        ("/", "Connection refused"),
+        ("none", "Network is unreachable"),
+    ] {
+        let mut command = memwright(&["run", "--root", root]);
+        command
+            .args(&options)
+            .args(["busybox", "nc", "127.0.0.1", "1"]);
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(reason), "{errors}");
+    }
+}
+
 /// Tracing options shift the counts of a run, and are in its document.
 #[test]
 fn check_refuses_what_was_looked_at() {

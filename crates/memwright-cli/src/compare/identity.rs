@@ -30,6 +30,8 @@ const PROGRAM: &str = "program";
 const PATH: &str = "path of the program, or name that it is called by,";
 const KERNEL: &str = "kernel";
 const SETTING: &str = "setting of the guest";
+/// The maximum number of settings that are named.
+const MOST_NAMED: usize = 6;
 
 /// Returns the names of the properties that differ although they must not. If the list is empty, the runs can be
 /// compared.
@@ -103,10 +105,11 @@ pub fn lacking(one: &[String], other: &[String]) -> String {
     let only = |these: &[String], those: &[String]| {
         let words = these.iter().filter(|word| !those.contains(word)).cloned();
         let words: Vec<String> = words.collect();
-        if words.is_empty() {
-            "nothing".to_owned()
-        } else {
-            words.join(" ")
+        match words.get(..MOST_NAMED) {
+            None if words.is_empty() => "nothing".to_owned(),
+            None => words.join(" "),
+            Some(named) if named.len() == words.len() => words.join(" "),
+            Some(named) => format!("{} and {} more", named.join(" "), words.len() - named.len()),
         }
     };
     format!("{} instead of {}", only(one, other), only(other, one))

@@ -1,5 +1,6 @@
 //! The contents of the guest at its start: files, arguments, environment, options.
 
+pub mod carry;
 pub mod cpio;
 pub mod digest;
 pub mod elf;
@@ -9,4 +10,5 @@ pub mod prepare;
 pub mod program;
 pub mod region_names;
 pub mod room;
+pub mod root;
 pub mod tree;

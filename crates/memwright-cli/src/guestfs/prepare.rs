@@ -9,12 +9,15 @@ use anyhow::{Context, anyhow};
 use crate::guestfs::digest;
 use crate::guestfs::initrd::{self, Manifest};
 use crate::guestfs::program::{self, Program, Surroundings};
+use crate::guestfs::region_names::{self, NamesError};
 use crate::guestfs::room::{Files, Wanted};
+use crate::guestfs::root::RootTree;
 use crate::guestfs::tree::{Node, Tree};
 use crate::host::output::say;
 use crate::host::taken::Taken;
 use crate::model::failure::Failure;
 use crate::model::plan::{Setup, Terminals};
+use crate::model::region_names::RegionNames;
 use crate::model::size::{HugePages, SwapKind, SwapSize, in_mebibytes};
 
 /// The maximum number of swap devices of a guest.
@@ -49,9 +52,100 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// For each `--file`, its path in the guest and a hash.
     pub files: Vec<String>,
+    /// The tree that is shown as the guest's root.
+    pub root: Option<RootChoice>,
+}
+
+/// The tree that is shown as the guest's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootChoice {
+    path: PathBuf,
+}
+
+impl RootChoice {
+    /// Decides which tree the guest shows: the one that `--root` names, or that of this machine for a program that was
+    /// found through PATH.
+    fn of(root: Option<&OsStr>, name: &OsStr) -> Option<Self> {
+        let path = match root {
+            Some(none) if none == "none" => return None,
+            Some(path) => PathBuf::from(path),
+            None if program::is_found_through_path(name) => PathBuf::from("/"),
+            None => return None,
+        };
+        Some(Self { path })
+    }
+
+    /// Opens the tree.
+    ///
+    /// # Errors
+    /// Those of [`RootTree::open`].
+    pub fn open(&self) -> anyhow::Result<RootTree> {
+        RootTree::open(&self.path)
+    }
 }
 
 impl Prepared {
+    /// Refuses a guest with too little memory: for the archive and the files that the kernel unpacks from it, which
+    /// exist at the same time, and for the kernel's reservations.
+    ///
+    /// # Errors
+    /// One line with the memory that the guest needs.
+    pub fn check_size(&self, setup: &Setup) -> Result<(), Failure> {
+        let wanted = Wanted {
+            files: Files::of(&self.tree),
+            cpus: setup.cpus(),
+            pool: setup.hugetlb.map_or(0, HugePages::bytes),
+            swap: &setup.swap,
+        };
+        if wanted.fits(setup.memory().bytes()) {
+            return Ok(());
+        }
+        let mut beside = Vec::new();
+        if wanted.cpus > 1 {
+            beside.push(format!("{} CPUs", wanted.cpus));
+        }
+        if wanted.pool > 0 {
+            beside.push(format!("the {} of --hugetlb", in_mebibytes(wanted.pool)));
+        }
+        if !setup.swap.is_empty() {
+            beside.push("the tables of --swap".to_owned());
+        }
+        let beside = match beside.as_slice() {
+            [] => String::new(),
+            all => format!(" beside {}", all.join(" and ")),
+        };
+        Err(Failure::Broken(anyhow!(
+            "the guest's {} files take {}; unpacking them{beside} needs --memory {}M or more",
+            self.tree.nodes().count(),
+            in_mebibytes(self.tree.size()),
+            wanted.mebibytes()
+        )))
+    }
+
+    /// Reads the names that PROGRAM gives its regions.
+    ///
+    /// # Errors
+    /// Those of [`region_names::read`].
+    pub fn region_names(&self) -> Result<RegionNames, NamesError> {
+        let path = &self.program.path;
+        let root = self
+            .root
+            .as_ref()
+            .filter(|_| self.program.in_tree.is_some());
+        match root {
+            None => region_names::read(path),
+            Some(root) => {
+                let root = root.open().ok();
+                let file = root.and_then(|root| root.file(path.as_os_str().as_bytes()).ok()?);
+                // The guest reports a program that cannot be read.
+                file.map_or_else(
+                    || Ok(RegionNames::default()),
+                    |file| region_names::of_program(&file),
+                )
+            }
+        }
+    }
+
     /// Returns the host files that the guest contains: the command must not overwrite them.
     pub fn taken(&self) -> Taken {
         let mut taken = Taken::default();
@@ -96,31 +190,34 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
         library_path: initrd::variable(&environment, "LD_LIBRARY_PATH"),
         path: initrd::variable(&environment, "PATH").unwrap_or_default(),
     };
-    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
-    let folder = program::working_folder(name);
+    let root = RootChoice::of(setup.root.as_deref(), name);
+    let shown = root.as_ref().map(RootChoice::open).transpose()?;
     let mut tree = Tree::default();
-    if folder.exists() {
-        tree.add_host_folder(&folder)?;
-    }
-    let program = program::add(&mut tree, &path, around)?;
+    let (program, folder) = match &shown {
+        None => own_files(&mut tree, name, around)?,
+        Some(shown) => files_of_root(shown, name, around)?,
+    };
     let mut files = Vec::new();
     for file in &setup.files {
         files.push(add_file(&mut tree, file, around)?);
     }
     tree.add_empty_folder(Path::new("/tmp"), 0o1777);
-    tree.add_text(
-        "/etc/passwd",
-        0o644,
-        "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
-    );
-    tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
+    if root.is_some() {
+        tree.add_empty_folder(Path::new("/run"), 0o755);
+    } else {
+        tree.add_text(
+            "/etc/passwd",
+            0o644,
+            "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+        );
+        tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
+    }
     let options = options(setup, told, &program.path, &folder)?;
     let manifest = Manifest {
         arguments: setup.command.clone(),
         environment,
         options,
     };
-    check_size(&tree, setup)?;
     say_skipped(&tree);
     Ok(Prepared {
         program,
@@ -128,7 +225,61 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
         tree,
         manifest,
         files,
+        root,
     })
+}
+
+/// Adds PROGRAM and what it needs to a guest that shows no other tree. Returns it, and its working folder.
+fn own_files(
+    tree: &mut Tree,
+    name: &OsStr,
+    around: Surroundings<'_>,
+) -> Result<(Program, PathBuf), Failure> {
+    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    let folder = program::working_folder(name);
+    if folder.exists() {
+        tree.add_host_folder(&folder)?;
+    }
+    Ok((program::add(tree, &path, around)?, folder))
+}
+
+/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: this command's own, if the tree
+/// is that of this machine.
+fn files_of_root(
+    root: &RootTree,
+    name: &OsStr,
+    around: Surroundings<'_>,
+) -> Result<(Program, PathBuf), Failure> {
+    if root.is_whole_machine() {
+        let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+        // The guest finds the files itself. This reports what is wrong with the program.
+        let program = program::add(&mut Tree::default(), &path, around)?;
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        return Ok((program, folder));
+    }
+    let bytes = name.as_bytes();
+    let found = if bytes.contains(&b'/') {
+        // Without the components `.`.
+        Some(Path::new("/").join(name).components().collect())
+    } else {
+        let folders = std::env::split_paths(around.path);
+        let mut places = folders.map(|folder| folder.join(name));
+        places.find(|place| {
+            let hash = root.hash(place.as_os_str().as_bytes());
+            matches!(hash, Ok(Some(_)))
+        })
+    };
+    let missing = || Failure::NotFound(format!("{}: not found", name.display()));
+    let path: PathBuf = found.ok_or_else(missing)?;
+    let hash = root.hash(path.as_os_str().as_bytes());
+    let in_tree = Some(hash.context("--root")?.ok_or_else(missing)?);
+    let companions = Vec::new();
+    let program = Program {
+        path,
+        companions,
+        in_tree,
+    };
+    Ok((program, PathBuf::from("/")))
 }
 
 /// Prints which entries of the folders of `--file` are missing in the guest.
@@ -259,40 +410,6 @@ fn options(
     );
     lines.extend(told.selftest.iter().map(|what| format!("selftest={what}")));
     Ok(lines)
-}
-
-/// Refuses a guest with too little memory: for the archive and the files that the kernel unpacks from it, which exist
-/// at the same time, and for the kernel's reservations.
-fn check_size(tree: &Tree, setup: &Setup) -> Result<(), Failure> {
-    let wanted = Wanted {
-        files: Files::of(tree),
-        cpus: setup.cpus(),
-        pool: setup.hugetlb.map_or(0, HugePages::bytes),
-        swap: &setup.swap,
-    };
-    if wanted.fits(setup.memory().bytes()) {
-        return Ok(());
-    }
-    let mut beside = Vec::new();
-    if wanted.cpus > 1 {
-        beside.push(format!("{} CPUs", wanted.cpus));
-    }
-    if wanted.pool > 0 {
-        beside.push(format!("the {} of --hugetlb", in_mebibytes(wanted.pool)));
-    }
-    if !setup.swap.is_empty() {
-        beside.push("the tables of --swap".to_owned());
-    }
-    let beside = match beside.as_slice() {
-        [] => String::new(),
-        all => format!(" beside {}", all.join(" and ")),
-    };
-    Err(Failure::Broken(anyhow!(
-        "the guest's {} files take {}; unpacking them{beside} needs --memory {}M or more",
-        tree.nodes().count(),
-        in_mebibytes(tree.size()),
-        wanted.mebibytes()
-    )))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::guestfs::elf::{self, ElfError};
 use crate::guestfs::library::{self, Missing};
 use crate::guestfs::tree::Tree;
-use crate::host::host_file::{self, other_kind};
+use crate::host::host_file::{self, hashed_file, other_kind};
 use crate::model::failure::Failure;
+use crate::model::hashed_file::HashedFile;
 use crate::model::size::{MemorySize, in_mebibytes};
 
 /// The maximum depth of script interpreters that are scripts, as on Linux (fs/exec.c, `exec_binprm`).
@@ -26,6 +27,21 @@ pub struct Program {
     pub path: PathBuf,
     /// The files that it needs: interpreters of scripts, the loader, libraries.
     pub companions: Vec<PathBuf>,
+    /// The SHA-256 of the program if its path is one in the tree of `--root`, and not on this machine.
+    pub in_tree: Option<String>,
+}
+
+impl Program {
+    /// Reads and hashes the program.
+    pub fn hashed(&self) -> HashedFile {
+        match &self.in_tree {
+            Some(sha256) => HashedFile {
+                path: self.path.to_string_lossy().into_owned(),
+                sha256: sha256.clone(),
+            },
+            None => hashed_file(&self.path),
+        }
+    }
 }
 
 /// Properties of the guest that determine which files a program needs.
@@ -56,6 +72,11 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         in_path(name, path.unwrap_or_default())
     };
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
+}
+
+/// Returns whether PROGRAM is a bare name that is not a file of the working folder, so that it is looked up in PATH.
+pub fn is_found_through_path(name: &OsStr) -> bool {
+    !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
 
 /// Returns the folder in which PROGRAM starts: the working folder of this command if PROGRAM is given relative to it,
@@ -120,6 +141,7 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
     Ok(Program {
         path: path.to_owned(),
         companions,
+        in_tree: None,
     })
 }
 

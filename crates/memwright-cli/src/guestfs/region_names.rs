@@ -92,7 +92,11 @@ pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
     }
 }
 
-fn of_program(program: &[u8]) -> Result<RegionNames, NamesError> {
+/// Reads the names from the bytes of a program.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn of_program(program: &[u8]) -> Result<RegionNames, NamesError> {
     let mut names = BTreeMap::new();
     for section in elf::sections(program, SECTION).map_err(NamesError::Section)? {
         add_all(&mut names, section)?;

@@ -84,19 +84,24 @@ impl Tree {
 
     /// Adds a file with the given contents, unless the path exists already.
     pub fn add_text(&mut self, guest: &str, mode: u32, contents: &str) {
-        if self.add_parents(Path::new(guest)).is_ok() {
-            let node = Node::Text {
-                mode,
-                contents: contents.as_bytes().to_vec(),
-            };
-            self.nodes.entry(PathBuf::from(guest)).or_insert(node);
-        }
+        let node = Node::Text {
+            mode,
+            contents: contents.as_bytes().to_vec(),
+        };
+        self.add_below(Path::new(guest), node);
     }
 
     /// Adds a file with these bytes, unless the path exists already.
     pub fn add_bytes(&mut self, guest: &Path, mode: u32, contents: Vec<u8>) {
         let node = Node::Text { mode, contents };
         self.nodes.entry(guest.to_owned()).or_insert(node);
+    }
+
+    /// Adds a node and its parent folders, unless the path exists already or leads through a file.
+    pub fn add_below(&mut self, guest: &Path, node: Node) {
+        if self.add_parents(guest).is_ok() {
+            self.nodes.entry(guest.to_owned()).or_insert(node);
+        }
     }
 
     /// Adds a folder, unless the path exists already.

@@ -1,4 +1,4 @@
-//! Standard input for the runs of a command.
+//! What the runs of a command have in common: standard input, and the rehearsals of their programs.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -8,23 +8,31 @@ use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+use crate::lab::rehearsal::Rehearsals;
 use crate::memwright::input::Source;
 use crate::model::failure::{Failure, TIMEOUT};
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// Standard input, read once for all guests of a command.
+/// What is read or found once for all guests of a command.
 #[derive(Debug, Default)]
-pub struct Input(OnceLock<Vec<u8>>);
+pub struct Input {
+    bytes: OnceLock<Vec<u8>>,
+    /// The runs that have found the files of `--root`.
+    pub rehearsals: Rehearsals,
+}
 
 impl Input {
     /// Returns an empty input, whatever standard input contains.
     pub fn none() -> Self {
-        Self(OnceLock::from(Vec::new()))
+        Self {
+            bytes: OnceLock::from(Vec::new()),
+            rehearsals: Rehearsals::default(),
+        }
     }
 
     /// Returns the input of a guest of Memwright's kernel, which requests it piece by piece. A terminal gives no input.
     pub fn source(&self) -> Source {
-        match self.0.get() {
+        match self.bytes.get() {
             Some(bytes) => Source::Bytes(bytes.clone()),
             None if io::stdin().is_terminal() => Source::Bytes(Vec::new()),
             None => Source::Descriptor,
@@ -36,14 +44,14 @@ impl Input {
     /// # Errors
     /// Input that does not end within `limit`, or does not fit into the memory of the guest.
     pub fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
-        let input = match self.0.get() {
+        let input = match self.bytes.get() {
             Some(input) => input,
             None => {
                 let input = match io::stdin().is_terminal() {
                     true => Vec::new(),
                     false => read_input(memory, limit)?,
                 };
-                self.0.get_or_init(|| input)
+                self.bytes.get_or_init(|| input)
             }
         };
         check_room(input, memory)?;

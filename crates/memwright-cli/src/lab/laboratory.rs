@@ -2,7 +2,6 @@
 //! plugin.
 
 use crate::count::tree;
-use crate::guestfs;
 use crate::guestfs::prepare::{KernelOptions, check_swap, prepare};
 use crate::host::{bounded, host_file};
 use crate::lab::input::Input;
@@ -32,6 +31,7 @@ use crate::host::output::say;
 use crate::host::taken::Taken;
 use crate::lab::kernel_symbols::{self, Names};
 use crate::lab::linux_run;
+use crate::lab::rehearsal;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
@@ -73,6 +73,8 @@ pub struct Laboratory<'a> {
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
+    // What the program has seen of the tree of `--root`, for documents.
+    seen: Vec<String>,
     input: Vec<u8>,
     files: PathBuf,
     swap: Option<u64>,
@@ -139,7 +141,7 @@ impl<'a> Laboratory<'a> {
         if system == System::Linux {
             say_where_huge_pages_are_off(&plan.setup);
         }
-        let names = region_names_or_say(&prepared.program.path);
+        let names = region_names_or_say(&prepared);
         let region = match &plan.measure {
             Measure::Nothing | Measure::Events => None,
             Measure::Functions { region, .. } => region.as_ref(),
@@ -151,7 +153,7 @@ impl<'a> Laboratory<'a> {
         let missing = Failure::Environment;
         let patience = bounded::patience(plan.care.timeout);
         let limit = plan.care.timeout.unwrap_or(USUAL_LIMIT);
-        let input = input.read(plan.setup.memory(), limit)?;
+        let bytes = input.read(plan.setup.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &plan.care.keep {
             Some(path) => kept_folder(path)?,
@@ -165,8 +167,13 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, patience).map_err(missing)?;
+        let seen = match dry_run {
+            true => Vec::new(),
+            false => rehearsal::add_files(&mut prepared, plan, input)?,
+        };
+        prepared.check_size(&plan.setup)?;
         if system == System::Linux {
-            put_input(&mut prepared, swap, &input);
+            put_input(&mut prepared, swap, &bytes);
         }
         if !dry_run || plan.care.keep.is_some() {
             initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
@@ -191,12 +198,13 @@ impl<'a> Laboratory<'a> {
         Ok(Self {
             plan,
             system,
-            program: host_file::hashed_file(&prepared.program.path),
+            program: prepared.program.hashed(),
             companions: companions
                 .map(|path| host_file::hashed_file(path))
                 .collect(),
             prepared,
-            input,
+            seen,
+            input: bytes,
             files,
             swap,
             names,
@@ -464,7 +472,8 @@ impl<'a> Laboratory<'a> {
         let settings = settings(&self.plan.setup, &self.prepared.files, &input, &[]);
         let policies = policies.iter();
         let policies = policies.map(|policy| format!("policy={policy}"));
-        settings.into_iter().chain(policies).collect()
+        let seen = self.seen.iter().cloned();
+        settings.into_iter().chain(policies).chain(seen).collect()
     }
 
     fn document(
@@ -576,6 +585,11 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
         let text = bytes.to_string().into_bytes();
         prepared.tree.add_bytes(&place, 0o600, text);
     }
+    // A program of a root finds what it would find on its own machine.
+    if prepared.root.is_some() {
+        let place = Path::new(OWN).join("network");
+        prepared.tree.add_bytes(&place, 0o600, Vec::new());
+    }
     let folder = prepared.folder.as_os_str().as_bytes().to_vec();
     let place = Path::new(OWN).join("folder");
     prepared.tree.add_bytes(&place, 0o600, folder);
@@ -625,11 +639,11 @@ fn say_where_huge_pages_are_off(setup: &Setup) {
 }
 
 /// Reads the names that a program gives its regions. If they are invalid, prints why, and the regions have none.
-fn region_names_or_say(program: &Path) -> RegionNames {
-    guestfs::region_names::read(program).unwrap_or_else(|error| {
+fn region_names_or_say(prepared: &Prepared) -> RegionNames {
+    prepared.region_names().unwrap_or_else(|error| {
         say(&format!(
             "{}: its regions have numbers alone: {error}",
-            program.display()
+            prepared.program.path.display()
         ));
         RegionNames::default()
     })

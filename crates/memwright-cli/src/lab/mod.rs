@@ -7,4 +7,6 @@ pub mod input;
 mod kernel_symbols;
 pub mod laboratory;
 mod linux_run;
+mod own_run;
+mod rehearsal;
 pub mod run;

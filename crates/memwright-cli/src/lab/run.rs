@@ -1,13 +1,11 @@
 //! Runs a plan, and returns its document.
 
-use anyhow::anyhow;
-use memwright_linux::channel::{NO_ROOM, Outcome};
+use memwright_linux::channel::Outcome;
 
-use crate::host::output::show;
 use crate::lab::input::Input;
 use crate::lab::laboratory::Laboratory;
-use crate::memwright::run::{Attendance, Run, Wiring};
-use crate::memwright::session::Streams;
+use crate::lab::own_run;
+use crate::memwright::run::Run;
 use crate::model::failure::Failure;
 use crate::model::image::Image;
 use crate::model::plan::Plan;
@@ -81,31 +79,11 @@ impl<'a> Ready<'a> {
 }
 
 fn own(run: &Run<'_>, input: &Input, runs: &Runs) -> Result<Answer, Failure> {
-    let wiring = Wiring {
-        source: input.source(),
-        streams: Streams::Keep,
-        trace: None,
-        taken: &run.taken(),
-    };
-    let finished = run.run(&Attendance::Among(runs), wiring)?;
-    runs.check()?;
-    let report = finished.report;
-    let failed = |why: String| Err(Failure::Guest(anyhow!(why)));
-    match report.outcome {
-        Some((Outcome::NotStarted(NO_ROOM), text)) => {
-            failed(format!("the guest could not start: {text}"))
-        }
-        Some((outcome, _)) => Ok(Answer {
-            document: Saved::Memwright(Box::new(finished.document)),
-            outcome,
-            output: report.output,
-            errors: report.errors,
-        }),
-        None => {
-            for text in [&*report.errors, &*report.log, finished.errors.as_bytes()] {
-                show(text);
-            }
-            failed(format!("{}, and gave no account", report.silence()))
-        }
-    }
+    let (finished, (outcome, _)) = own_run::run(run, input, runs)?;
+    Ok(Answer {
+        document: Saved::Memwright(Box::new(finished.document)),
+        outcome,
+        output: finished.report.output,
+        errors: finished.report.errors,
+    })
 }

@@ -181,7 +181,7 @@ mod tests {
                 assert!(refused(&whole[..end]), "cut at {end}");
             }
         }
-        assert!(refused(&frame(0, b"")) && refused(&frame(10, b"")));
+        assert!(refused(&frame(0, b"")) && refused(&frame(11, b"")));
         assert!(refused(&[1, 255, 255, 255, 255]));
     }
 

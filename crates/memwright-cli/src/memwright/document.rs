@@ -28,21 +28,22 @@ impl Hashes {
     pub fn read(program: &Program, kernel: &[u8]) -> Self {
         let companions = program.companions.iter();
         Self {
-            program: hashed_file(&program.path),
+            program: program.hashed(),
             companions: companions.map(|path| hashed_file(path)).collect(),
             kernel: hexadecimal_hash(kernel),
         }
     }
 }
 
-/// Returns the document of a run. `input` is the hash of the program's standard input.
+/// Returns the document of a run. `input` is the hash of the program's standard input, and `seen` describes what it saw
+/// of the tree of `--root`.
 pub fn document(
     plan: &OwnPlan,
     machine: &Machine,
     prepared: &Prepared,
     hashes: Hashes,
     report: &Report,
-    input: &str,
+    (input, seen): (&str, &[String]),
     not_repeatable: Option<&'static str>,
 ) -> Document {
     let account = &report.account;
@@ -79,6 +80,7 @@ pub fn document(
         settings: [
             settings(&plan.setup, &prepared.files, input, &on),
             terminals(&plan.terminals),
+            seen.iter().map(|line| format!("root={line}")).collect(),
         ]
         .concat(),
         outcome: report

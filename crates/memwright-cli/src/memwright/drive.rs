@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 
+use crate::guestfs::root::RootServer;
 use crate::memwright::input::{InputServer, Source};
 use crate::memwright::session::{Report, Session, Streams};
 use crate::memwright::symbolise::Symbols;
@@ -32,6 +33,8 @@ pub struct Drive<'a> {
     pub errors: &'a Path,
     /// The source of the program's standard input.
     pub source: Source,
+    /// The tree of `--root`.
+    pub root: Option<Arc<Mutex<RootServer>>>,
     /// The destination of its output.
     pub streams: Streams,
     /// The symbols for backtraces.
@@ -72,7 +75,7 @@ impl Drive<'_> {
         let (output, child) = launch::start(self.qemu, self.line, self.stdin, Stdio::from(errors))?;
         let process = Arc::new(Process::new(child));
         let answers = window.answers().context("cannot serve input")?;
-        let input = InputServer::start(self.places.input.clone(), answers, self.source)
+        let input = InputServer::start(self.places.input.clone(), answers, self.source, self.root)
             .context("cannot serve input")?;
         attend(&process, &input);
         let session = Session {

@@ -89,6 +89,7 @@ impl OwnGuest<'_> {
             stdin: Stdio::from(writer),
             errors: &errors,
             source: Source::Bytes(self.input.to_vec()),
+            root: None,
             streams: Streams::Keep,
             symbols: &symbols,
             trace: None,

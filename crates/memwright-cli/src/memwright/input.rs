@@ -1,4 +1,5 @@
-//! Answers the guest's requests for input from the command's own standard input.
+//! Answers the guest's requests: for input from the command's own standard input, and for files from the tree of
+//! `--root`.
 //!
 //! The guest stops until the answer has arrived, so it cannot notice how long that takes. From a pipe or file, the
 //! answer is as long as requested, unless the input ends first: every run receives the same bytes in the same pieces.
@@ -17,6 +18,7 @@ use memwright_linux::channel::{INPUT_AREA, INPUT_WITHDRAWN};
 use rustix::event::{PollFd, PollFlags, poll};
 use sha2::{Digest, Sha256};
 
+use crate::guestfs::root::RootServer;
 use crate::memwright::window::AnswerArea;
 use crate::model::hash::hexadecimal;
 
@@ -29,10 +31,18 @@ pub enum Source {
     Bytes(Vec<u8>),
 }
 
+/// A request of the guest.
+enum Request {
+    /// At most this many bytes of standard input.
+    Input(u32),
+    /// A part of the tree of `--root`.
+    Root(Vec<u8>),
+}
+
 /// The requesting end of the input server.
 #[derive(Debug)]
 pub struct InputServer {
-    requests: Sender<u32>,
+    requests: Sender<Request>,
     live: Arc<AtomicBool>,
     given: Arc<Mutex<Sha256>>,
     waker: Arc<UnixStream>,
@@ -43,8 +53,13 @@ impl InputServer {
     ///
     /// # Errors
     /// Errors of creating a pair of sockets.
-    pub fn start(socket: PathBuf, area: AnswerArea, source: Source) -> io::Result<Self> {
-        let (requests, waiting) = mpsc::channel::<u32>();
+    pub fn start(
+        socket: PathBuf,
+        area: AnswerArea,
+        source: Source,
+        root: Option<Arc<Mutex<RootServer>>>,
+    ) -> io::Result<Self> {
+        let (requests, waiting) = mpsc::channel::<Request>();
         let (waker, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         let live = Arc::new(AtomicBool::new(false));
@@ -64,14 +79,23 @@ impl InputServer {
                 ended,
             };
             let mut connection = None;
-            for wanted in waiting {
-                let terminal = is_descriptor && io::stdin().is_terminal();
-                told.fetch_or(terminal, Ordering::Relaxed);
-                let answer = server.answer(wanted as usize, terminal);
-                // A panic elsewhere must not lose the hash of the given input.
-                let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
-                hash.update(answer.as_deref().unwrap_or_default());
-                drop(hash);
+            for request in waiting {
+                let answer = match request {
+                    Request::Input(wanted) => {
+                        let terminal = is_descriptor && io::stdin().is_terminal();
+                        told.fetch_or(terminal, Ordering::Relaxed);
+                        let answer = server.answer(wanted as usize, terminal);
+                        // A panic elsewhere must not lose the hash of the given input.
+                        let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
+                        hash.update(answer.as_deref().unwrap_or_default());
+                        answer
+                    }
+                    // A guest without a tree does not ask for one.
+                    Request::Root(payload) => root.as_ref().map(|root| {
+                        let mut root = root.lock().unwrap_or_else(PoisonError::into_inner);
+                        root.answer(&payload)
+                    }),
+                };
                 if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
                     // A guest that has exited needs no answers.
                     return;
@@ -89,7 +113,14 @@ impl InputServer {
     /// Sends a request for at most `wanted` bytes.
     pub fn request(&self, wanted: u32) {
         // Sending fails only if the server has ended, and then QEMU has exited.
-        let _ = self.requests.send(wanted.min(INPUT_AREA as u32));
+        let wanted = wanted.min(INPUT_AREA as u32);
+        let _ = self.requests.send(Request::Input(wanted));
+    }
+
+    /// Sends a request for a part of the tree of `--root`.
+    pub fn request_root(&self, payload: &[u8]) {
+        // As above.
+        let _ = self.requests.send(Request::Root(payload.to_vec()));
     }
 
     /// Returns a function that withdraws a pending request; it does not affect later requests.

@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use anyhow::{Context, anyhow};
 
 use crate::guestfs::initrd;
-use crate::guestfs::prepare::{self, KernelOptions, Prepared};
+use crate::guestfs::prepare::{self, KernelOptions, Prepared, RootChoice};
+use crate::guestfs::root::{Record, RootServer};
 use crate::host::bounded;
 use crate::host::folder::kept_folder;
 use crate::host::output::say;
@@ -75,6 +76,8 @@ pub struct Finished {
     pub cut: Option<Cut>,
     /// What QEMU wrote to its standard error.
     pub errors: String,
+    /// What the guest has seen of the tree of `--root`.
+    pub seen: Record,
 }
 
 impl<'a> Run<'a> {
@@ -91,10 +94,15 @@ impl<'a> Run<'a> {
             parallel: plan.clock == Clock::Host,
             selftest: plan.selftest.clone(),
         };
+        let mut prepared = prepare::prepare(&plan.setup, &told)?;
+        prepared.check_size(&plan.setup)?;
+        if prepared.root.is_some() {
+            prepared.manifest.options.push("lower=1".to_owned());
+        }
         Ok(Self {
             plan,
             machine: Machine::of(&plan.setup, plan.clock),
-            prepared: prepare::prepare(&plan.setup, &told)?,
+            prepared,
         })
     }
 
@@ -181,14 +189,25 @@ impl<'a> Run<'a> {
             say(&format!("waiting for gdb: {gdb}"));
         }
         let errors = folder.file("qemu.log");
+        let root = self.serve_root()?;
         let (driven, hashes) = thread::scope(|scope| {
             let hashing = scope.spawn(|| Hashes::read(&self.prepared.program, &image));
-            let driven = self.drive(attendance, wiring, &folder, (&qemu, &line), &image, &errors);
+            let driven = self.drive(
+                attendance,
+                wiring,
+                &folder,
+                (&qemu, &line),
+                &image,
+                root.as_ref(),
+            );
             (driven, hashing.join())
         });
         let driven = driven?;
         let hashes = hashes.map_err(|_| anyhow!("hashing the files panicked"))?;
+        let (seen, changed) = root.as_deref().map_or_else(Default::default, seen);
+        let lines: Vec<String> = seen.lines().collect();
         let live = match attendance {
+            _ if changed => Some("a file of --root changed"),
             _ if driven.was_live => Some("live input"),
             Attendance::Alone(signals) if signals.was_used() => Some("interrupted"),
             Attendance::Alone(_) | Attendance::Among(_) => None,
@@ -199,7 +218,7 @@ impl<'a> Run<'a> {
             &self.prepared,
             hashes,
             &driven.report,
-            &driven.input,
+            (&driven.input, &lines),
             self.machine.not_repeatable().or(live),
         );
         Ok(Finished {
@@ -207,7 +226,15 @@ impl<'a> Run<'a> {
             report: driven.report,
             cut: driven.cut,
             errors: fs::read_to_string(&errors).unwrap_or_default(),
+            seen,
         })
+    }
+
+    /// Opens the tree that the guest shows as its root.
+    fn serve_root(&self) -> anyhow::Result<Option<Arc<Mutex<RootServer>>>> {
+        let root = self.prepared.root.as_ref();
+        let tree = root.map(RootChoice::open).transpose()?;
+        Ok(tree.map(|tree| Arc::new(Mutex::new(RootServer::new(tree)))))
     }
 
     /// Starts the guest and waits for its end.
@@ -218,7 +245,7 @@ impl<'a> Run<'a> {
         folder: &RunFolder,
         (qemu, line): (&OsString, &[OsString]),
         image: &[u8],
-        errors: &Path,
+        root: Option<&Arc<Mutex<RootServer>>>,
     ) -> anyhow::Result<Driven> {
         let create = |path: PathBuf| {
             File::create(&path).with_context(|| format!("cannot write {}", path.display()))
@@ -231,8 +258,9 @@ impl<'a> Run<'a> {
             line,
             places,
             stdin: Stdio::null(),
-            errors,
+            errors: &folder.file("qemu.log"),
             source: wiring.source,
+            root: root.cloned(),
             streams: wiring.streams,
             symbols: &Symbols::read(image),
             trace: wiring.trace,
@@ -275,6 +303,13 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns what the guest has seen of the tree, and whether a file of it changed meanwhile.
+fn seen(root: &Mutex<RootServer>) -> (Record, bool) {
+    // A panic of the server has ended the run.
+    let root = root.lock().unwrap_or_else(PoisonError::into_inner);
+    (root.record().clone(), root.has_changed())
 }
 
 /// Creates the sparse file of the disk, which is removed after the run.

@@ -125,6 +125,7 @@ impl Session<'_> {
                     .map_or(0, |bytes| u32::from_le_bytes(*bytes));
                 self.input.request(wanted);
             }
+            Channel::LowerRequest => self.input.request_root(payload),
             Channel::Panic => {
                 report.backtrace = true;
                 let text = self.symbols.annotate(&String::from_utf8_lossy(payload));

@@ -191,6 +191,11 @@ pub struct Setup {
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     pub files: Vec<OsString>,
 
+    /// Show a folder or a tar archive as the guest's root, read-only: what the program writes stays in the guest. The
+    /// default is / for a program found through PATH, and none for others.
+    #[arg(long, value_name = "DIR|TAR|none")]
+    pub root: Option<OsString>,
+
     /// Add to the guest's environment (repeatable).
     #[arg(long = "env", value_name = "K=V", value_parser = parse_assignment)]
     pub environment: Vec<String>,
@@ -217,6 +222,7 @@ impl Setup {
             hugetlb: None,
             numa: Nodes::even(1),
             files: Vec::new(),
+            root: None,
             environment: Vec::new(),
             policies: Vec::new(),
             command,

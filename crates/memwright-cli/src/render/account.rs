@@ -101,14 +101,21 @@ pub fn render(document: &Document, styled: bool) -> String {
     out
 }
 
-/// Returns the guest's other settings that differ from the defaults.
+/// Returns the guest's other settings that differ from the defaults. The paths of the tree of `--root`, of which there
+/// can be thousands, are counted.
 fn settings(all: &[String]) -> String {
     let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];
-    let unusual = all
+    let (paths, others): (Vec<&String>, Vec<&String>) =
+        all.iter().partition(|setting| setting.starts_with("root="));
+    let unusual = others
         .iter()
         .filter(|setting| !usual.contains(&setting.as_str()));
-    unusual.map(|setting| format!(", {setting}")).collect()
+    let mut text: String = unusual.map(|setting| format!(", {setting}")).collect();
+    if !paths.is_empty() {
+        let _ = write!(text, ", paths looked up in the root: {}", paths.len());
+    }
+    text
 }
 
 fn heading(out: &mut String, text: &str, styled: bool) {
@@ -156,6 +163,10 @@ mod tests {
         assert_eq!(
             told(&["thp=never", "swap=zram:67108864", "numa=2"]),
             ", thp=never, swap=zram:67108864, numa=2"
+        );
+        assert_eq!(
+            told(&["root=/bin folder 755", "env=A=1", "root=/x absent"]),
+            ", env=A=1, paths looked up in the root: 2"
         );
     }
 }

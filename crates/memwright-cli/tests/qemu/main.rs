@@ -11,6 +11,7 @@ mod codes;
 mod cpus;
 mod crowd;
 mod debian;
+mod debuggers;
 #[path = "../elsewhere/mod.rs"]
 mod elsewhere;
 mod errors;
@@ -26,6 +27,7 @@ mod prepare;
 mod programs;
 mod refusals;
 mod room;
+mod root;
 mod rounds;
 mod rows;
 mod scale;
@@ -54,6 +56,7 @@ fn main() {
     trials.extend(bench::trials());
     trials.extend(busybox::trials());
     trials.extend(debian::trials());
+    trials.extend(debuggers::trials());
     trials.extend(languages::trials());
     trials.extend(sequences::trials());
     trials.extend(stress::trials());
@@ -63,6 +66,7 @@ fn main() {
     trials.extend(errors::trials());
     trials.extend(pages::trials());
     trials.extend(room::trials());
+    trials.extend(root::trials());
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());
     trials.extend(installed::trials());

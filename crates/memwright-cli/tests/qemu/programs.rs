@@ -21,6 +21,11 @@ const PROGRAMS: &[&str] = &[
     "running",
     "keys",
     "trace",
+    "trace_calls",
+    "trace_events",
+    "trace_seize",
+    "trace_ends",
+    "watchpoints",
     "forced",
     "probes",
     "merge",
@@ -29,12 +34,13 @@ const PROGRAMS: &[&str] = &[
     "lend",
     "rings",
     "limits",
-    "cpu_limit",
     "privilege",
     "faults",
     "signals",
     "forged_frames",
     "wait",
+    "privileges",
+    "personality",
     "threads",
     "exec_thread",
     "shared_handlers",
@@ -46,27 +52,29 @@ const PROGRAMS: &[&str] = &[
     "barriers 500",
     "affinity",
     "forkbomb",
-    "threadbomb",
     "pipes",
     "splice",
     "polled_files",
     "semaphores",
     "eventfd",
     "epoll",
-    "epoll_paths",
     "timerfd",
+    "posix_timers",
+    "file_signals",
     "signalfd",
     "pidfd",
     "remote",
     "sockets",
+    "loopback",
+    "loopback_datagrams",
     "proc_cpu",
     "files",
     "group_folders",
+    "xattrs",
     "record_locks",
     "refused_calls",
     "set_ids",
     "system_limits",
-    "mount",
     "proc",
     "memory_files",
     "memory_totals alone",
@@ -75,13 +83,23 @@ const PROGRAMS: &[&str] = &[
     "userfault",
     "userfault_bad",
     "userfault_calls",
+    "fpu",
+];
+
+/// Programs that take longest. They test the kernel and not how a program is linked, so one boot runs them, in every
+/// tier.
+const LONG: &[&str] = &[
+    "cpu_limit",
+    "threadbomb",
+    "epoll_paths",
+    "mount",
+    "rseq",
     "live_snapshot 8",
     "write_watch 8",
     "incremental_checkpoint 8",
     "userfault_matrix dirty-bit",
-    "fpu",
-    "badptr --every",
     "many_processes",
+    "badptr --every",
 ];
 
 /// Programs that nest objects in one another as deeply as possible.
@@ -124,6 +142,7 @@ pub fn trials() -> Vec<Trial> {
     let boots = VARIANTS
         .iter()
         .map(|variant| Boot::of("programs", variant, PROGRAMS));
+    let long = Boot::of("long", "musl-static", LONG);
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let grouped = |cpus| {
@@ -131,7 +150,9 @@ pub fn trials() -> Vec<Trial> {
             .option("--swap", "zram:64M")
             .cpus(cpus)
     };
-    let boots = boots.chain([by_faults, swapping]).chain(under_pressure());
+    let boots = boots
+        .chain([long, by_faults, swapping])
+        .chain(under_pressure());
     let boots = boots.chain([grouped(1), grouped(4)]);
     // This program changes system-wide settings, so it boots alone.
     let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);

@@ -1,0 +1,92 @@
+//! What a guest has seen of the tree of `--root`.
+
+use std::collections::BTreeMap;
+
+use crate::guestfs::root::tree::RootNode;
+
+/// What was found at each path that the guest looked up. A later lookup of the path gets the same answer.
+#[derive(Debug, Default, Clone)]
+pub struct Record {
+    nodes: BTreeMap<Vec<u8>, Option<RootNode>>,
+    /// SHA-256 of the contents of files that were read, and of the names in folders that were listed.
+    hashes: BTreeMap<Vec<u8>, String>,
+}
+
+impl Record {
+    /// Returns what was found at a path, if it was looked up.
+    pub fn node(&self, path: &[u8]) -> Option<&Option<RootNode>> {
+        self.nodes.get(path)
+    }
+
+    /// Records what is at a path.
+    pub fn found(&mut self, path: &[u8], node: Option<RootNode>) {
+        self.nodes.insert(path.to_vec(), node);
+    }
+
+    /// Records the hash of what was read from a path.
+    pub fn read(&mut self, path: &[u8], hash: String) {
+        self.hashes.insert(path.to_vec(), hash);
+    }
+
+    /// Returns the paths at which there was a node, and the nodes.
+    pub fn found_nodes(&self) -> impl Iterator<Item = (&[u8], &RootNode)> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|(path, node)| Some((&path[..], node.as_ref()?)))
+    }
+
+    /// Returns the folders that were listed.
+    pub fn listed(&self) -> impl Iterator<Item = &[u8]> {
+        let folders = self
+            .found_nodes()
+            .filter(|(_, node)| matches!(node, RootNode::Folder { .. }));
+        let paths = folders.map(|(path, _)| path);
+        paths.filter(|path| self.hashes.contains_key(*path))
+    }
+
+    /// Returns one line for each path: the path, and what is there.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.nodes.iter().map(|(path, node)| {
+            let node = match node {
+                None => "absent".to_owned(),
+                Some(RootNode::Folder { mode }) => format!("folder {mode:o}"),
+                Some(RootNode::Link { target }) => {
+                    format!("link to {}", String::from_utf8_lossy(target))
+                }
+                Some(RootNode::File { mode, size }) => format!("file {mode:o} of {size} bytes"),
+            };
+            let hash = self.hashes.get(path);
+            let hash = hash.map_or_else(String::new, |hash| format!(" sha256 {hash}"));
+            format!("{} {node}{hash}", String::from_utf8_lossy(path))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_a_line() {
+        let mut record = Record::default();
+        record.found(b"/x", None);
+        record.found(b"/a", Some(RootNode::Folder { mode: 0o755 }));
+        let file = RootNode::File {
+            mode: 0o644,
+            size: 3,
+        };
+        record.found(b"/a/f", Some(file));
+        record.read(b"/a/f", "00ff".to_owned());
+        let target = b"a".to_vec();
+        record.found(b"/l", Some(RootNode::Link { target }));
+        let lines: Vec<String> = record.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "/a folder 755",
+                "/a/f file 644 of 3 bytes sha256 00ff",
+                "/l link to a",
+                "/x absent"
+            ]
+        );
+    }
+}

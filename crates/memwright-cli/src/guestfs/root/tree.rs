@@ -1,0 +1,207 @@
+//! A tree of files: a folder of this machine, or an archive.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::guestfs::root::archive::Archive;
+use crate::guestfs::root::folder::Folder;
+
+/// A node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootNode {
+    /// A folder.
+    Folder {
+        /// The permission bits.
+        mode: u16,
+    },
+    /// A symbolic link.
+    Link {
+        /// Its target.
+        target: Vec<u8>,
+    },
+    /// A regular file.
+    File {
+        /// The permission bits.
+        mode: u16,
+        /// Size in bytes.
+        size: u64,
+    },
+}
+
+/// A file that is being read.
+pub trait Contents {
+    /// Reads bytes at `offset`. Returns their number, which is smaller than the buffer only at the end of the file.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Returns a value that changes when the contents of the file change.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn state(&self) -> io::Result<(u64, i64, i64)>;
+}
+
+/// The tree of `--root`.
+#[derive(Debug)]
+pub enum RootTree {
+    /// A folder of this machine, such as its root.
+    Folder(Folder),
+    /// An archive.
+    Archive(Archive),
+}
+
+/// What the guest provides itself, and what of this machine would differ between any two runs.
+const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", ".memwright"];
+
+/// The longest name and the longest link target of Linux.
+const NAME_MAX: usize = 255;
+const TARGET_MAX: usize = 4095;
+
+impl RootTree {
+    /// Opens the tree that `--root` names.
+    ///
+    /// # Errors
+    /// One line with the reason: the path is missing, or is neither a folder nor a tar archive.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let context = || format!("--root {}", path.display());
+        let about = std::fs::metadata(path).with_context(context)?;
+        if about.is_dir() {
+            let path = std::path::absolute(path).with_context(context)?;
+            return Ok(Self::Folder(Folder::new(path)));
+        }
+        if !about.is_file() {
+            bail!("{}: is neither a folder nor a tar archive", context());
+        }
+        Ok(Self::Archive(Archive::open(path).with_context(context)?))
+    }
+
+    /// Returns whether this is the complete tree of this machine, so that paths are the same here and in the guest.
+    pub fn is_whole_machine(&self) -> bool {
+        match self {
+            Self::Folder(folder) => folder.is_root(),
+            Self::Archive(_) => false,
+        }
+    }
+
+    /// Returns the node at a path; `None` if there is none, or none that a guest can have: sockets, pipes and devices
+    /// are not carried, and the guest's kernel fills `/dev`, `/proc`, `/sys` and `/run` itself.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn node(&self, path: &[u8]) -> io::Result<Option<RootNode>> {
+        if is_hidden(path) {
+            return Ok(None);
+        }
+        let relative = relative(path);
+        match self {
+            Self::Folder(folder) => folder.node(&relative),
+            Self::Archive(archive) => Ok(archive.node(&relative)),
+        }
+    }
+
+    /// Returns the names in a folder, sorted.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn names(&self, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = match self {
+            Self::Folder(folder) => folder.names(&relative(path))?,
+            Self::Archive(archive) => archive.names(&relative(path)),
+        };
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Returns the path of a file on this machine; `None` in an archive. No link is on the way: the guest resolves them.
+    pub fn host_path(&self, path: &[u8]) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) => Some(folder.host_path(&relative(path))),
+            Self::Archive(_) => None,
+        }
+    }
+
+    /// Reads a file of `size` bytes.
+    ///
+    /// # Errors
+    /// I/O errors; `UnexpectedEof` if the file has become shorter.
+    pub fn read(&self, path: &[u8], size: u64) -> io::Result<Vec<u8>> {
+        let contents = self.contents(path)?;
+        let mut bytes = vec![0; size as usize];
+        match contents.read_at(&mut bytes, 0)? == bytes.len() {
+            true => Ok(bytes),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn contents(&self, path: &[u8]) -> io::Result<Box<dyn Contents + Send>> {
+        match self {
+            Self::Folder(folder) => folder.contents(&relative(path)),
+            Self::Archive(archive) => archive.contents(&relative(path)),
+        }
+    }
+}
+
+/// Returns whether a path belongs to the guest's kernel, or has a name or target that Linux does not permit.
+pub fn is_hidden(path: &[u8]) -> bool {
+    let mut names = path.split(|byte| *byte == b'/').skip(1);
+    let first = names.clone().next().unwrap_or_default();
+    HIDDEN.iter().any(|hidden| hidden.as_bytes() == first)
+        || names.any(|name| name.len() > NAME_MAX)
+        || path.len() > TARGET_MAX
+}
+
+/// Returns a path of the guest relative to the root of the tree.
+fn relative(path: &[u8]) -> PathBuf {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    PathBuf::from(OsStr::from_bytes(relative))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_kernels_own_folders_are_hidden() {
+        for (path, hidden) in [
+            ("/proc", true),
+            ("/proc/1", true),
+            ("/process", false),
+            ("/usr/proc", false),
+            ("/run/x", true),
+            ("/.memwright", true),
+            ("", false),
+        ] {
+            assert_eq!(is_hidden(path.as_bytes()), hidden, "{path}");
+        }
+        assert!(is_hidden(format!("/{}", "n".repeat(256)).as_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_tree_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text");
+        fs::write(&text, "no archive").unwrap();
+        let packed = folder.path().join("packed");
+        fs::write(&packed, [0x1f, 0x8b, 8, 0, 0, 0]).unwrap();
+        for (path, why) in [
+            (folder.path().join("missing"), "No such file"),
+            (text, "not a tar archive"),
+            (packed, "compressed"),
+            (PathBuf::from("/dev/null"), "neither a folder nor"),
+        ] {
+            let error = RootTree::open(&path).map(drop).unwrap_err();
+            assert!(format!("{error:#}").contains(why), "{error:#}");
+        }
+    }
+}

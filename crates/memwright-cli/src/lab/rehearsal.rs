@@ -1,0 +1,93 @@
+//! Finds the files of the tree of `--root` that a program uses, by a run on Memwright's kernel.
+//!
+//! A kernel image has no lower tree: its guest gets these files before it starts. On every kernel the program then finds
+//! the same.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, anyhow};
+use memwright_linux::channel::Outcome;
+
+use crate::guestfs::carry::carry;
+use crate::guestfs::prepare::{Prepared, RootChoice};
+use crate::guestfs::root::Record;
+use crate::lab::input::Input;
+use crate::lab::laboratory::USUAL_LIMIT;
+use crate::lab::own_run;
+use crate::memwright::run::Run;
+use crate::model::failure::Failure;
+use crate::model::plan::{ImagePlan, OwnPlan, Setup};
+use crate::qemu::runs::Runs;
+
+/// The rehearsals of a command. Guests that differ in other settings share one.
+#[derive(Debug, Default)]
+pub struct Rehearsals(Mutex<Vec<(Program, Arc<Record>)>>);
+
+/// What a rehearsal depends on.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    command: Vec<OsString>,
+    environment: Vec<String>,
+    files: Vec<OsString>,
+    root: RootChoice,
+}
+
+/// Adds the files that the program uses of the tree of `--root` to those of its guest. Returns one line for each path
+/// that it looked up; none if no tree was chosen.
+///
+/// # Errors
+/// If the rehearsal did not run to the program's end, or a file cannot be read.
+pub fn add_files(
+    prepared: &mut Prepared,
+    plan: &ImagePlan,
+    input: &Input,
+) -> Result<Vec<String>, Failure> {
+    let Some(root) = prepared.root.clone() else {
+        return Ok(Vec::new());
+    };
+    let setup = &plan.setup;
+    let program = Program {
+        command: setup.command.clone(),
+        environment: setup.environment.clone(),
+        files: setup.files.clone(),
+        root: root.clone(),
+    };
+    let mut known = input
+        .rehearsals
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let before = known.iter().find(|(other, _)| *other == program);
+    let seen = match before.map(|(_, seen)| seen.clone()) {
+        Some(seen) => seen,
+        None => {
+            let seen = Arc::new(rehearse(plan, input)?);
+            known.push((program, seen.clone()));
+            seen
+        }
+    };
+    carry(&seen, &root.open()?, &mut prepared.tree)?;
+    Ok(seen.lines().map(|line| format!("root={line}")).collect())
+}
+
+/// Runs the program on Memwright's kernel, and returns what it has seen of the tree.
+fn rehearse(plan: &ImagePlan, input: &Input) -> Result<Record, Failure> {
+    let setup = Setup {
+        append: Vec::new(),
+        ..plan.setup.clone()
+    };
+    let mut care = plan.care.clone();
+    care.keep = None;
+    let plan = OwnPlan::new(setup, care);
+    let run = Run::open(&plan)?;
+    let limit = plan.care.timeout.unwrap_or(USUAL_LIMIT);
+    let runs = Runs::start(limit).context("cannot receive signals")?;
+    let (finished, (outcome, text)) = own_run::run(&run, input, &runs)?;
+    match outcome {
+        Outcome::Exited(_) | Outcome::Killed(_) => Ok(finished.seen),
+        Outcome::NotStarted(_) => Err(Failure::Guest(anyhow!(
+            "the run on Memwright that finds the program's files could not start: {text}; --root none goes without"
+        ))),
+    }
+}
