@@ -136,6 +136,23 @@ pub fn install_packages(needs: &[Need]) -> Result<()> {
         .filter(|need| !(need.present)())
         .map(|need| need.package)
         .collect();
+    install_named(&missing)?;
+    for need in needs.iter().filter(|need| missing.contains(&need.package)) {
+        if !(need.present)() {
+            bail!(
+                "the package {} was installed, but what it should provide is not found",
+                need.package
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Installs these packages, printing each step.
+///
+/// # Errors
+/// Packages cannot be installed without root: the error names them.
+pub fn install_named(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -156,21 +173,13 @@ pub fn install_packages(needs: &[Need]) -> Result<()> {
         let mut command = apt(prefix);
         command
             .args(["install", "-y", "--no-install-recommends"])
-            .args(&missing);
+            .args(missing);
         command
     };
     // The package lists of a new machine may be absent or old: fetch them only then.
     if !shell::status(&mut install())?.success() {
         shell::run(apt(prefix).arg("update")).with_context(|| refusal.clone())?;
         shell::run(&mut install()).with_context(|| refusal.clone())?;
-    }
-    for need in needs.iter().filter(|need| missing.contains(&need.package)) {
-        if !(need.present)() {
-            bail!(
-                "the package {} was installed, but what it should provide is not found",
-                need.package
-            );
-        }
     }
     Ok(())
 }

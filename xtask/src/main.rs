@@ -23,6 +23,7 @@ mod house;
 mod install;
 mod miri;
 mod mutants;
+mod number;
 mod programs;
 mod prose;
 mod room;
@@ -33,6 +34,7 @@ mod tier;
 mod unsafe_code;
 mod walk;
 mod words;
+mod workloads;
 
 use std::process::ExitCode;
 use suite::Shard;
@@ -94,6 +96,9 @@ usage: cargo xtask TASK
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
+  workloads [--install] [NAME]...
+            run the scripts of programs/workloads, or the named ones, on Memwright and on Linux, compare their output,
+            and write docs/programs.md; or install their packages first
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -141,6 +146,7 @@ fn main() -> ExitCode {
             }
             Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
         }),
+        ["workloads", rest @ ..] => workloads::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

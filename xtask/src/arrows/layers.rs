@@ -34,7 +34,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "short_list", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "protection_keys", "uname", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "kernel", "faulted_in", "pidfd", "memory", "view", "procfs", "context", "io_uring", "ptrace", "lifecycle", "probe_step", "deliver", "exec", "syscall", "audit", "run", "account", "events", "boot",
+            "draws", "sync", "sweep", "short", "paged", "short_list", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "protection_keys", "uname", "lib", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "file_signal", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "kernel", "faulted_in", "pidfd", "memory", "view", "procfs", "context", "restartable", "io_uring", "ptrace", "lifecycle", "probe_step", "deliver", "exec", "syscall", "audit", "run", "account", "events", "boot",
         ],
         upward: 0,
         circles: 0,
@@ -58,7 +58,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "xtask/src",
         modules: &[
-            "shell", "block", "words", "apt", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "prose", "guest", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
+            "shell", "block", "words", "number", "apt", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "prose", "guest", "workloads", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
         ],
         upward: 0,
         circles: 0,

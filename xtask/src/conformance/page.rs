@@ -2,8 +2,9 @@
 
 use super::expected::{Expectation, Expected, Reference};
 use super::list::Test;
-use super::tally::{Tally, grouped};
+use super::tally::Tally;
 use crate::block::Block;
+use crate::number::grouped;
 
 /// The longest line of a paragraph.
 const COLUMNS: usize = 120;

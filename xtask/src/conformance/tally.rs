@@ -1,6 +1,7 @@
 //! Counts of passed subtests, by their result on the reference.
 
 use super::expected::{Expectation, Expected, Reference};
+use crate::number::grouped;
 
 /// Counts of subtests, by their result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,19 +61,6 @@ impl Tally {
     }
 }
 
-/// Formats a number with thousands separators.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,17 +81,5 @@ mod tests {
         tally.add(tally);
         assert_eq!(tally.passed(), 8);
         assert_eq!(tally.on_reference(Reference::Skipped), 4);
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1222, "1,222"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(grouped(number), text);
-        }
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     fn a_long_function_is_found_by_its_first_line() {
         let body = "    call();\n".repeat(LONGEST_FUNCTION - 2);
         let fits = format!("fn fits() {{\n{body}}}\n");
-        assert_eq!(long_functions(&fits), []);
+        assert_eq!(long_functions(&fits), Vec::<usize>::new());
         let long = format!("fn short();\nfn long() {{\n    call();\n{body}}}\n");
         assert_eq!(long_functions(&long), [2]);
     }

@@ -207,6 +207,20 @@ pub const RULES: &[Rule] = &[
         what: "every command of the tutorial",
     },
     Rule {
+        binary: "memwright-cli/workloads",
+        beginnings: &["perl-text", "python-fork", "python-objects"],
+        of: 3,
+        runs: [3, 3],
+        what: "a tenth of the whole programs, whose output is compared with that on Debian's kernel",
+    },
+    Rule {
+        binary: "memwright-cli/workloads",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 0],
+        what: "the other whole programs",
+    },
+    Rule {
         binary: "memwright-sim/interleavings",
         beginnings: &[""],
         of: 3,

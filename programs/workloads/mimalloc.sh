@@ -1,0 +1,3 @@
+# Perl on mimalloc
+# package: libmimalloc2.0 perl-base
+LD_PRELOAD=libmimalloc.so.2 perl programs/workloads/data/allocate.pl

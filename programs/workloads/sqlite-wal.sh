@@ -1,0 +1,10 @@
+# 20,000 rows inserted in WAL mode, an index, and a query
+# package: sqlite3
+sqlite3 /tmp/base "
+PRAGMA journal_mode=WAL;
+CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+INSERT INTO t SELECT i, hex(i * 2654435761 % 4294967296) || printf('%064d', i) FROM n;
+CREATE INDEX b ON t(b);
+PRAGMA wal_checkpoint(TRUNCATE);
+SELECT count(*), sum(length(b)), max(b) FROM t WHERE b > '35';"

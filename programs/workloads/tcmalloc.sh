@@ -1,0 +1,3 @@
+# Perl on tcmalloc
+# package: libtcmalloc-minimal4 perl-base
+LD_PRELOAD=libtcmalloc_minimal.so.4 perl programs/workloads/data/allocate.pl
