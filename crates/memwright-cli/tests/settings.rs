@@ -256,7 +256,7 @@ fn linux_has_loopback_with_a_root() {
     ] {
         let mut command = memwright(&["run", "--root", root]);
         command
-            .args(&options)
+            .args(options)
             .args(["busybox", "nc", "127.0.0.1", "1"]);
         let output = command.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
