@@ -6,8 +6,8 @@
 //! This module does so for all operations except page faults, for which the OOM killer can run .
 
 use memwright::{
-    AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, PopulateError,
-    ProtectError, RemapError, SealError, UnmapError,
+    AdviseError, BindError, FaultError, ForkError, LockError, MapError, NameError, ObjectError,
+    PopulateError, ProtectError, RemapError, SealError, UnmapError,
     uffd::{FillError, MoveError, WatchError},
 };
 use memwright_table::{OutOfFrames, OutOfMemory};
@@ -44,6 +44,7 @@ failures! {
     LockError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     MapError: Self::OutOfMemory,
     MoveError: Self::OutOfMemory,
+    NameError: Self::OutOfMemory,
     ObjectError: Self::OutOfMemory,
     OutOfFrames: _,
     OutOfMemory: _,

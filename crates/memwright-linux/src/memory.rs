@@ -14,8 +14,8 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
-    AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, ProtectError,
-    RemapError, SealError, SyncError, UnmapError,
+    AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, NameError,
+    ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
 use memwright_table::VirtAddr;
 
@@ -206,6 +206,15 @@ pub fn seal_errno(error: SealError) -> Errno {
     match error {
         SealError::Invalid => Errno::EINVAL,
         SealError::Hole(_) | SealError::OverLimit(_) | SealError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `PR_SET_VMA_ANON_NAME`.
+pub fn name_errno(error: NameError) -> Errno {
+    match error {
+        NameError::Invalid => Errno::EINVAL,
+        NameError::NotAnonymous(_) => Errno::EBADF,
+        NameError::Hole(_) | NameError::OverLimit(_) | NameError::OutOfMemory => Errno::ENOMEM,
     }
 }
 

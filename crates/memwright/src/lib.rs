@@ -218,9 +218,10 @@ pub use swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, T
 pub use swap::{DeviceUse, Swap};
 pub use types::access::{Access, FaultKind};
 pub use types::advice::Advice;
+pub use types::area_name::AreaName;
 pub use types::error::{
-    AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, ObjectError,
-    PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
+    AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, NameError,
+    ObjectError, PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
 pub use types::faulted_in::{FaultSink, FaultedIn};
 pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_around};

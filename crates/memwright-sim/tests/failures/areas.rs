@@ -1,6 +1,8 @@
 //! Failed allocations in operations over many areas. A failure leaves some of these operations partly done.
 
-use memwright::{Advice, MapRequest, Placement, RemapRequest};
+use std::sync::Arc;
+
+use memwright::{Advice, AreaName, MapRequest, Placement, RemapRequest};
 
 use crate::support::{READ, READ_WRITE, at, bytes};
 use crate::trial::{Trial, machine, run};
@@ -53,6 +55,12 @@ fn changes_across_areas() {
         for advice in [Advice::DontFork, Advice::DoFork, Advice::GuardInstall] {
             trial.on("madvise", &program, |space| {
                 space.advise(at(2), bytes(4), advice)
+            });
+        }
+        for name in [Some(b"name".to_vec()), None] {
+            let name = name.map(|bytes| Arc::new(AreaName::new(bytes)));
+            trial.on("prctl", &program, |space| {
+                space.name_memory(at(1), bytes(9), name.as_ref())
             });
         }
         trial.on("munmap", &program, |space| space.unmap(at(3), bytes(2)));

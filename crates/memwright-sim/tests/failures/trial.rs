@@ -9,8 +9,8 @@ use std::sync::Arc;
 use memwright::error::{FillError, MoveError, WatchError};
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{
-    AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, ProtectError,
-    RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
+    AdviseError, BindError, FaultError, ForkError, LockError, MapError, NameError, ObjectError,
+    ProtectError, RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
 };
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -36,6 +36,7 @@ macro_rules! exhausted {
 
 exhausted! {
     MapError: MapError::OutOfMemory,
+    NameError: NameError::OutOfMemory,
     UnmapError: UnmapError::OutOfMemory,
     ProtectError: ProtectError::OutOfMemory,
     RemapError: RemapError::OutOfMemory,

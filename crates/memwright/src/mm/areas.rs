@@ -9,6 +9,7 @@ use crate::mm::mappings::Attachment;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
 use crate::mm::space::Area;
+use crate::types::area_name::AreaName;
 use crate::types::error::{CutError, Limit};
 use crate::types::huge::HUGE_PAGES;
 use crate::types::mdwe::ExecGain;
@@ -24,18 +25,22 @@ pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
     /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
     watcher: Option<Watch>,
+    /// The name of anonymous memory.
+    name: Option<Arc<AreaName>>,
 }
 
 impl<M: Machine> Backing<M> {
     pub(crate) const ANONYMOUS: Self = Self {
         attachment: None,
         watcher: None,
+        name: None,
     };
 
     pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
         Self {
             attachment: Some(attachment),
             watcher: None,
+            name: None,
         }
     }
 
@@ -50,6 +55,7 @@ impl<M: Machine> Backing<M> {
         Self {
             attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
             watcher: self.watcher.clone(),
+            name: self.name.clone(),
         }
     }
 
@@ -69,6 +75,27 @@ impl<M: Machine> Backing<M> {
         self.watcher.as_ref()
     }
 
+    /// Sets or removes the name of anonymous memory.
+    pub(crate) fn set_name(&mut self, name: Option<Arc<AreaName>>) {
+        self.name = name;
+    }
+
+    /// Returns whether the name is `name`.
+    #[inline]
+    pub(crate) fn is_named(&self, name: Option<&Arc<AreaName>>) -> bool {
+        match (&self.name, name) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other) || own == other,
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// Returns the name that the program gave to anonymous memory, if any.
+    #[inline]
+    pub fn name(&self) -> Option<&Arc<AreaName>> {
+        self.name.as_ref()
+    }
+
     /// Returns the reference to the object, or `None` for private anonymous memory.
     pub(crate) fn attachment(&self) -> Option<&Attachment<M>> {
         self.attachment.as_ref()
@@ -82,6 +109,7 @@ impl<M: Machine> Backing<M> {
                 .map(|own| own.elsewhere(span, page))
                 .transpose()?,
             watcher: self.watcher.clone(),
+            name: self.name.clone(),
         })
     }
 
@@ -97,6 +125,7 @@ impl<M: Machine> Clone for Backing<M> {
         Self {
             attachment: self.attachment.clone(),
             watcher: self.watcher.clone(),
+            name: self.name.clone(),
         }
     }
 }
@@ -108,7 +137,7 @@ impl<M: Machine> Backed for Backing<M> {
             (Some(one), Some(another)) => one.same(another),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        shown && self.has_watcher(other.watcher())
+        shown && self.has_watcher(other.watcher()) && self.is_named(other.name())
     }
 
     #[inline]

@@ -185,6 +185,11 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(false)
     }
 
+    /// Returns whether this is shared anonymous memory, which no file name leads to.
+    fn is_anonymous(&self) -> bool {
+        false
+    }
+
     /// Returns whether this is memory rather than a file. Resident pages of memory count as `RssShmem`.
     fn is_memory(&self) -> bool {
         false

@@ -153,6 +153,7 @@ fn copy_area<M: Machine>(
         AnonVma::NONE
     };
     backing.set_watcher(child_context);
+    backing.set_name(area.backing().name().cloned());
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,

@@ -1,11 +1,11 @@
-//! Changing the flags of areas, for `mlock` and some `madvise` calls.
+//! Changing the flags and names of areas, for `mlock`, some `madvise` calls and `prctl`.
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::core::Core;
-use crate::mm::space::AREAS;
+use crate::mm::space::{AREAS, Area};
 use crate::types::error::{CutError, Limit};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
@@ -49,6 +49,21 @@ impl<M: Machine> Core<M> {
         holes: Holes,
         rule: impl Fn(AreaFlags) -> AreaFlags,
     ) -> Result<(), FlagsError> {
+        let changes = |area: &Area<M>| rule(area.flags) != area.flags;
+        let change = |area: &mut Area<M>| area.flags = rule(area.flags);
+        self.change_areas(areas, range, holes, changes, change)
+    }
+
+    /// Applies `change` to the part in `range` of every area for which `changes` returns true, splitting and merging as
+    /// needed. On error the areas before the failing one have changed.
+    pub(crate) fn change_areas(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        holes: Holes,
+        changes: impl Fn(&Area<M>) -> bool,
+        change: impl Fn(&mut Area<M>),
+    ) -> Result<(), FlagsError> {
         let mut hole = None;
         let mut points = PausePoints::every(AREAS);
         let mut start = range.start;
@@ -71,8 +86,7 @@ impl<M: Machine> Core<M> {
             let whole = area.range();
             let part = PageRange::new(start, whole.end.min(range.end));
             start = part.end;
-            let new = rule(old);
-            if new == old {
+            if !changes(area) {
                 continue;
             }
             let mut position = position.expect("an area was found");
@@ -83,8 +97,10 @@ impl<M: Machine> Core<M> {
                 self.split_at_edges(part, Row::HugeSplitsAdvise);
                 position = areas.cut(position, whole, part)?;
             }
+            let area = areas.map.get_mut(position);
+            change(area);
+            let new = area.flags;
             areas.count_change((rights, old), (rights, new), part.len());
-            areas.map.get_mut(position).flags = new;
             areas.map.merge_around(position);
         }
         self.note_areas(self.cpu(), areas);

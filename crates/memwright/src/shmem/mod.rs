@@ -722,6 +722,10 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.identity
     }
 
+    fn is_anonymous(&self) -> bool {
+        true
+    }
+
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         out.write_str("/dev/zero (deleted)")
     }

@@ -196,6 +196,22 @@ pub enum PopulateError {
     OutOfMemory,
 }
 
+/// Why anonymous memory got no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
+    /// page (EINVAL).
+    Invalid,
+    /// Nothing is mapped at this address (ENOMEM).
+    Hole(VirtAddr),
+    /// A file is mapped at this address (EBADF).
+    NotAnonymous(VirtAddr),
+    /// The operation would exceed a limit (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
 /// Why an `mseal` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod advice;
+pub(crate) mod area_name;
 pub(crate) mod blocks;
 pub(crate) mod chains;
 pub(crate) mod digest_index;

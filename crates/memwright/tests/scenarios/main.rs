@@ -15,6 +15,7 @@ mod hugetlb;
 mod limits;
 mod locks;
 mod merge;
+mod names;
 mod objects;
 mod overlooked;
 mod protect;

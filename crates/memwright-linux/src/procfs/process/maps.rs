@@ -8,7 +8,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
-use memwright::{Area, AreaFlags, Rights, object::Object};
+use memwright::{Area, AreaFlags, AreaName, Rights, object::Object};
 use memwright_table::VirtAddr;
 
 /// The fields of an area's line, except the name.
@@ -79,6 +79,8 @@ fn pad(text: &mut Text, start: usize) -> fmt::Result {
 pub(super) struct Noted {
     line: AreaLine,
     name: &'static str,
+    /// The name that the program gave to anonymous memory.
+    given: Option<Arc<AreaName>>,
     object: Option<Arc<dyn Object<M>>>,
 }
 
@@ -113,6 +115,7 @@ impl Noted {
         Self {
             line,
             name,
+            given: area.backing().name().cloned(),
             object: object.cloned(),
         }
     }
@@ -122,17 +125,24 @@ impl Noted {
         &self.line
     }
 
+    /// Returns the object that the area maps.
+    pub(super) fn object(&self) -> Option<&dyn Object<M>> {
+        self.object.as_deref()
+    }
+
     /// Writes the name of the area, if it has one.
     pub(super) fn write_name(&self, text: &mut dyn Write) -> fmt::Result {
-        match &self.object {
-            Some(object) => object.describe(text),
-            None => text.write_str(self.name),
+        match (&self.object, &self.given) {
+            (Some(_), Some(name)) => write_given(text, "anon_shmem", name),
+            (Some(object), None) => object.describe(text),
+            (None, Some(name)) if self.name.is_empty() => write_given(text, "anon", name),
+            (None, _) => text.write_str(self.name),
         }
     }
 
     /// Returns whether the area has a name.
     pub(super) fn has_name(&self) -> bool {
-        self.object.is_some() || !self.name.is_empty()
+        self.object.is_some() || !self.name.is_empty() || self.given.is_some()
     }
 
     /// Writes the complete line.
@@ -145,6 +155,16 @@ impl Noted {
         }
         text.write_char('\n')
     }
+}
+
+/// Writes the name that a program gave to anonymous memory of this kind (`get_vma_name` in `fs/proc/task_mmu.c` of Linux
+/// 7.2).
+fn write_given(text: &mut dyn Write, kind: &str, name: &AreaName) -> fmt::Result {
+    write!(text, "[{kind}:")?;
+    for byte in name.bytes() {
+        text.write_char(char::from(*byte))?;
+    }
+    text.write_char(']')
 }
 
 /// Writes the header line of `/proc/PID/smaps_rollup`, which spans all areas.

@@ -122,9 +122,9 @@ pub fn numa_maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::R
             text.write_str(" heap")?;
         } else if flags.contains(AreaFlags::STACK) {
             text.write_str(" stack")?;
-        } else if noted.has_name() {
+        } else if let Some(object) = noted.object() {
             text.write_str(" file=")?;
-            noted.write_name(&mut Words(text))?;
+            object.describe(&mut Words(text))?;
         }
         if flags.contains(AreaFlags::HUGETLB) {
             text.write_str(" huge")?;

@@ -29,7 +29,8 @@ pub use map::mmap;
 pub use mincore::mincore;
 pub use plan::rights;
 pub use prctl::{
-    get_exec_gain, get_huge_refusal, get_merging, set_exec_gain, set_huge_refusal, set_merging,
+    get_exec_gain, get_huge_refusal, get_merging, set_area_attribute, set_exec_gain,
+    set_huge_refusal, set_merging,
 };
 pub use remap::mremap;
 pub use seal::mseal;

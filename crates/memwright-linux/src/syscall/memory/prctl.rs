@@ -4,9 +4,16 @@ use crate::{
     context::{Arguments, CallResult, Context},
     direct_reclaim::Retry,
     errno::Errno,
+    memory::name_errno,
 };
+use alloc::sync::Arc;
 use linux_raw_sys::prctl;
-use memwright::{ExecGain, HugeRefusal};
+use memwright::{AreaName, ExecGain, HugeRefusal};
+use memwright_table::VirtAddr;
+
+/// Size in bytes of the longest name of anonymous memory, with the terminating NUL (`ANON_VMA_NAME_MAX_LEN` of Linux
+/// 7.2).
+const LONGEST_NAME: usize = 80;
 
 /// Implements `PR_SET_MDWE`: from now on, memory that is not executable cannot become executable. The setting cannot be
 /// revoked or changed (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
@@ -104,4 +111,57 @@ pub fn get_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     Ok(context.with_space(|space| space.merges_all()).into())
+}
+
+/// Implements `PR_SET_VMA`, whose only attribute is the name of anonymous memory (`kernel/sys.c` of Linux 7.2).
+pub fn set_area_attribute(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[_, attribute, address, length, name, _] = arguments;
+    if attribute as u32 != prctl::PR_SET_VMA_ANON_NAME {
+        return Err(Errno::EINVAL);
+    }
+    context.caller().check_heap()?;
+    let name = match name {
+        0 => None,
+        at => {
+            let bytes = context.user.read_string(at, LONGEST_NAME, Errno::EINVAL)?;
+            if !is_name(&bytes) {
+                return Err(Errno::EINVAL);
+            }
+            Some(Arc::new(AreaName::new(bytes)))
+        }
+    };
+    let address = VirtAddr::new(address);
+    let set = || context.with_space(|space| space.name_memory(address, length, name.as_ref()));
+    context.kernel.reclaim.retry(set).map_err(name_errno)?;
+    Ok(0)
+}
+
+/// Returns whether memory can have the name `bytes`: visible characters and spaces, without those that the lines of
+/// `/proc/PID/maps` use otherwise (`is_valid_name_char`).
+fn is_name(bytes: &[u8]) -> bool {
+    let allowed = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\\`$[]".contains(byte);
+    bytes.iter().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_consist_of_visible_characters() {
+        for (bytes, valid) in [
+            (&b""[..], true),
+            (b"Go: heap", true),
+            (b"a~b", true),
+            (b"a\nb", false),
+            (b"\x7f", false),
+            (b"\xc3\xa9", false),
+            (b"[heap]", false),
+            (b"a`b", false),
+            (b"$HOME", false),
+            (b"a\\b", false),
+        ] {
+            assert_eq!(is_name(bytes), valid, "{bytes:?}");
+        }
+    }
 }

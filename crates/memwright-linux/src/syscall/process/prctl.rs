@@ -101,6 +101,7 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         prctl::PR_SET_THP_DISABLE => crate::syscall::memory::set_huge_refusal(context, arguments),
         prctl::PR_GET_THP_DISABLE => crate::syscall::memory::get_huge_refusal(context, arguments),
         prctl::PR_SET_MEMORY_MERGE => crate::syscall::memory::set_merging(context, arguments),
+        prctl::PR_SET_VMA => crate::syscall::memory::set_area_attribute(context, arguments),
         prctl::PR_GET_MEMORY_MERGE => crate::syscall::memory::get_merging(context, arguments),
         prctl::PR_GET_TIMERSLACK => Ok(context.thread.timer_slack.load(Ordering::Relaxed)),
         prctl::PR_SET_TIMERSLACK => {

@@ -1,0 +1,63 @@
+//! Naming anonymous memory (Linux 7.2 `mm/madvise.c`, `madvise_set_anon_name`).
+
+use alloc::sync::Arc;
+use memwright_table::{Machine, Page, PageRange, VirtAddr};
+
+use crate::mm::areas::Areas;
+use crate::mm::check;
+use crate::mm::space::AddressSpace;
+use crate::range::flags::{FlagsError, Holes};
+use crate::types::area_name::AreaName;
+use crate::types::error::NameError;
+
+impl From<FlagsError> for NameError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::Invalid,
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Gives the anonymous memory in `length` bytes, rounded up to pages, the name `name`; with `None`, no name.
+    ///
+    /// # Errors
+    /// See [`NameError`]. The areas before the address of the error are named; with a hole, those after it are too.
+    pub fn name_memory(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        name: Option<&Arc<AreaName>>,
+    ) -> Result<(), NameError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| NameError::Invalid)?;
+        let mut areas = core.areas.write();
+        let file = first_file(&areas, range);
+        let end = file.map_or(range.end, |page| page.max(range.start));
+        let named = PageRange::new(range.start, end);
+        let result = core.change_areas(
+            &mut areas,
+            named,
+            Holes::Pass,
+            |area| !area.backing.is_named(name),
+            |area| area.backing.set_name(name.cloned()),
+        );
+        match (result, file) {
+            // A hole is reported only if nothing else went wrong.
+            (Ok(()) | Err(FlagsError::Hole(_)), Some(_)) => {
+                Err(NameError::NotAnonymous(end.address()))
+            }
+            (result, _) => Ok(result?),
+        }
+    }
+}
+
+/// Returns the first page of the first area of `range` that maps a file.
+fn first_file<M: Machine>(areas: &Areas<M>, range: PageRange) -> Option<Page> {
+    let mut areas = areas.map.overlapping(range);
+    let file = areas.find(|area| area.object().is_some_and(|object| !object.is_anonymous()));
+    file.map(|area| area.start())
+}
