@@ -2,6 +2,7 @@
  * seal refused only while a mapping could?
  */
 #include "check.h"
+#include <sys/vfs.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x10
@@ -225,11 +226,23 @@ static void others(void)
 	close(file);
 }
 
+/* The file system of these files has no limit, and so no size. */
+static void room(void)
+{
+	int file = file_of(MFD_ALLOW_SEALING);
+	struct statfs status;
+	NEED(fstatfs(file, &status) == 0);
+	CHECK(status.f_bsize == 4096 && status.f_namelen == 255);
+	CHECK(status.f_blocks == 0 && status.f_bfree == 0 && status.f_files == 0 && status.f_ffree == 0);
+	close(file);
+}
+
 int main(void)
 {
 	write_seal();
 	future_write_seal();
 	elsewhere();
 	others();
+	room();
 	return checked("memfd_seals");
 }

@@ -82,6 +82,18 @@ static void values(void)
 	CHECK_EQ(limits.semvmx, 32767);
 	CHECK_EQ(limits.semopm, 500);
 	CHECK_EQ(limits.semmsl, 32000);
+	/* Every set has an index, up to the one that is returned. */
+	int last = semctl(0, 0, SEM_INFO, argument), found = 0;
+	CHECK(last >= 0 && limits.semusz >= 1);
+	argument.status = &status;
+	for (int index = 0; index <= last; index++)
+		if (semctl(index, 0, SEM_STAT, argument) == set) {
+			found++;
+			CHECK_EQ(status.sem_nsems, 3);
+		}
+	CHECK_EQ(found, 1);
+	CHECK_FAILS(semctl(last + 1, 0, SEM_STAT, argument), EINVAL);
+	CHECK_FAILS(semctl(-1, 0, SEM_STAT, argument), EINVAL);
 	CHECK_EQ(semctl(set, 0, IPC_RMID), 0);
 	CHECK_FAILS(semctl(set, 0, GETVAL), EINVAL);
 	CHECK_FAILS(operate(set, 0, 1, 0), EINVAL);

@@ -332,6 +332,14 @@ static void segments(void)
 	NEED(memory != (char *)-1);
 	CHECK(filled(memory, PAGES, 9));
 	page_out(memory, PAGES);
+	/* Every segment has an index, up to the one that is returned. */
+	struct shmid_ds status;
+	struct shm_info info;
+	int last = shmctl(0, SHM_INFO, (struct shmid_ds *)&info), found = 0;
+	for (int index = 0; index <= last; index++)
+		found += shmctl(index, SHM_STAT, &status) == segment && status.shm_segsz == PAGES * PAGE;
+	CHECK(found == 1 && info.used_ids >= 1);
+	CHECK(shmctl(last + 1, SHM_STAT, &status) < 0 && errno == EINVAL);
 	NEED(shmctl(segment, IPC_RMID, NULL) == 0 && shmdt(memory) == 0);
 }
 

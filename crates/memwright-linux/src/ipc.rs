@@ -206,6 +206,13 @@ impl Segments {
         entry.held.clone()
     }
 
+    /// Returns the largest number of a segment that is not removed, or 0.
+    pub fn largest_id(&self) -> u32 {
+        let all = self.all.lock();
+        let held = all.iter().filter(|entry| entry.held.is_some());
+        held.map(|entry| entry.id).max().unwrap_or(0)
+    }
+
     /// Returns the segment that is the object with this identity, even if the segment is removed. Areas that map a
     /// segment have such an object.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {

@@ -236,6 +236,12 @@ impl Sets {
         all.iter().find(|set| set.id == id).cloned()
     }
 
+    /// Returns the largest number of a set, or 0.
+    pub fn largest_id(&self) -> u32 {
+        let all = self.all.lock();
+        all.iter().map(|set| set.id).max().unwrap_or(0)
+    }
+
     /// Returns the number of sets and the total number of semaphores.
     pub fn totals(&self) -> (usize, usize) {
         let all = self.all.lock();

@@ -98,11 +98,13 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns whether `statfs` reports the memory that the files occupy.
+    /// Returns whether `statfs` reports a size, and the memory that the files occupy. The files of `memfd_create` have no
+    /// common limit.
     const fn in_memory(self) -> bool {
         match self {
-            Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
-            Self::Proc
+            Self::Tmpfs | Self::Devtmpfs => true,
+            Self::Memory
+            | Self::Proc
             | Self::Sysfs
             | Self::Cgroup
             | Self::Pipe

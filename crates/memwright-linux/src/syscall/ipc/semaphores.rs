@@ -24,7 +24,9 @@ mod raw {
     pub const GETZCNT: u32 = 15;
     pub const SETVAL: u32 = 16;
     pub const SETALL: u32 = 17;
+    pub const SEM_STAT: u32 = 18;
     pub const SEM_INFO: u32 = 19;
+    pub const SEM_STAT_ANY: u32 = 20;
 }
 
 /// Most operations of one call (`SEMOPM`).
@@ -193,12 +195,17 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let set = context.kernel.semaphores.find(id);
     let set = set.ok_or(Errno::EINVAL)?;
     match command {
-        ipc::IPC_STAT => {
-            may(context, &set, Permission::READ)?;
-            context
-                .user
-                .write_value(argument, &status(&set))
-                .map(|()| 0)
+        // The index of a set in the list of all is its number.
+        ipc::IPC_STAT | raw::SEM_STAT | raw::SEM_STAT_ANY => {
+            if command != raw::SEM_STAT_ANY {
+                may(context, &set, Permission::READ)?;
+            }
+            context.user.write_value(argument, &status(&set))?;
+            Ok(if command == ipc::IPC_STAT {
+                0
+            } else {
+                id.into()
+            })
         }
         ipc::IPC_SET | ipc::IPC_RMID => administer(context, &set, command, argument),
         raw::GETALL | raw::SETALL => all_values(context, &set, command, argument),
@@ -321,7 +328,7 @@ fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
         undone,
     ];
     context.user.write_value(address, &words)?;
-    Ok(sets.saturating_sub(1) as u64)
+    Ok(context.kernel.semaphores.largest_id().into())
 }
 
 fn status(set: &Set) -> SetStatus {

@@ -29,7 +29,9 @@ mod raw {
     pub const SHM_EXEC: u32 = 0o100000;
     pub const SHM_LOCK: u32 = 11;
     pub const SHM_UNLOCK: u32 = 12;
+    pub const SHM_STAT: u32 = 13;
     pub const SHM_INFO: u32 = 14;
+    pub const SHM_STAT_ANY: u32 = 15;
     pub const SHM_LOCKED: u32 = 0o2000;
 }
 
@@ -283,13 +285,15 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 MOST_SEGMENTS,
                 pages,
             ];
-            return write_words(context, address, &limits, 72);
+            write_words(context, address, &limits, 72)?;
+            return Ok(segments.largest_id().into());
         }
         raw::SHM_INFO => {
             let totals = segments.totals();
             let count = u64::from(totals.segments);
             let words = [count, totals.pages, totals.resident, totals.swapped];
-            return write_words(context, address, &words, 48);
+            write_words(context, address, &words, 48)?;
+            return Ok(segments.largest_id().into());
         }
         _ => {}
     }
@@ -304,12 +308,17 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return set_status(context, &segment, &wanted);
     }
     match command {
-        ipc::IPC_STAT => {
-            ipc::check(segment.permits(context.caller().subject(), Permission::READ))?;
-            context
-                .user
-                .write_value(address, &status(&segment))
-                .map(|()| 0)
+        // The index of a segment in the list of all is its number.
+        ipc::IPC_STAT | raw::SHM_STAT | raw::SHM_STAT_ANY => {
+            if command != raw::SHM_STAT_ANY {
+                ipc::check(segment.permits(context.caller().subject(), Permission::READ))?;
+            }
+            context.user.write_value(address, &status(&segment))?;
+            Ok(if command == ipc::IPC_STAT {
+                0
+            } else {
+                id.into()
+            })
         }
         ipc::IPC_RMID if !segment.is_owned_by(context.caller().subject()) => Err(Errno::EPERM),
         ipc::IPC_RMID => {
@@ -375,15 +384,17 @@ fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) 
 }
 
 /// Writes a structure of `size` bytes that begins with these words; the rest is zero.
-fn write_words(context: &Context<'_>, address: u64, words: &[u64], size: usize) -> CallResult {
+fn write_words(
+    context: &Context<'_>,
+    address: u64,
+    words: &[u64],
+    size: usize,
+) -> Result<(), Errno> {
     let mut bytes = [0; 72];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    context
-        .user
-        .write_bytes(address, &bytes[..size])
-        .map(|()| 0)
+    context.user.write_bytes(address, &bytes[..size])
 }
 
 fn status(segment: &Segment) -> SegmentStatus {
