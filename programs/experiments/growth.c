@@ -1,12 +1,15 @@
 /* How does the cost of an operation grow with what there is?
  *
  * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors, directory entries,
- * processes, forks, processes that map a page, futex waiters, swapped pages, merged pages, cgroups or mounts. The figure
- * is the cheapest of a few repetitions. For each operation a last record has the exponent of the growth between the
- * smallest and the largest size: 0 for a cost that stays, 1 for one that is proportional.
+ * processes, forks, processes that map a page, futex waiters, swapped pages, merged pages, cgroups, the limit of a cgroup,
+ * mounts or connections. The figure is the cheapest of a few repetitions. For each operation a last record has the
+ * exponent of the growth between the smallest and the largest size: 0 for a cost that stays, 1 for one that is
+ * proportional.
  *
- * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|mounts
+ * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|limit|
+ *               mounts|connections
  */
+#include "growth_network.h"
 #include "growth_pages.h"
 #include "growth_relatives.h"
 #include "growth_system.h"
@@ -347,10 +350,16 @@ static const struct dimension dimensions[] = {
 	  { { "fork, exit and wait", fork_exit_wait },
 	    { "mmap, write and munmap of a page", map_and_touch },
 	    { "create and remove of a cgroup", create_and_remove_group } }, has_groups },
+	{ "limit", "MiB at the limit", { 16, 64, 256 }, grow_limit,
+	  { { "first write of a page", populate_at_limit }, { "swap-in of a page", swap_in_at_limit } }, has_limits },
 	{ "mounts", "mounts", { 10, 1000, 10000 }, grow_mounts,
 	  { { "open of a mount", open_any_mount },
 	    { "mount and umount", mount_and_unmount },
 	    { "read of /proc/self/mounts", read_mounts } } },
+	{ "connections", "connections", { 10, 1000, 10000 }, grow_connections,
+	  { { "request and reply", request_and_reply },
+	    { "connect, accept and close", connect_and_close },
+	    { "read of /proc/net/tcp, per connection", read_connections } }, has_network },
 };
 
 static uint64_t costs[MOST_OPERATIONS][MOST_SIZES];
@@ -406,7 +415,7 @@ int main(int count, char **arguments)
 			of = &dimensions[i];
 	if (!of) {
 		fprintf(stderr, "usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|"
-				"merged|cgroups|mounts\n");
+				"merged|cgroups|limit|mounts|connections\n");
 		return 2;
 	}
 	if (of->is_offered && !of->is_offered()) {

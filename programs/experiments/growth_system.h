@@ -1,9 +1,10 @@
-/* The experiment on growth, with things that the system keeps: futex waiters, cgroups and mounts. */
+/* The experiment on growth, with things that the system keeps: futex waiters, cgroups, their limits and mounts. */
 #ifndef GROWTH_SYSTEM_H
 #define GROWTH_SYSTEM_H
 
 #include "growth.h"
 #include "growth_relatives.h"
+#include "swap.h"
 
 #include <pthread.h>
 #include <sys/mount.h>
@@ -108,6 +109,71 @@ static uint64_t create_and_remove_group(unsigned long n)
 	uint64_t start = clock_now();
 	MUST(mkdir(path, 0755) == 0 && rmdir(path) == 0);
 	return clock_now() - start;
+}
+
+/* ---- a cgroup at its limit, in MiB ---- */
+
+enum { MOST_LIMIT = 256, PAGES_TOGETHER = 512 };
+static char *beyond_limit;
+static unsigned long beyond_count, beyond_next;
+
+static int has_limits(void)
+{
+	return has_groups() && has_swap();
+}
+
+/* Raises the limit of the cgroup, and writes a quarter more than that. */
+static void grow_limit(unsigned long n)
+{
+	char text[32];
+	snprintf(text, sizeof text, "%lu", n * MIB);
+	if (!beyond_limit) {
+		MUST(mkdir(in_group("limit", ""), 0755) == 0 && write_text(in_group("limit", "cgroup.procs"), "0"));
+		beyond_limit = mapped((MOST_LIMIT + MOST_LIMIT / 4) * MIB, PROT_READ | PROT_WRITE);
+	}
+	MUST(write_text(in_group("limit", "memory.max"), text));
+	beyond_count = (n + n / 4) * (MIB / PAGE);
+	write_pages(beyond_limit, beyond_count * PAGE);
+	beyond_next = 0;
+}
+
+/* Returns the next page that is in swap. */
+static char *next_in_swap(void)
+{
+	for (;;) {
+		char *page = beyond_limit + beyond_next * PAGE;
+		beyond_next = (beyond_next + 1) % beyond_count;
+		if (!is_present(page))
+			return page;
+	}
+}
+
+/* Returns the cost per page of writes to pages in swap; if `fresh`, after these have lost their contents. Another page must
+ * go to swap for each one. */
+static uint64_t write_in_swap(int fresh)
+{
+	static char *pages[PAGES_TOGETHER];
+	for (int which = 0; which < PAGES_TOGETHER; which++) {
+		pages[which] = next_in_swap();
+		if (fresh)
+			MUST(madvise(pages[which], PAGE, MADV_DONTNEED) == 0);
+	}
+	uint64_t start = clock_now();
+	for (int which = 0; which < PAGES_TOGETHER; which++)
+		*pages[which] = 1;
+	return (clock_now() - start) / PAGES_TOGETHER;
+}
+
+static uint64_t swap_in_at_limit(unsigned long n)
+{
+	(void)n;
+	return write_in_swap(0);
+}
+
+static uint64_t populate_at_limit(unsigned long n)
+{
+	(void)n;
+	return write_in_swap(1);
 }
 
 /* ---- mounts ---- */

@@ -178,8 +178,19 @@ pub const EXPERIMENTS: &[Experiment] = &[
                 ..RUN
             },
             Run {
+                label: "limit",
+                arguments: &["limit"],
+                swap: "zram:256M",
+                ..RUN
+            },
+            Run {
                 label: "mounts",
                 arguments: &["mounts"],
+                ..RUN
+            },
+            Run {
+                label: "connections",
+                arguments: &["connections"],
                 ..RUN
             },
         ],
@@ -345,6 +356,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     (
         "growth_relatives.h",
         include_str!("../../../../../programs/experiments/growth_relatives.h"),
+    ),
+    (
+        "growth_network.h",
+        include_str!("../../../../../programs/experiments/growth_network.h"),
     ),
     (
         "growth_system.h",
