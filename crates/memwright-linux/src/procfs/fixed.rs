@@ -4,7 +4,7 @@ use crate::{
     fs::generated::SETTING_NUMBERS,
     procfs::{
         node::{FixedDirectory, FrameWord, ProcNode, ROOT_NUMBERS},
-        system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, vm},
+        system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, net, vm},
     },
 };
 
@@ -20,6 +20,7 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("self", 0o777, SelfLink),
         ("thread-self", 0o777, ThreadSelfLink),
         ("mounts", 0o777, PathLink("self/mounts")),
+        ("net", 0o777, PathLink("self/net")),
         ("sys", 0o555, Fixed(&CONTROLS)),
         ("cpuinfo", 0o444, SystemText(cpu::cpuinfo)),
         ("filesystems", 0o444, SystemText(general::filesystems)),
@@ -42,6 +43,18 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("uptime", 0o444, SystemText(cpu::uptime)),
         ("version", 0o444, SystemText(general::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),
+    ],
+};
+
+/// `/proc/PID/net`, which is the same directory for all processes.
+pub static NET: FixedDirectory = FixedDirectory {
+    first: 0x680,
+    entries: &[
+        ("if_inet6", 0o444, SystemText(net::interfaces)),
+        ("tcp", 0o444, SystemText(net::tcp)),
+        ("tcp6", 0o444, SystemText(net::tcp6)),
+        ("udp", 0o444, SystemText(net::udp)),
+        ("udp6", 0o444, SystemText(net::udp6)),
     ],
 };
 

@@ -3,7 +3,7 @@
 use crate::procfs::{
     node::stub::Stub,
     process,
-    system::{cgroup, cpu, file_limits, general, huge, lock_stat, nodes, processors, vm},
+    system::{cgroup, cpu, file_limits, general, huge, lock_stat, net, nodes, processors, vm},
 };
 
 /// The stubs of each module.
@@ -19,6 +19,7 @@ static ALL: &[&[&Stub]] = &[
     file_limits::STUBS,
     lock_stat::STUBS,
     huge::STUBS,
+    net::STUBS,
     nodes::STUBS,
     processors::STUBS,
 ];

@@ -79,10 +79,11 @@ pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> 
     }
 }
 
+/// Keys are ordered by ports first, in which they nearly always differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    protocol: Protocol,
     port: u16,
+    protocol: Protocol,
     scope: Scope,
     terms: Terms,
 }

@@ -6,8 +6,11 @@ use crate::{
         abilities::{Polling, Positions, Splices},
         caller::Caller,
         dentry::Dentry,
-        inet::{claims::Protocol, close::InetFile, send::Outgoing, socket::InetSocket},
+        inet::{
+            address::Family, claims::Protocol, close::InetFile, send::Outgoing, socket::InetSocket,
+        },
         inode::{Body, Inode},
+        interface::{self, Addresses},
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
@@ -108,7 +111,13 @@ impl File for InetFile {
         let count = match command {
             ioctl::FIONREAD => self.socket.waiting()?,
             ioctl::TIOCOUTQ => self.socket.unreceived()?,
-            _ => return Err(Errno::ENOTTY),
+            _ => {
+                let addresses = match self.socket.family {
+                    Family::V4 => Addresses::V4,
+                    Family::V6 => Addresses::None,
+                };
+                return interface::control(caller.memory(), addresses, command, argument);
+            }
         };
         caller
             .memory()

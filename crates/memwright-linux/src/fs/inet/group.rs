@@ -53,6 +53,12 @@ impl Group {
         self.members[index].upgrade()
     }
 
+    /// Returns the number of sockets.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.members.len()
+    }
+
     /// Returns the socket at `index`, or `None` behind the last one.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Arc<InetSocket>> {

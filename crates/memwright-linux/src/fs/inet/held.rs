@@ -5,6 +5,7 @@ use crate::fs::inet::{
     claims::{Claim, Protocol},
     place::Place,
 };
+use core::cmp::Ordering;
 
 /// The key by which the network finds the sockets that receive what is sent to an address and port: listening sockets
 /// and datagram sockets.
@@ -20,8 +21,8 @@ pub struct Seat {
     pub from: Option<Endpoint>,
 }
 
-/// The key of one end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The key of one end of a connection. Keys are ordered by ports first, in which they nearly always differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The address and port of this end.
     pub local: Endpoint,
@@ -29,7 +30,25 @@ pub struct Flow {
     pub remote: Endpoint,
 }
 
+impl Ord for Flow {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let addresses = |flow: &Self| (flow.local.ip, flow.remote.ip);
+        let by_ports = self.ports().cmp(&other.ports());
+        by_ports.then_with(|| addresses(self).cmp(&addresses(other)))
+    }
+}
+
+impl PartialOrd for Flow {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl Flow {
+    const fn ports(&self) -> u32 {
+        (self.local.port as u32) << 16 | self.remote.port as u32
+    }
+
     /// Returns the key of the other end.
     #[must_use]
     pub const fn reversed(self) -> Self {

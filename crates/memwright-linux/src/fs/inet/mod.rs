@@ -5,6 +5,7 @@
 
 mod address;
 mod bind;
+mod census;
 mod choices;
 mod claims;
 mod close;
@@ -24,6 +25,7 @@ mod socket;
 mod state;
 
 pub use address::{Encoded, Endpoint, Family, Ip, NAME_MAX, Name, decode, encode};
+pub use census::{Found, Row, Spot};
 pub use claims::Protocol;
 pub use close::InetFile;
 pub use file::open;
@@ -32,3 +34,4 @@ pub use option::Value;
 pub use receive::Incoming;
 pub use send::Outgoing;
 pub use socket::InetSocket;
+pub use state::TcpState;

@@ -4,7 +4,7 @@ use crate::{
     abi::SECOND,
     errno::Errno,
     fs::inet::{
-        address::{Endpoint, Ip},
+        address::{Endpoint, Family, Ip},
         claims::{Choice, Claim, Claims, Protocol, Sharing, Terms},
         group::Group,
         held::{Flow, Held, Seat},
@@ -15,7 +15,7 @@ use crate::{
 };
 use alloc::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 /// The first port that the kernel chooses, and the number of such ports (`net.ipv4.ip_local_port_range` of Linux 7.2).
@@ -35,9 +35,11 @@ const ENDED: usize = 64;
 /// What has the key of a connection.
 pub(super) enum Occupant {
     /// An end of a connection.
-    Socket,
+    Socket(Weak<InetSocket>),
     /// A connection in the state `TIME_WAIT`.
     Waiting {
+        /// The family of the closed socket.
+        family: Family,
         /// The port that it keeps.
         claim: Claim,
         /// The time in nanoseconds at which the wait ends.
@@ -108,8 +110,8 @@ impl Table {
     fn vacate(&mut self, flow: Flow, now: u64) -> bool {
         let claim = match self.flows.get(&flow) {
             None => return true,
-            Some(Occupant::Socket) => return false,
-            Some(&Occupant::Waiting { until, claim }) => {
+            Some(Occupant::Socket(_)) => return false,
+            Some(&Occupant::Waiting { until, claim, .. }) => {
                 if now.saturating_add(WAIT) < until + WAIT_BEFORE_REUSE {
                     return false;
                 }
@@ -131,7 +133,7 @@ impl Table {
             let Some((ended, flow)) = self.waits.pop_front() else {
                 return false;
             };
-            if let Some(&Occupant::Waiting { until, claim }) = self.flows.get(&flow)
+            if let Some(&Occupant::Waiting { until, claim, .. }) = self.flows.get(&flow)
                 && until == ended
             {
                 self.flows.remove(&flow);
@@ -142,7 +144,7 @@ impl Table {
     }
 
     /// Gives the port and the connection of a closed socket to the state `TIME_WAIT`. Returns whether it has them now.
-    fn begin_wait(&mut self, flow: Flow, claim: Claim, now: u64) -> bool {
+    fn begin_wait(&mut self, family: Family, flow: Flow, claim: Claim, now: u64) -> bool {
         if self.waits.len() >= MOST_WAITS || self.waits.try_reserve(1).is_err() {
             return false;
         }
@@ -157,7 +159,12 @@ impl Table {
         };
         let claim = Claim { terms, ..claim };
         self.claims.add(&claim);
-        self.flows.insert(flow, Occupant::Waiting { claim, until });
+        let occupant = Occupant::Waiting {
+            family,
+            claim,
+            until,
+        };
+        self.flows.insert(flow, occupant);
         #[expect(clippy::disallowed_methods, reason = "there is room")]
         self.waits.push_back((until, flow));
         true
@@ -369,7 +376,9 @@ impl Network {
                     table.claims.add(&claim);
                     held.claim = Some(claim);
                 }
-                table.flows.insert(flow, Occupant::Socket);
+                table
+                    .flows
+                    .insert(flow, Occupant::Socket(Arc::downgrade(socket)));
                 held.flow = Some(flow);
                 held.local = Some(local);
                 held.remote = Some(remote);
@@ -408,7 +417,9 @@ impl Network {
             table.claims.add(&claim);
             held.claim = Some(claim);
         }
-        table.flows.insert(flow, Occupant::Socket);
+        table
+            .flows
+            .insert(flow, Occupant::Socket(Arc::downgrade(socket)));
         *socket.held.lock() = held;
     }
 
@@ -543,7 +554,7 @@ impl Table {
         if let Some(mut claim) = held.claim.take() {
             self.claims.remove(&claim);
             if let (Some(flow), Some(now)) = (flow, waits_from) {
-                self.begin_wait(flow, claim, now);
+                self.begin_wait(socket.family, flow, claim, now);
             }
             claim.terms.listening = false;
             if held.keeps_port {

@@ -7,6 +7,7 @@ use crate::{
         caller::Caller,
         dentry::Dentry,
         inode::{Body, Inode},
+        interface::{self, Addresses},
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
@@ -105,7 +106,9 @@ impl File for SocketFile {
         let count = match command {
             ioctl::FIONREAD => self.socket.waiting(),
             ioctl::TIOCOUTQ => self.socket.unreceived(),
-            _ => return Err(Errno::ENOTTY),
+            _ => {
+                return interface::control(caller.memory(), Addresses::None, command, argument);
+            }
         };
         caller
             .memory()

@@ -6,6 +6,7 @@ pub mod descriptors;
 pub mod dirents;
 pub mod entries;
 pub mod file_system;
+pub mod interface;
 pub mod kind;
 pub mod lower;
 pub mod name;

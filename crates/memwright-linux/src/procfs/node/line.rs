@@ -50,13 +50,27 @@ impl Line {
 
     /// Appends a number in hexadecimal, with at least `width` digits.
     pub fn hex(&mut self, value: u64, width: usize) -> &mut Self {
+        self.digits(value, width, b"0123456789abcdef")
+    }
+
+    /// Appends a number in hexadecimal, with capital letters and at least `width` digits.
+    pub fn capital_hex(&mut self, value: u64, width: usize) -> &mut Self {
+        self.digits(value, width, b"0123456789ABCDEF")
+    }
+
+    fn digits(&mut self, value: u64, width: usize, letters: &[u8; 16]) -> &mut Self {
         let digits = (u64::BITS - value.leading_zeros()).div_ceil(4) as usize;
         let mut rest = value;
         for digit in self.grow(digits.max(width)).iter_mut().rev() {
-            *digit = b"0123456789abcdef"[(rest & 15) as usize];
+            *digit = letters[(rest & 15) as usize];
             rest >>= 4;
         }
         self
+    }
+
+    /// Returns the length in bytes.
+    pub const fn len(&self) -> usize {
+        self.length
     }
 
     /// Appends a number in decimal, padded with spaces on the left to `width` columns.

@@ -1,7 +1,7 @@
 //! Text of `/proc` and `/sys` files: parses what programs write, and generates the text that they read, piece by piece.
 
 use super::Line;
-use crate::{Space, batch::Batch, errno::Errno};
+use crate::{Space, batch::Batch, errno::Errno, fs::inet::Spot};
 use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
@@ -93,18 +93,26 @@ const FULL: usize = 3584;
 /// Initial capacity in bytes.
 const FIRST_ROOM: usize = 1024;
 
+/// The record that a piece starts with.
+#[derive(Clone, Copy)]
+enum Cursor {
+    /// The record with this number, which is the index of an item or the address of an area.
+    Number(u64),
+    /// The socket at this place, and the number of rows before it.
+    Socket(Spot, u64),
+}
+
 /// A piece of a file's text.
 ///
-/// A file is a sequence of records, each with a number: the index of an item, or the address of an area. A piece starts
-/// with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
+/// A file is a sequence of records, each with a number, or of sockets. A piece starts with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
 /// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size programs cannot increase is a single
 /// record, and its writer ignores the cursor.
 pub struct Text {
     bytes: Vec<u8>,
     /// The record that the piece starts with.
-    from: u64,
+    from: Cursor,
     /// The record that the next piece starts with; `None` at the end of the file.
-    next: Option<u64>,
+    next: Option<Cursor>,
     /// The address space that the first piece described.
     space: Option<Weak<Space>>,
 }
@@ -121,8 +129,8 @@ impl Text {
     pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),
-            from: 0,
-            next: Some(0),
+            from: Cursor::Number(0),
+            next: Some(Cursor::Number(0)),
             space: None,
         }
     }
@@ -161,12 +169,15 @@ impl Text {
     /// Returns the record that the piece starts with; 0 for the first piece.
     #[must_use]
     pub const fn from(&self) -> u64 {
-        self.from
+        match self.from {
+            Cursor::Number(number) => number,
+            Cursor::Socket(..) => 0,
+        }
     }
 
     /// Records that the next piece starts with the record `next`. The caller then adds no more records to this piece.
     pub const fn go_on_from(&mut self, next: u64) {
-        self.next = Some(next);
+        self.next = Some(Cursor::Number(next));
     }
 
     /// Returns whether the piece is short enough for another record.
@@ -186,6 +197,12 @@ impl Text {
                 true
             }
         }
+    }
+
+    /// Returns whether the piece is the first one of a file.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        matches!(self.from, Cursor::Number(0))
     }
 
     /// Begins the next piece. Returns `false` at the end of the file.
@@ -209,20 +226,53 @@ impl Text {
     pub(in crate::procfs) fn records<T>(
         &mut self,
         together: usize,
-        mut note: impl FnMut(u64, &mut Batch<T>),
+        note: impl FnMut(u64, &mut Batch<T>),
         mut write: impl FnMut(&mut Self, &T) -> Result<u64, fmt::Error>,
     ) -> fmt::Result {
+        let write = |text: &mut Self, _, record: &T| write(text, record);
+        self.records_from(self.from(), Cursor::Number, together, note, write)
+    }
+
+    /// Writes sockets from the cursor on, until the piece is full or there are no more. `first` is the place of the
+    /// first socket of the file. `note` and `write` are as for [`records`](Self::records), but a cursor is a place and
+    /// the number of rows before it, and `write` gets this number.
+    ///
+    /// # Errors
+    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
+    pub(in crate::procfs) fn sockets<T>(
+        &mut self,
+        first: Spot,
+        together: usize,
+        note: impl FnMut((Spot, u64), &mut Batch<T>),
+        mut write: impl FnMut(&mut Self, u64, &T) -> Result<(Spot, u64), fmt::Error>,
+    ) -> fmt::Result {
+        let from = match self.from {
+            Cursor::Number(_) => (first, 0),
+            Cursor::Socket(spot, before) => (spot, before),
+        };
+        let cursor = |(spot, before)| Cursor::Socket(spot, before);
+        let write = |text: &mut Self, (_, before), socket: &T| write(text, before, socket);
+        self.records_from(from, cursor, together, note, write)
+    }
+
+    fn records_from<T, C: Copy>(
+        &mut self,
+        mut from: C,
+        cursor: impl Fn(C) -> Cursor,
+        together: usize,
+        mut note: impl FnMut(C, &mut Batch<T>),
+        mut write: impl FnMut(&mut Self, C, &T) -> Result<C, fmt::Error>,
+    ) -> fmt::Result {
         let mut batch = Batch::with_room(together).map_err(|_| fmt::Error)?;
-        let mut from = self.from;
         loop {
             note(from, &mut batch);
             let last = batch.has_room();
             for record in batch.drain() {
                 if !self.has_room() {
-                    self.go_on_from(from);
+                    self.next = Some(cursor(from));
                     return Ok(());
                 }
-                from = write(self, &record)?;
+                from = write(self, from, &record)?;
             }
             if last {
                 return Ok(());

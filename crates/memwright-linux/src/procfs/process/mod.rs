@@ -19,8 +19,11 @@ mod strings;
 use crate::{
     errno::Errno,
     fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
-    procfs::node::{
-        Child, Needs, PlaceLink, ProcNode, ProcessWriter, ReadText, list_entries, text::Text,
+    procfs::{
+        fixed,
+        node::{
+            Child, Needs, PlaceLink, ProcNode, ProcessWriter, ReadText, list_entries, text::Text,
+        },
     },
     view::View,
 };
@@ -90,6 +93,7 @@ enum Entry {
     Descriptors,
     DescriptorInfos,
     Tasks,
+    Net,
     Memory,
     Pagemap,
 }
@@ -129,6 +133,7 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
         ("oom_score_adj", 0o644, Entry::Text(&KILL_SCORE)),
         ("ksm_merging_pages", 0o400, Entry::Text(&MERGED)),
         ("ksm_stat", 0o400, Entry::Text(&MERGE_STATISTICS)),
+        ("net", 0o555, Entry::Net),
     ],
 };
 
@@ -151,6 +156,7 @@ impl ProcessDirectory {
             Entry::Descriptors => ProcNode::Descriptors(id),
             Entry::DescriptorInfos => ProcNode::DescriptorInfos(id),
             Entry::Tasks => ProcNode::Tasks(id),
+            Entry::Net => ProcNode::Fixed(&fixed::NET),
             Entry::Memory => ProcNode::Memory(id),
             Entry::Pagemap => ProcNode::Pagemap(id),
         };

@@ -11,6 +11,7 @@ pub(crate) mod huge;
 pub(crate) mod hugetlb;
 pub(crate) mod lock_stat;
 pub(crate) mod merge;
+pub(crate) mod net;
 pub(crate) mod nodes;
 pub(crate) mod processors;
 pub(crate) mod sizes;
