@@ -43,6 +43,23 @@ static void connect_ends(int ends[2])
 	MUST((ends[1] = accept(listening, NULL, NULL)) >= 0);
 }
 
+/* A client sends a message. The server waits for one on all connections, and answers. */
+static uint64_t exchange_over(unsigned long connection)
+{
+	static char message[MESSAGE];
+	struct epoll_event found;
+	int client = clients[connection];
+	uint64_t start = clock_now();
+	MUST(write(client, message, MESSAGE) == MESSAGE);
+	MUST(epoll_wait(connection_set, &found, 1, -1) == 1);
+	int server = servers[found.data.u64];
+	MUST(read(server, message, MESSAGE) == MESSAGE);
+	MUST(write(server, message, MESSAGE) == MESSAGE);
+	MUST(read(client, message, MESSAGE) == MESSAGE);
+	return clock_now() - start;
+}
+
+/* Each new connection is used once, because its first messages take memory. */
 static void grow_connections(unsigned long n)
 {
 	if (connection_count == 0) {
@@ -56,23 +73,13 @@ static void grow_connections(unsigned long n)
 		servers[connection_count] = ends[1];
 		struct epoll_event event = { .events = EPOLLIN, .data.u64 = connection_count };
 		MUST(epoll_ctl(connection_set, EPOLL_CTL_ADD, ends[1], &event) == 0);
+		exchange_over(connection_count);
 	}
 }
 
-/* A client sends a message. The server waits for one on all connections, and answers. */
 static uint64_t request_and_reply(unsigned long n)
 {
-	static char message[MESSAGE];
-	struct epoll_event found;
-	int client = clients[any_below(n)];
-	uint64_t start = clock_now();
-	MUST(write(client, message, MESSAGE) == MESSAGE);
-	MUST(epoll_wait(connection_set, &found, 1, -1) == 1);
-	int server = servers[found.data.u64];
-	MUST(read(server, message, MESSAGE) == MESSAGE);
-	MUST(write(server, message, MESSAGE) == MESSAGE);
-	MUST(read(client, message, MESSAGE) == MESSAGE);
-	return clock_now() - start;
+	return exchange_over(any_below(n));
 }
 
 static uint64_t connect_and_close(unsigned long n)

@@ -4,7 +4,7 @@ use crate::{
     fs::generated::SETTING_NUMBERS,
     procfs::{
         node::{FixedDirectory, FrameWord, ProcNode, ROOT_NUMBERS},
-        system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, net, vm},
+        system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, vm},
     },
 };
 
@@ -43,18 +43,6 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("uptime", 0o444, SystemText(cpu::uptime)),
         ("version", 0o444, SystemText(general::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),
-    ],
-};
-
-/// `/proc/PID/net`, which is the same directory for all processes.
-pub static NET: FixedDirectory = FixedDirectory {
-    first: 0x680,
-    entries: &[
-        ("if_inet6", 0o444, SystemText(net::interfaces)),
-        ("tcp", 0o444, SystemText(net::tcp)),
-        ("tcp6", 0o444, SystemText(net::tcp6)),
-        ("udp", 0o444, SystemText(net::udp)),
-        ("udp6", 0o444, SystemText(net::udp6)),
     ],
 };
 

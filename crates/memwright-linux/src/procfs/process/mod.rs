@@ -20,10 +20,10 @@ use crate::{
     errno::Errno,
     fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
     procfs::{
-        fixed,
         node::{
             Child, Needs, PlaceLink, ProcNode, ProcessWriter, ReadText, list_entries, text::Text,
         },
+        system::net,
     },
     view::View,
 };
@@ -156,7 +156,7 @@ impl ProcessDirectory {
             Entry::Descriptors => ProcNode::Descriptors(id),
             Entry::DescriptorInfos => ProcNode::DescriptorInfos(id),
             Entry::Tasks => ProcNode::Tasks(id),
-            Entry::Net => ProcNode::Fixed(&fixed::NET),
+            Entry::Net => ProcNode::Fixed(&net::NET),
             Entry::Memory => ProcNode::Memory(id),
             Entry::Pagemap => ProcNode::Pagemap(id),
         };

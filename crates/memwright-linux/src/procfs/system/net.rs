@@ -3,7 +3,7 @@
 use crate::{
     batch::Batch,
     fs::inet::{Endpoint, Family, Found, Ip, Protocol, Row, Spot, TcpState},
-    procfs::node::{Line, Text, stub::stubs},
+    procfs::node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
     view::View,
 };
 use core::fmt;
@@ -15,9 +15,21 @@ stubs! {
     REFERENCES: "/proc/net/tcp" "ref" Number(1), "The descriptors of a socket share one reference.";
     POINTER: "/proc/net/tcp" "pointer" Number(0), "Linux shows zeros to programs without privileges.";
     DROPS: "/proc/net/udp" "drops" Number(0), "Datagrams for which an inbox has no room are not counted.";
-    CONGESTION_OF_LISTENER: "/proc/net/tcp" "rto ato quick cwnd ssthresh: listening" Text("100 0 0 10 0"), "The numbers are constant on Linux too.";
-    CONGESTION: "/proc/net/tcp" "rto ato quick cwnd ssthresh" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
+    CONGESTION_OF_LISTENER: "/proc/net/tcp" "numbers behind the pointer of a listening socket" Text("100 0 0 10 0"), "The numbers are constant on Linux too.";
+    CONGESTION: "/proc/net/tcp" "numbers behind the pointer" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
 }
+
+/// `/proc/PID/net`, which is the same directory for all processes.
+pub static NET: FixedDirectory = FixedDirectory {
+    first: 0x680,
+    entries: &[
+        ("if_inet6", 0o444, ProcNode::SystemText(interfaces)),
+        ("tcp", 0o444, ProcNode::SystemText(tcp)),
+        ("tcp6", 0o444, ProcNode::SystemText(tcp6)),
+        ("udp", 0o444, ProcNode::SystemText(udp)),
+        ("udp6", 0o444, ProcNode::SystemText(udp6)),
+    ],
+};
 
 /// Number of sockets that are collected in one batch.
 const TOGETHER: usize = 64;

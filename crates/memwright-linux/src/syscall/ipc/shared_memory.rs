@@ -10,6 +10,7 @@ use crate::{
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
     syscall::{call::int, ipc, memory, memory::hugetlb},
+    user::UserMemory,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -285,14 +286,14 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 MOST_SEGMENTS,
                 pages,
             ];
-            write_words(context, address, &limits, 72)?;
+            write_words(context.user, address, &limits, 72)?;
             return Ok(segments.largest_id().into());
         }
         raw::SHM_INFO => {
             let totals = segments.totals();
             let count = u64::from(totals.segments);
             let words = [count, totals.pages, totals.resident, totals.swapped];
-            write_words(context, address, &words, 48)?;
+            write_words(context.user, address, &words, 48)?;
             return Ok(segments.largest_id().into());
         }
         _ => {}
@@ -385,7 +386,7 @@ fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) 
 
 /// Writes a structure of `size` bytes that begins with these words; the rest is zero.
 fn write_words(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     address: u64,
     words: &[u64],
     size: usize,
@@ -394,7 +395,7 @@ fn write_words(
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    context.user.write_bytes(address, &bytes[..size])
+    user.write_bytes(address, &bytes[..size])
 }
 
 fn status(segment: &Segment) -> SegmentStatus {
