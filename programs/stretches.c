@@ -2,6 +2,7 @@
 // long. With a name on the command line one operation runs; without a name, all do.
 #define _GNU_SOURCE
 #include "check.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -34,6 +36,12 @@
 #include <unistd.h>
 
 #define MIB (1UL << 20)
+
+/* Not in every C library's headers. */
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
 
 /* Not in every C library's headers; include/uapi/linux/userfaultfd.h. */
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
@@ -490,6 +498,42 @@ static void showing_others(void)
 }
 
 // Sockets that only reference one another, in one long chain, are detected and closed.
+/* Many connections over the loopback interface. The lists of the other family and protocol pass them all. */
+static void connections(void)
+{
+	enum { MOST = 12000 };
+	rlim_t limit = raise_files(2 * MOST + 100);
+	int server = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof name;
+	CHECK(bind(server, (void *)&name, sizeof name) == 0 && listen(server, 8) == 0);
+	CHECK(getsockname(server, (void *)&name, &length) == 0);
+	for (rlim_t i = 0; i < MOST && 2 * i + 100 < limit; i++) {
+		int client = socket(AF_INET, SOCK_STREAM, 0);
+		CHECK(connect(client, (void *)&name, sizeof name) == 0 && accept(server, NULL, NULL) >= 0);
+	}
+	const char *lists[] = {"/proc/net/tcp6", "/proc/net/tcp", "/proc/net/udp"};
+	static char text[1 << 16];
+	for (int i = 0; i < 3; i++) {
+		int file = open(lists[i], O_RDONLY);
+		CHECK(file >= 0);
+		while (read(file, text, sizeof text) > 0)
+			;
+		close(file);
+	}
+	CHECK(syscall(SYS_close_range, 3L, 0x7fffffffL, 0L) == 0);
+}
+
+/* Many areas get a name, lose it, and are sealed. */
+static void naming(void)
+{
+	enum { MANY = 60000 };
+	char *at = areas(MANY, 0);
+	CHECK(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, MANY * PAGE, "many") == 0);
+	CHECK(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, MANY * PAGE, NULL) == 0);
+	CHECK(syscall(462, at, MANY * PAGE, 0L) == 0);
+}
+
 static void passed_sockets(void)
 {
 	enum { PAIRS = 1500 };
@@ -905,6 +949,8 @@ static const struct {
 	{"forking_from_swap", forking_from_swap},
 	{"showing_others", showing_others},
 	{"passed_sockets", passed_sockets},
+	{"connections", connections},
+	{"naming", naming},
 	{"mounts", mounts},
 	{"threads", threads},
 	{"watching", watching},

@@ -41,6 +41,8 @@ const OPERATIONS: &[&str] = &[
     "forking_from_swap",
     "showing_others",
     "passed_sockets",
+    "connections",
+    "naming",
     "mounts",
     "threads",
     "watching",

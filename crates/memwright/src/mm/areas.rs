@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
+use memwright_table::handle::Shared;
 use memwright_table::{Machine, OutOfMemory, PAGE_SIZE, Page, PageRange, TryPush};
 
 use crate::mm::mappings::Attachment;
@@ -20,48 +21,28 @@ use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
 use crate::vma::moved::MovedAreas;
 
-/// The backing of an area.
-pub struct Backing<M: Machine> {
-    attachment: Option<Attachment<M>>,
+/// What few areas have. Areas can share it, so an area stores one pointer for all of it.
+pub(crate) struct Tag {
     /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
     watcher: Option<Watch>,
     /// The name of anonymous memory.
     name: Option<Arc<AreaName>>,
 }
 
-impl<M: Machine> Backing<M> {
-    pub(crate) const ANONYMOUS: Self = Self {
-        attachment: None,
-        watcher: None,
-        name: None,
-    };
-
-    pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
-        Self {
-            attachment: Some(attachment),
-            watcher: None,
-            name: None,
+impl Tag {
+    /// Creates a tag; `None` if there is nothing to store.
+    fn new(
+        watcher: Option<Watch>,
+        name: Option<Arc<AreaName>>,
+    ) -> Result<Option<Shared<Self>>, OutOfMemory> {
+        if watcher.is_none() && name.is_none() {
+            return Ok(None);
         }
+        Shared::try_new(Self { watcher, name }).map(Some)
     }
 
-    /// Sets or removes the userfaultfd context.
-    pub(crate) fn set_watcher(&mut self, watcher: Option<Watch>) {
-        self.watcher = watcher;
-    }
-
-    /// Returns the same backing without its reservation of huge pages.
-    pub(crate) fn unreserved(&self) -> Self {
-        let attachment = self.attachment.as_ref();
-        Self {
-            attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
-            watcher: self.watcher.clone(),
-            name: self.name.clone(),
-        }
-    }
-
-    /// Returns whether the userfaultfd context of the backing is `watcher`; for `None`, whether the backing has no
-    /// context.
-    pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
+    /// Returns whether the userfaultfd context is `watcher`, or there is none and `watcher` is `None`.
+    fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
         match (&self.watcher, watcher) {
             (None, None) => true,
             (Some(own), Some(other)) => Watch::ptr_eq(own, other),
@@ -69,31 +50,95 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the userfaultfd context that handles faults in the area, if any.
-    #[inline]
-    pub fn watcher(&self) -> Option<&Watch> {
-        self.watcher.as_ref()
-    }
-
-    /// Sets or removes the name of anonymous memory.
-    pub(crate) fn set_name(&mut self, name: Option<Arc<AreaName>>) {
-        self.name = name;
-    }
-
-    /// Returns whether the name is `name`.
-    #[inline]
-    pub(crate) fn is_named(&self, name: Option<&Arc<AreaName>>) -> bool {
+    /// Returns whether the name is `name`, or there is none and `name` is `None`.
+    fn has_name(&self, name: Option<&Arc<AreaName>>) -> bool {
         match (&self.name, name) {
             (None, None) => true,
             (Some(own), Some(other)) => Arc::ptr_eq(own, other) || own == other,
             (None, Some(_)) | (Some(_), None) => false,
         }
     }
+}
+
+/// The backing of an area.
+pub struct Backing<M: Machine> {
+    attachment: Option<Attachment<M>>,
+    tag: Option<Shared<Tag>>,
+}
+
+impl<M: Machine> Backing<M> {
+    pub(crate) const ANONYMOUS: Self = Self {
+        attachment: None,
+        tag: None,
+    };
+
+    pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
+        Self {
+            attachment: Some(attachment),
+            tag: None,
+        }
+    }
+
+    /// Returns the tag with the userfaultfd context `watcher` and the name `name`. It is that of one of the backings
+    /// `models`, if one has such a tag.
+    pub(crate) fn tag_with<'a>(
+        models: impl IntoIterator<Item = &'a Self>,
+        watcher: Option<&Watch>,
+        name: Option<&Arc<AreaName>>,
+    ) -> Result<Option<Shared<Tag>>, OutOfMemory> {
+        let mut tags = models.into_iter().filter_map(|model| model.tag.as_ref());
+        match tags.find(|tag| tag.has_watcher(watcher) && tag.has_name(name)) {
+            Some(tag) => Ok(Some(tag.clone())),
+            None => Tag::new(watcher.cloned(), name.cloned()),
+        }
+    }
+
+    /// Sets the userfaultfd context and the name.
+    pub(crate) fn set_tag(&mut self, tag: Option<Shared<Tag>>) {
+        self.tag = tag;
+    }
+
+    /// Removes the userfaultfd context. If there is no memory for a tag with the name alone, the name goes too.
+    pub(crate) fn remove_watcher(&mut self) {
+        self.tag = Tag::new(None, self.name().cloned()).unwrap_or(None);
+    }
+
+    /// Returns the same backing without its reservation of huge pages.
+    pub(crate) fn unreserved(&self) -> Self {
+        let attachment = self.attachment.as_ref();
+        Self {
+            attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
+            tag: self.tag.clone(),
+        }
+    }
+
+    /// Returns whether the userfaultfd context of the backing is `watcher`; for `None`, whether the backing has no
+    /// context.
+    pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
+        match &self.tag {
+            None => watcher.is_none(),
+            Some(tag) => tag.has_watcher(watcher),
+        }
+    }
+
+    /// Returns whether the name is `name`.
+    pub(crate) fn has_name(&self, name: Option<&Arc<AreaName>>) -> bool {
+        match &self.tag {
+            None => name.is_none(),
+            Some(tag) => tag.has_name(name),
+        }
+    }
+
+    /// Returns the userfaultfd context that handles faults in the area, if any.
+    #[inline]
+    pub fn watcher(&self) -> Option<&Watch> {
+        self.tag.as_ref()?.watcher.as_ref()
+    }
 
     /// Returns the name that the program gave to anonymous memory, if any.
     #[inline]
     pub fn name(&self) -> Option<&Arc<AreaName>> {
-        self.name.as_ref()
+        self.tag.as_ref()?.name.as_ref()
     }
 
     /// Returns the reference to the object, or `None` for private anonymous memory.
@@ -108,8 +153,7 @@ impl<M: Machine> Backing<M> {
             attachment: attachment
                 .map(|own| own.elsewhere(span, page))
                 .transpose()?,
-            watcher: self.watcher.clone(),
-            name: self.name.clone(),
+            tag: self.tag.clone(),
         })
     }
 
@@ -124,8 +168,7 @@ impl<M: Machine> Clone for Backing<M> {
     fn clone(&self) -> Self {
         Self {
             attachment: self.attachment.clone(),
-            watcher: self.watcher.clone(),
-            name: self.name.clone(),
+            tag: self.tag.clone(),
         }
     }
 }
@@ -137,7 +180,16 @@ impl<M: Machine> Backed for Backing<M> {
             (Some(one), Some(another)) => one.same(another),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        shown && self.has_watcher(other.watcher()) && self.is_named(other.name())
+        shown
+            && match (&self.tag, &other.tag) {
+                (None, None) => true,
+                (Some(one), Some(another)) => {
+                    Shared::ptr_eq(one, another)
+                        || (one.has_watcher(another.watcher.as_ref())
+                            && one.has_name(another.name.as_ref()))
+                }
+                (None, Some(_)) | (Some(_), None) => false,
+            }
     }
 
     #[inline]

@@ -152,8 +152,10 @@ fn copy_area<M: Machine>(
     } else {
         AnonVma::NONE
     };
-    backing.set_watcher(child_context);
-    backing.set_name(area.backing().name().cloned());
+    let copied = previous.map(|(_, copy)| copies.map.get(copy).backing());
+    let models = copied.into_iter().chain([area.backing()]);
+    let name = area.backing().name();
+    backing.set_tag(Backing::tag_with(models, child_context.as_ref(), name)?);
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,

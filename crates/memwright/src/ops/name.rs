@@ -1,11 +1,12 @@
 //! Naming anonymous memory (Linux 7.2 `mm/madvise.c`, `madvise_set_anon_name`).
 
 use alloc::sync::Arc;
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Page, PageRange, VirtAddr};
 
-use crate::mm::areas::Areas;
+use crate::mm::areas::{Areas, Backing};
 use crate::mm::check;
-use crate::mm::space::AddressSpace;
+use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::area_name::AreaName;
 use crate::types::error::NameError;
@@ -42,8 +43,15 @@ impl<M: Machine> AddressSpace<M> {
             &mut areas,
             named,
             Holes::Pass,
-            |area| !area.backing.is_named(name),
-            |area| area.backing.set_name(name.cloned()),
+            |map, position| {
+                let backing = map.get(position).backing();
+                if backing.has_name(name) {
+                    return Ok(None);
+                }
+                let before = map.previous(position).map(|at| map.get(at).backing());
+                Backing::tag_with(before, backing.watcher(), name).map(Some)
+            },
+            |area, tag| area.backing.set_tag(tag),
         );
         match (result, file) {
             // A hole is reported only if nothing else went wrong.
@@ -57,7 +65,11 @@ impl<M: Machine> AddressSpace<M> {
 
 /// Returns the first page of the first area of `range` that maps a file.
 fn first_file<M: Machine>(areas: &Areas<M>, range: PageRange) -> Option<Page> {
+    let mut points = PausePoints::every(AREAS);
     let mut areas = areas.map.overlapping(range);
-    let file = areas.find(|area| area.object().is_some_and(|object| !object.is_anonymous()));
+    let file = areas.find(|area| {
+        points.round();
+        area.object().is_some_and(|object| !object.is_anonymous())
+    });
     file.map(|area| area.start())
 }

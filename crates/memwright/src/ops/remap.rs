@@ -574,7 +574,7 @@ fn place_for<M: Machine>(
 /// Unregisters the area from its userfaultfd.
 fn unwatch<M: Machine>(area: &mut Area<M>) {
     area.flags = area.flags.unwatched();
-    area.backing.set_watcher(None);
+    area.backing.remove_watcher();
 }
 
 /// Returns whether the area at `page` is hugetlb.

@@ -1,9 +1,10 @@
 //! Sealing (Linux 7.2 `mm/mseal.c`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, VirtAddr};
 
 use crate::mm::check;
-use crate::mm::space::AddressSpace;
+use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::error::SealError;
 use crate::vma::area::AreaFlags;
@@ -31,7 +32,9 @@ impl<M: Machine> AddressSpace<M> {
         let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;
         let mut areas = core.areas.write();
         let mut next = range.start;
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             if area.start() > next {
                 break;
             }

@@ -1,14 +1,18 @@
 //! Changing the flags and names of areas, for `mlock`, some `madvise` calls and `prctl`.
 
 use memwright_table::sync::PausePoints;
-use memwright_table::{Machine, PageRange, VirtAddr};
+use memwright_table::{Machine, OutOfMemory, PageRange, VirtAddr};
 
-use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::areas::{Areas, Backing, cuts_hugetlb};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, Area};
 use crate::types::error::{CutError, Limit};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
+use crate::vma::map::{AreaMap, Position};
+
+/// The areas of an address space.
+type Map<M> = AreaMap<Backing<M>>;
 
 /// The reason why flags were not changed up to the end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +53,23 @@ impl<M: Machine> Core<M> {
         holes: Holes,
         rule: impl Fn(AreaFlags) -> AreaFlags,
     ) -> Result<(), FlagsError> {
-        let changes = |area: &Area<M>| rule(area.flags) != area.flags;
-        let change = |area: &mut Area<M>| area.flags = rule(area.flags);
-        self.change_areas(areas, range, holes, changes, change)
+        let plan = |map: &Map<M>, position| {
+            let old = map.get(position).flags;
+            let new = rule(old);
+            Ok((new != old).then_some(new))
+        };
+        self.change_areas(areas, range, holes, plan, |area, flags| area.flags = flags)
     }
 
-    /// Applies `change` to the part in `range` of every area for which `changes` returns true, splitting and merging as
+    /// Applies `change` to the part in `range` of every area for which `plan` returns a change, splitting and merging as
     /// needed. On error the areas before the failing one have changed.
-    pub(crate) fn change_areas(
+    pub(crate) fn change_areas<T>(
         &self,
         areas: &mut Areas<M>,
         range: PageRange,
         holes: Holes,
-        changes: impl Fn(&Area<M>) -> bool,
-        change: impl Fn(&mut Area<M>),
+        plan: impl Fn(&Map<M>, Position) -> Result<Option<T>, OutOfMemory>,
+        change: impl Fn(&mut Area<M>, T),
     ) -> Result<(), FlagsError> {
         let mut hole = None;
         let mut points = PausePoints::every(AREAS);
@@ -70,11 +77,12 @@ impl<M: Machine> Core<M> {
         while start < range.end {
             points.round();
             let position = areas.map.at_or_after(start);
-            let found = position.map(|position| areas.map.get(position));
-            let Some(area) = found.filter(|area| area.start() < range.end) else {
+            let found = position.filter(|at| areas.map.get(*at).start() < range.end);
+            let Some(mut position) = found else {
                 hole = hole.or(Some(start));
                 break;
             };
+            let area = areas.map.get(position);
             if area.start() > start {
                 hole = hole.or(Some(start));
                 if holes == Holes::Stop {
@@ -86,10 +94,10 @@ impl<M: Machine> Core<M> {
             let whole = area.range();
             let part = PageRange::new(start, whole.end.min(range.end));
             start = part.end;
-            if !changes(area) {
+            let planned = plan(&areas.map, position).map_err(|_| FlagsError::OutOfMemory)?;
+            let Some(planned) = planned else {
                 continue;
-            }
-            let mut position = position.expect("an area was found");
+            };
             if part != whole {
                 if cuts_hugetlb(old, part) {
                     return Err(FlagsError::Misaligned);
@@ -98,7 +106,7 @@ impl<M: Machine> Core<M> {
                 position = areas.cut(position, whole, part)?;
             }
             let area = areas.map.get_mut(position);
-            change(area);
+            change(area, planned);
             let new = area.flags;
             areas.count_change((rights, old), (rights, new), part.len());
             areas.map.merge_around(position);

@@ -3,7 +3,7 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
-use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::areas::{Areas, Backing, cuts_hugetlb};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::WatchError;
@@ -107,13 +107,17 @@ impl<M: Machine> Core<M> {
             if same && flags == area.flags() {
                 continue;
             }
+            let before = areas.map.previous(position);
+            let before = before.map(|at| areas.map.get(at).backing());
+            let models = before.into_iter().chain([area.backing()]);
+            let tag = Backing::tag_with(models, watch.as_ref(), area.backing().name())?;
             let mut position = position;
             if part != whole {
                 self.split_at_edges(part, Row::HugeSplitsAdvise);
                 position = areas.cut(position, whole, part)?;
             }
             let area = areas.map.get_mut(position);
-            area.backing.set_watcher(watch);
+            area.backing.set_tag(tag);
             area.flags = flags;
             areas.map.merge_around(position);
         }
