@@ -152,10 +152,12 @@ fn copy_area<M: Machine>(
     } else {
         AnonVma::NONE
     };
-    let copied = previous.map(|(_, copy)| copies.map.get(copy).backing());
-    let models = copied.into_iter().chain([area.backing()]);
     let name = area.backing().name();
-    backing.set_tag(Backing::tag_with(models, child_context.as_ref(), name)?);
+    if child_context.is_some() || name.is_some() {
+        let copied = previous.map(|(_, copy)| copies.map.get(copy).backing());
+        let models = copied.into_iter().chain([area.backing()]);
+        backing.set_tag(Backing::tag_with(models, child_context.as_ref(), name)?);
+    }
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,
