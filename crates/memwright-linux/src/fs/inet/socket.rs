@@ -334,7 +334,8 @@ impl InetSocket {
         }
     }
 
-    /// Returns whether a sender for which the receive buffer and `beyond` more bytes are room is told to send.
+    /// Returns whether `poll` reports the peer as writable, which can send `beyond` bytes more than the receive buffer
+    /// has room for: a third of both is free, or this socket is closed.
     pub(super) fn is_writable(&self, beyond: usize) -> bool {
         let room = self.room_for(beyond);
         let state = self.state.lock();

@@ -5,7 +5,7 @@ use crate::{
     errno::Errno,
     fs::{
         dentry::Dentry,
-        inode::{Body, Inode},
+        inode::Body,
         lower::{answer_room, make},
     },
     sync::PausePoints,
@@ -17,24 +17,6 @@ const ROOM: usize = 32 << 10;
 /// Number of entries that are added between two scheduling points.
 const ENTRIES: u32 = 16;
 
-/// Returns whether the lower tree can have entries that the directory does not have.
-fn is_partial(directory: &Inode) -> bool {
-    match &directory.body {
-        Body::Directory(entries) => {
-            directory.file_system.lower.is_some() && entries.lock().is_partial()
-        }
-        Body::Regular(_)
-        | Body::Symlink(_)
-        | Body::Character(_)
-        | Body::Block(_)
-        | Body::Fifo(_)
-        | Body::Socket
-        | Body::Console(_)
-        | Body::Anonymous
-        | Body::Generated(_) => false,
-    }
-}
-
 /// Adds all entries that the lower tree has in this directory. Does nothing for other inodes.
 ///
 /// # Errors
@@ -44,7 +26,7 @@ pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
     let (Some(lower), Body::Directory(entries)) = (&inode.file_system.lower, &inode.body) else {
         return Ok(());
     };
-    if !is_partial(inode) {
+    if !entries.lock().is_partial() {
         return Ok(());
     }
     let path = lower.path(inode.number, b"")?;

@@ -6,26 +6,38 @@ use linux_raw_sys::ioctl;
 /// Size in bytes of `struct ifreq`: a name, and an argument or a result (Linux 7.2 `include/uapi/linux/if.h`).
 const SIZE: usize = 40;
 const NAME: usize = 16;
-/// Size in bytes of `struct ifconf`, and the offset of the pointer in it.
+/// Size in bytes of `struct ifconf`: a size, 4 bytes of padding, and a pointer.
 const LIST_SIZE: usize = 16;
-const LIST_AT: usize = 8;
 
 /// The name and the number of the interface.
 const LOOPBACK: &[u8] = b"lo";
-const NUMBER: u32 = 1;
+const NUMBER: [u8; 4] = 1_u32.to_le_bytes();
+/// Its IPv4 address.
+const LOCAL: [u8; 4] = [127, 0, 0, 1];
 /// `IFF_UP`, `IFF_LOOPBACK` and `IFF_RUNNING`.
-const FLAGS: u16 = 0x49;
+const FLAGS: [u8; 2] = 0x49_u16.to_le_bytes();
 /// The largest packet in bytes (`drivers/net/loopback.c`).
-const LARGEST_PACKET: u32 = 65_536;
+const LARGEST_PACKET: [u8; 4] = 65_536_u32.to_le_bytes();
 /// The number of packets that wait before some are dropped (`DEFAULT_TX_QUEUE_LEN`).
-const QUEUE: u32 = 1_000;
-/// The type of its hardware addresses (`ARPHRD_LOOPBACK`).
-const HARDWARE: u16 = 772;
+const QUEUE: [u8; 4] = 1_000_u32.to_le_bytes();
+/// The hardware address: zeros, of the type `ARPHRD_LOOPBACK`, which is 772.
+const HARDWARE: [u8; 8] = 772_u64.to_le_bytes();
 
 /// An IPv4 address as a `struct sockaddr_in` without a port.
 const fn socket_address(address: [u8; 4]) -> [u8; 16] {
     let [a, b, c, d] = address;
     [2, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+/// What a command asks for.
+#[derive(Clone, Copy)]
+enum Question {
+    /// The name of the interface with a number.
+    Name,
+    /// An IPv4 address, which is this one.
+    Address([u8; 4]),
+    /// Another value, which is this one.
+    Value(&'static [u8]),
 }
 
 /// Whether a socket can ask for IPv4 addresses.
@@ -51,12 +63,10 @@ pub fn control(
     if command == ioctl::SIOCGIFCONF {
         return list(memory, argument);
     }
+    let question = question(addresses, command).ok_or(Errno::ENOTTY)?;
     let mut request = [0; SIZE];
-    if !is_known(addresses, command) {
-        return Err(Errno::ENOTTY);
-    }
     memory.read_bytes(argument, &mut request)?;
-    answer(command, &mut request)?;
+    answer(question, &mut request)?;
     memory.write_bytes(argument, &request)?;
     Ok(0)
 }
@@ -65,84 +75,77 @@ pub fn control(
 fn list(memory: UserMemory<'_>, argument: u64) -> Result<u64, Errno> {
     let mut head = [0; LIST_SIZE];
     memory.read_bytes(argument, &mut head)?;
-    let [a, b, c, d, ..] = head;
+    let [a, b, c, d, _, _, _, _, at @ ..] = head;
     let room = i32::from_le_bytes([a, b, c, d]);
-    let at: u64 = memory.read_value(argument + LIST_AT as u64)?;
+    let at = u64::from_le_bytes(at);
     let fits = at == 0 || room >= SIZE as i32;
     if fits && at != 0 {
         let mut request = [0; SIZE];
-        request[..LOOPBACK.len()].copy_from_slice(LOOPBACK);
-        answer(ioctl::SIOCGIFADDR, &mut request)?;
+        put(&mut request, LOOPBACK);
+        answer(Question::Address(LOCAL), &mut request)?;
         memory.write_bytes(at, &request)?;
     }
     let size = if fits { SIZE as u32 } else { 0 };
     memory.write_value(argument, &size).map(|()| 0)
 }
 
-const fn is_known(addresses: Addresses, command: u32) -> bool {
-    match command {
-        ioctl::SIOCGIFADDR
-        | ioctl::SIOCGIFDSTADDR
-        | ioctl::SIOCGIFBRDADDR
-        | ioctl::SIOCGIFNETMASK => matches!(addresses, Addresses::V4),
-        ioctl::SIOCGIFNAME
-        | ioctl::SIOCGIFFLAGS
-        | ioctl::SIOCGIFMETRIC
-        | ioctl::SIOCGIFMTU
-        | ioctl::SIOCGIFHWADDR
-        | ioctl::SIOCGIFINDEX
-        | ioctl::SIOCGIFTXQLEN
-        | ioctl::SIOCGIFMAP => true,
-        _ => false,
+/// Returns what `command` asks for; `None` if a socket with these addresses has no such command.
+const fn question(addresses: Addresses, command: u32) -> Option<Question> {
+    let question = match command {
+        ioctl::SIOCGIFNAME => Question::Name,
+        ioctl::SIOCGIFADDR | ioctl::SIOCGIFDSTADDR => Question::Address(LOCAL),
+        ioctl::SIOCGIFBRDADDR => Question::Address([0; 4]),
+        ioctl::SIOCGIFNETMASK => Question::Address([255, 0, 0, 0]),
+        ioctl::SIOCGIFFLAGS => Question::Value(&FLAGS),
+        ioctl::SIOCGIFMTU => Question::Value(&LARGEST_PACKET),
+        ioctl::SIOCGIFINDEX => Question::Value(&NUMBER),
+        ioctl::SIOCGIFTXQLEN => Question::Value(&QUEUE),
+        ioctl::SIOCGIFHWADDR => Question::Value(&HARDWARE),
+        ioctl::SIOCGIFMETRIC => Question::Value(&[0; 4]),
+        // The map of the memory of a device.
+        ioctl::SIOCGIFMAP => Question::Value(&[0; 21]),
+        _ => return None,
+    };
+    match (question, addresses) {
+        (Question::Address(_), Addresses::None) => None,
+        (question, _) => Some(question),
     }
 }
 
-/// Replaces the argument of a request, which `is_known`, by its answer.
-fn answer(command: u32, request: &mut [u8; SIZE]) -> Result<(), Errno> {
+/// Replaces the argument of a request by its answer.
+fn answer(question: Question, request: &mut [u8; SIZE]) -> Result<(), Errno> {
     let (name, value) = request.split_at_mut(NAME);
-    if command == ioctl::SIOCGIFNAME {
-        if value[..4] != NUMBER.to_le_bytes() {
-            return Err(Errno::ENODEV);
+    match question {
+        Question::Name if value[..NUMBER.len()] != NUMBER => return Err(Errno::ENODEV),
+        Question::Name => {
+            name.fill(0);
+            put(name, LOOPBACK);
         }
-        name.fill(0);
-        name[..LOOPBACK.len()].copy_from_slice(LOOPBACK);
-        return Ok(());
+        Question::Address(_) if is_labelled(name)? => return Err(Errno::EADDRNOTAVAIL),
+        Question::Address(address) => put(value, &socket_address(address)),
+        Question::Value(bytes) => {
+            is_labelled(name)?;
+            put(value, bytes);
+        }
     }
+    Ok(())
+}
+
+/// Copies `bytes` to the beginning of `place`.
+fn put(place: &mut [u8], bytes: &[u8]) {
+    place[..bytes.len()].copy_from_slice(bytes);
+}
+
+/// Checks that the name is that of the interface. Returns whether a colon and the label of an address follow; no address
+/// has a label.
+fn is_labelled(name: &mut [u8]) -> Result<bool, Errno> {
     name[NAME - 1] = 0;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    // A label of an address follows a colon. No address has one.
     let mut parts = name.splitn(2, |byte| *byte == b':');
     if parts.next() != Some(LOOPBACK) {
         return Err(Errno::ENODEV);
     }
-    let labelled = parts.next().is_some();
-    let mut put = |bytes: &[u8]| value[..bytes.len()].copy_from_slice(bytes);
-    let address = match command {
-        ioctl::SIOCGIFADDR | ioctl::SIOCGIFDSTADDR => [127, 0, 0, 1],
-        ioctl::SIOCGIFBRDADDR => [0; 4],
-        ioctl::SIOCGIFNETMASK => [255, 0, 0, 0],
-        _ => {
-            match command {
-                ioctl::SIOCGIFFLAGS => put(&FLAGS.to_le_bytes()),
-                ioctl::SIOCGIFMTU => put(&LARGEST_PACKET.to_le_bytes()),
-                ioctl::SIOCGIFINDEX => put(&NUMBER.to_le_bytes()),
-                ioctl::SIOCGIFTXQLEN => put(&QUEUE.to_le_bytes()),
-                ioctl::SIOCGIFHWADDR => {
-                    put(&[0; 8]);
-                    put(&HARDWARE.to_le_bytes());
-                }
-                // The metric, and the map of the memory of a device.
-                ioctl::SIOCGIFMETRIC => put(&[0; 4]),
-                _ => put(&[0; 21]),
-            }
-            return Ok(());
-        }
-    };
-    if labelled {
-        return Err(Errno::EADDRNOTAVAIL);
-    }
-    put(&socket_address(address));
-    Ok(())
+    Ok(parts.next().is_some())
 }
 
 #[cfg(test)]
@@ -176,7 +179,8 @@ mod tests {
             let mut request = [0xee; SIZE];
             request[..NAME].fill(0);
             request[..name.len()].copy_from_slice(name);
-            let answered = answer(command, &mut request);
+            let question = question(Addresses::V4, command).unwrap();
+            let answered = answer(question, &mut request);
             assert_eq!(answered, expected.map(|_| ()), "{command:x} {name:?}");
             let value = expected.unwrap_or_default();
             let (changed, rest) = request[NAME..].split_at(value.len());
@@ -192,7 +196,7 @@ mod tests {
     fn a_number_has_a_name() {
         let mut request = [0; SIZE];
         request[NAME] = 1;
-        assert_eq!(answer(SIOCGIFNAME, &mut request), Ok(()));
+        assert_eq!(answer(Question::Name, &mut request), Ok(()));
         assert_eq!(&request[..3], b"lo\0");
     }
 
@@ -204,7 +208,7 @@ mod tests {
             (Addresses::None, SIOCGIFINDEX, true),
             (Addresses::V4, SIOCGIFCOUNT, false),
         ] {
-            assert_eq!(is_known(addresses, command), known);
+            assert_eq!(question(addresses, command).is_some(), known);
         }
     }
 }
