@@ -20,6 +20,13 @@ stubs! {
     CONGESTION: "/proc/net/tcp" "numbers behind the pointer" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
 }
 
+/// The number of the loopback interface, and the length in bits of the prefix of its IPv6 address.
+const INTERFACE: u64 = 1;
+const PREFIX: u64 = 128;
+/// `IFA_HOST`, the scope of an address that only this machine knows, and `IFA_F_PERMANENT`.
+const SCOPE_OF_HOST: u64 = 0x10;
+const PERMANENT: u64 = 0x80;
+
 /// `/proc/PID/net`, which is the same directory for all processes.
 pub static NET: FixedDirectory = FixedDirectory {
     first: 0x680,
@@ -96,7 +103,10 @@ pub fn interfaces(_: &View<'_>, text: &mut Text) -> fmt::Result {
     for byte in address {
         line.hex(byte.into(), 2);
     }
-    line.text(" 01 80 10 80       lo\n").write(text)
+    for number in [INTERFACE, PREFIX, SCOPE_OF_HOST, PERMANENT] {
+        line.text(" ").hex(number, 2);
+    }
+    line.text("       lo\n").write(text)
 }
 
 /// Writes the rows of the sockets of a family.
