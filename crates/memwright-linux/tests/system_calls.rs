@@ -18,11 +18,7 @@ fn document() -> String {
             .map(|call| format!("`{}`", call.name))
             .collect::<Vec<_>>()
     };
-    let (real, stubs, missing) = (
-        names(Status::Real),
-        names(Status::Stub),
-        names(Status::Missing),
-    );
+    let (real, missing) = (names(Status::Real), names(Status::Missing));
     let mut listing = String::new();
     write_listing(&mut listing).expect("a string accepts everything");
     let mut text = String::from("# System calls\n\nThe system calls of Linux 7.2 on x86-64. ");
@@ -35,11 +31,6 @@ fn document() -> String {
             "Served",
             "They do what Linux does, within the limits of [semantics.md](semantics.md).",
             real,
-        ),
-        (
-            "Without effect",
-            "They return success and do nothing; the account counts each.",
-            stubs,
         ),
         (
             "Missing",

@@ -36,7 +36,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         }
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
-    thread.inherit_affinity(context.thread);
+    thread.inherit_scheduling(context.thread);
     let slack = context.thread.timer_slack.load(Ordering::Relaxed);
     thread.timer_slack.store(slack, Ordering::Relaxed);
     // The program of a child that shares the memory registers a structure of its own.

@@ -229,9 +229,9 @@ impl Thread {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// Copies the CPU set, the memory policy and the CPU of the parent thread.
+    /// Copies the CPU set, the CPU, the nice value and the memory policy of the parent thread.
     pub(crate) fn inherit_placement(&self, parent: &Self) {
-        self.inherit_affinity(parent);
+        self.inherit_scheduling(parent);
         self.placement.inherit(&parent.placement);
     }
 

@@ -46,6 +46,7 @@
 //! [`Host::kick`]: crate::host::Cpus::kick
 
 mod load;
+mod nice;
 mod pause;
 mod place;
 mod report;
@@ -57,6 +58,7 @@ mod wait;
 mod work;
 
 pub use load::LoadAverage;
+pub use nice::Nice;
 pub use state::RunState;
 pub(crate) use state::{RunWord, Woken};
 pub(crate) use task::Sleep;
@@ -77,7 +79,7 @@ use memwright_table::{CpuId, CpuSet, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
 use timers::TimerAction;
 
-/// Time slice in nanoseconds: how long a thread runs while other threads are runnable.
+/// Time slice in nanoseconds: how long a thread of nice 0 runs while other threads are runnable.
 pub const TIME_SLICE: u64 = 4_000_000;
 
 /// Nanoseconds between ticks of a busy CPU, with several CPUs.
@@ -349,7 +351,7 @@ impl<T: Schedulable> Scheduler<T> {
         let cpu = self.cpu();
         if !cpu.has_waiting() {
             cpu.slice_end
-                .store(self.host.now() + TIME_SLICE, Ordering::Relaxed);
+                .store(self.host.now() + thread.slice(), Ordering::Relaxed);
         }
         self.wake(thread.clone());
     }
@@ -546,7 +548,7 @@ impl<T: Schedulable> Scheduler<T> {
                 let left = space.and_then(|space| self.exchange_space(&space));
                 self.host.restore_fpu(&thread.fpu.lock());
                 let now = self.host.now();
-                cpu.slice_end.store(now + TIME_SLICE, Ordering::Relaxed);
+                cpu.slice_end.store(now + thread.slice(), Ordering::Relaxed);
                 cpu.tick.store(now + TICK, Ordering::Relaxed);
                 (thread.context, left)
             }

@@ -1,6 +1,6 @@
 //! The scheduler's part of a thread, and what the scheduler needs to know about the rest.
 
-use super::{RunState, RunWord, Usage, Work};
+use super::{Nice, RunState, RunWord, Usage, Work};
 use crate::{
     Space,
     arch::x86_64::regs::FpuArea,
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use core::{
     fmt::{self, Write},
     ops::Deref,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI8, AtomicU32, AtomicU64, Ordering},
 };
 use memwright_table::{CpuId, CpuSet};
 
@@ -66,6 +66,9 @@ pub struct Task {
     cpu: AtomicU32,
     /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
     affinity: AtomicU64,
+    /// The nice value as a number, and the time slice in nanoseconds that follows from it.
+    nice: AtomicI8,
+    slice: AtomicU64,
     work: AtomicU32,
     /// One more than the CPU that the program knows from its restartable sequence; 0 for a thread without one. Written
     /// by the thread itself.
@@ -87,6 +90,8 @@ impl Task {
             paused: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
+            nice: AtomicI8::new(0),
+            slice: AtomicU64::new(Nice::default().slice()),
             work: AtomicU32::new(0),
             restartable: AtomicU32::new(0),
             sleep: Lock::new(
@@ -139,10 +144,32 @@ impl Task {
         self.affinity.store(cpus.bits(), Ordering::SeqCst);
     }
 
-    /// Copies the CPU set and the CPU of the parent thread.
-    pub(crate) fn inherit_affinity(&self, parent: &Self) {
+    /// Returns the nice value.
+    pub fn nice(&self) -> Nice {
+        Nice::nearest(self.nice.load(Ordering::Relaxed).into())
+    }
+
+    /// Replaces the nice value. The running time slice ends as before.
+    pub fn set_nice(&self, nice: Nice) {
+        self.nice.store(nice.number() as i8, Ordering::Relaxed);
+        self.slice.store(nice.slice(), Ordering::Relaxed);
+    }
+
+    /// Returns the time slice in nanoseconds.
+    pub(super) fn slice(&self) -> u64 {
+        self.slice.load(Ordering::Relaxed)
+    }
+
+    /// Copies the CPU set, the CPU and the nice value of the parent thread.
+    pub(crate) fn inherit_scheduling(&self, parent: &Self) {
         self.set_affinity(parent.affinity());
         self.set_cpu(parent.cpu());
+        let copy = |to: &AtomicU64, from: &AtomicU64| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&self.slice, &parent.slice);
+        self.nice
+            .store(parent.nice.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Records what the thread is about to wait for.

@@ -65,10 +65,6 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let call = table::find(number);
     match call.map_or(Status::Missing, |call| call.status) {
         Status::Real => {}
-        Status::Stub => {
-            let name = call.map_or("unknown", |call| call.name);
-            kernel.calls.count_stub(name);
-        }
         Status::Missing => kernel.calls.count_missing(number, call.is_some()),
     }
     if !kernel.manifest.system_calls {
@@ -84,8 +80,8 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     result
 }
 
-/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; stubs and
-/// unimplemented calls pass through the counters.
+/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; missing
+/// calls pass through the counters.
 static DIRECT: Handlers = {
     let mut handlers = OBSERVED;
     let mut row = 0;

@@ -15,8 +15,6 @@ stubs! {
     TERMINAL: "/proc/PID/stat" "7 tty_nr" Number(0), "No process has a controlling terminal.";
     FOREGROUND: "/proc/PID/stat" "8 tpgid" Text("-1"), "No process has a controlling terminal.";
     FLAGS: "/proc/PID/stat" "9 flags" Number(0), "They are internal to Linux.";
-    PRIORITY: "/proc/PID/stat" "18 priority" Number(20), "Every thread has the same priority.";
-    NICE: "/proc/PID/stat" "19 nice" Number(0), "Every thread has the same priority.";
     INTERVAL: "/proc/PID/stat" "21 itrealvalue" Number(0), "The number is constant on Linux too.";
     STACK_POINTER: "/proc/PID/stat" "29 kstkesp" Number(0), "Linux reports it only for a process that exits.";
     INSTRUCTION: "/proc/PID/stat" "30 kstkeip" Number(0), "Linux reports it only for a process that exits.";
@@ -75,7 +73,7 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
     // These legacy fields contain only the first 31 signals.
     let old = |set: u64| set & 0x7fff_ffff;
-    let fields = [
+    let before = [
         FLAGS.number(),
         usage.minor_faults,
         children.minor_faults,
@@ -85,8 +83,15 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
         ticks(usage.system),
         ticks(children.user),
         ticks(children.system),
-        PRIORITY.number(),
-        NICE.number(),
+    ];
+    for some in before.chunks(TOGETHER) {
+        numbers(some).write(text)?;
+    }
+    let nice = thread.map_or(0, |thread| thread.nice().number());
+    let mut line = numbers(&[(20 + nice).unsigned_abs().into()]);
+    line.text(if nice < 0 { " -" } else { " " });
+    line.decimal(nice.unsigned_abs().into(), 0).write(text)?;
+    let after = [
         threads as u64,
         INTERVAL.number(),
         ticks(process.started),
@@ -121,9 +126,9 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
         addresses.environment_end,
         EXIT_CODE.number(),
     ];
-    fields
-        .chunks(TOGETHER)
-        .try_for_each(|some| numbers(some).write(text))?;
+    for some in after.chunks(TOGETHER) {
+        numbers(some).write(text)?;
+    }
     text.push(b"\n")
 }
 

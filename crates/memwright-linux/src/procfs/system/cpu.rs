@@ -23,7 +23,7 @@ stubs! {
     FPU: "/proc/cpuinfo" "fpu" Text("yes"), "Every x86-64 CPU has one.";
     FPU_EXCEPTION: "/proc/cpuinfo" "fpu_exception" Text("yes"), "Every x86-64 CPU has it.";
     WRITE_PROTECT: "/proc/cpuinfo" "wp" Text("yes"), "Every x86-64 CPU has it.";
-    NICE: "/proc/stat" "cpu: nice" Number(0), "Every thread has the same priority.";
+    NICE: "/proc/stat" "cpu: nice" Number(0), "The time of threads with a positive nice value is counted as user time.";
     WAIT: "/proc/stat" "cpu: iowait" Number(0), "A CPU that waits for a disk polls it.";
     INTERRUPT: "/proc/stat" "cpu: irq" Number(0), "Interrupt time counts as system time.";
     SOFT_INTERRUPT: "/proc/stat" "cpu: softirq" Number(0), "There are no softirqs.";

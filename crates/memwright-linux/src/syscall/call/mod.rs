@@ -51,8 +51,6 @@ pub enum Kind {
 pub enum Status {
     /// It has the semantics of Linux.
     Real,
-    /// It returns success without having an effect. The report lists it.
-    Stub,
     /// Only its name is known; it returns `ENOSYS`. The report lists it.
     Missing,
 }
@@ -84,22 +82,6 @@ pub(crate) const fn real(
         name,
         arguments,
         status: Status::Real,
-        handler,
-    }
-}
-
-/// Creates the entry of a call that returns success without having an effect.
-pub(crate) const fn stub(
-    number: u32,
-    name: &'static str,
-    arguments: &'static [Kind],
-    handler: Handler,
-) -> SystemCall {
-    SystemCall {
-        number: number as u16,
-        name,
-        arguments,
-        status: Status::Stub,
         handler,
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod identity;
 mod ids;
 pub(super) mod membarrier;
 mod prctl;
+pub(super) mod priority;
 pub(super) mod ptrace;
 pub(super) mod rseq;
 pub(super) mod scheduling;

@@ -5,7 +5,7 @@ use crate::{
     context::{Arguments, CallResult, Context},
     errno::Errno,
     identity::Capabilities,
-    process::{Process, Thread},
+    process::Thread,
     scheduler::TIME_SLICE,
     syscall::call::int,
 };
@@ -155,42 +155,6 @@ pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> Ca
         .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))
         .map(|()| 0)
-}
-
-/// Implements `getpriority`: always nice 0, which the call returns as 20.
-pub fn getpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 20)
-}
-
-/// Checks that the thread, process group or user selected by `which` and `number` exists; number 0 means that of the
-/// caller (Linux 7.3 `kernel/sys.c`, `getpriority`).
-///
-/// # Errors
-/// `EINVAL` for an unknown `which`, `ESRCH` if the selected thread, group or user does not exist.
-fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno> {
-    let tasks = &context.kernel.tasks;
-    let found = match which {
-        raw::PRIO_PROCESS => number == 0 || tasks.thread(number).is_some(),
-        raw::PRIO_PGRP => number == 0 || tasks.lock().group_exists(number),
-        raw::PRIO_USER => number == 0 || user_has_process(context, number),
-        _ => return Err(Errno::EINVAL),
-    };
-    if found { Ok(()) } else { Err(Errno::ESRCH) }
-}
-
-fn user_has_process(context: &Context<'_>, user: u32) -> bool {
-    let real = |process: &Process| process.identity.credentials.lock().user.real;
-    if real(context.process()) == user {
-        return true;
-    }
-    let tasks = &context.kernel.tasks;
-    let mut processes = tasks.processes();
-    processes.any(|process| real(&process) == user)
-}
-
-/// Implements `setpriority`. The call succeeds, but has no effect on the round-robin order.
-pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 0)
 }
 
 /// Implements `getcpu`.

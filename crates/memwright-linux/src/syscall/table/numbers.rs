@@ -4,7 +4,7 @@ use crate::syscall::{
     call::{
         Kind, SystemCall,
         flags::{CLONE, HOW, MAP, MREMAP, PROT},
-        missing, real, stub,
+        missing, real,
     },
     ipc::{semaphores, shared_memory},
     memory,
@@ -349,18 +349,8 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     missing(137, "statfs"),
     missing(138, "fstatfs"),
     missing(139, "sysfs"),
-    real(
-        140,
-        "getpriority",
-        &[Kind::Int, Kind::Int],
-        scheduling::getpriority,
-    ),
-    stub(
-        141,
-        "setpriority",
-        &[Kind::Int, Kind::Int, Kind::Int],
-        scheduling::setpriority,
-    ),
+    missing(140, "getpriority"),
+    missing(141, "setpriority"),
     real(
         142,
         "sched_setparam",

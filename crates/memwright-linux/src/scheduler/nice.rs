@@ -1,0 +1,82 @@
+//! Nice values, and the time slices that follow from them.
+
+use super::TIME_SLICE;
+
+/// Longest time slice, which a thread of nice -10 reaches. With it, a thread of a lower nice value does not keep others
+/// waiting for more than 10 usual slices.
+const LONGEST: u64 = 10 * TIME_SLICE;
+
+/// The nice value of a thread, from -20 to 19. A thread with a lower value gets more time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nice(i8);
+
+impl Nice {
+    /// Returns the nice value nearest to `value`.
+    #[must_use]
+    pub fn nearest(value: i32) -> Self {
+        Self(value.clamp(-20, 19) as i8)
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        self.0.into()
+    }
+
+    /// Returns how `getpriority` and `RLIMIT_NICE` count it: from 1, the nicest, to 40.
+    #[must_use]
+    pub fn rank(self) -> u64 {
+        (20 - self.number()).unsigned_abs().into()
+    }
+
+    /// Returns the time slice in nanoseconds. Each step of the nice value changes it by a factor of 1.25, as it changes
+    /// a thread's weight on Linux (`sched_prio_to_weight` in `kernel/sched/core.c` of Linux 7.2), so that threads that
+    /// take turns get shares in proportion to these weights.
+    pub(super) fn slice(self) -> u64 {
+        let steps = 0..self.0.unsigned_abs();
+        let (times, of) = if self.0 < 0 { (5, 4) } else { (4, 5) };
+        steps
+            .fold(TIME_SLICE, |slice, _| slice * times / of)
+            .min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, Nice, TIME_SLICE};
+
+    #[test]
+    fn values_outside_of_the_range_become_the_nearest() {
+        for (value, expected) in [
+            (i32::MIN, -20),
+            (-21, -20),
+            (-20, -20),
+            (0, 0),
+            (19, 19),
+            (20, 19),
+            (i32::MAX, 19),
+        ] {
+            assert_eq!(Nice::nearest(value).number(), expected);
+        }
+        assert_eq!(Nice::nearest(-20).rank(), 40);
+        assert_eq!(Nice::default().rank(), 20);
+        assert_eq!(Nice::nearest(19).rank(), 1);
+    }
+
+    #[test]
+    fn a_slice_is_as_long_as_the_weight_says() {
+        for (value, slice) in [
+            (0, TIME_SLICE),
+            (1, TIME_SLICE * 4 / 5),
+            (-1, TIME_SLICE * 5 / 4),
+            (5, 1_310_720),
+            (-5, 12_207_031),
+            (19, 57_646),
+            (-10, 37_252_901),
+            (-11, LONGEST),
+            (-20, LONGEST),
+        ] {
+            assert_eq!(Nice::nearest(value).slice(), slice, "{value}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `getpriority` and `setpriority` (Linux 7.3 `kernel/sys.c`).
+
+use crate::{
+    context::{Arguments, CallResult},
+    errno::Errno,
+    identity::{Capabilities, Resource},
+    process::{Process, Thread},
+    scheduler::Nice,
+    sync::PausePoints,
+    syscall::call::{Kind, SystemCall, int, real},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// The table entries of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_getpriority,
+        "getpriority",
+        &[Kind::Int, Kind::Int],
+        |context, &[which, number, ..]| getpriority(context.thread, which as u32, number as u32),
+    ),
+    real(
+        raw::__NR_setpriority,
+        "setpriority",
+        &[Kind::Int, Kind::Int, Kind::Int],
+        |context, arguments| setpriority(context.thread, arguments),
+    ),
+];
+
+/// Processes that are looked at between two scheduling points.
+const TOGETHER: u32 = 64;
+
+/// Calls `act` for each thread of a process, group or user that `which` and `number` select; number 0 selects that of
+/// the caller. A process is a single thread here, as on Linux.
+///
+/// # Errors
+/// `EINVAL` for an unknown `which`.
+fn each_selected(
+    caller: &Arc<Thread>,
+    which: u32,
+    number: u32,
+    act: &mut dyn FnMut(&Arc<Thread>),
+) -> Result<(), Errno> {
+    let (process, tasks) = (&caller.process, caller.process.tasks);
+    let mut points = PausePoints::every(TOGETHER);
+    match which {
+        raw::PRIO_PROCESS if number == 0 => act(caller),
+        raw::PRIO_PROCESS => {
+            if let Some(thread) = tasks.thread(number) {
+                act(&thread);
+            }
+        }
+        raw::PRIO_PGRP => {
+            let group = if number == 0 { process.group() } else { number };
+            for process in tasks.group(group) {
+                each_thread(&process, act);
+                points.round();
+            }
+        }
+        raw::PRIO_USER => {
+            let real = |process: &Process| process.identity.credentials.lock().user.real;
+            let user = if number == 0 { real(process) } else { number };
+            for process in tasks.processes() {
+                if real(&process) == user {
+                    each_thread(&process, act);
+                }
+                points.round();
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// Calls `act` for each thread of a process, without holding a lock.
+fn each_thread(process: &Process, act: &mut dyn FnMut(&Arc<Thread>)) {
+    let mut next = process.thread_after(None);
+    while let Some(thread) = next {
+        act(&thread);
+        next = process.thread_after(Some(&thread));
+    }
+}
+
+/// Implements `getpriority`: returns 20 minus the lowest nice value of the selected threads.
+///
+/// # Errors
+/// `EINVAL` for an unknown `which`, `ESRCH` if there is no such thread.
+fn getpriority(caller: &Arc<Thread>, which: u32, number: u32) -> CallResult {
+    let mut highest = None;
+    each_selected(caller, which, number, &mut |thread| {
+        highest = highest.max(Some(thread.nice().rank()));
+    })?;
+    highest.ok_or(Errno::ESRCH)
+}
+
+/// What the owner of a thread and the caller's rights allow.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    /// The caller's effective user is the thread's effective or real one.
+    owns: bool,
+    /// The caller has `CAP_SYS_NICE`.
+    privileged: bool,
+    /// `RLIMIT_NICE` of the thread.
+    limit: u64,
+}
+
+/// Checks whether a caller with these rights may change a nice value (`set_one_prio`).
+///
+/// # Errors
+/// `EPERM` for another user's thread, `EACCES` for a value that is lower than before and lower than the limit.
+fn check(rights: Rights, before: Nice, after: Nice) -> Result<(), Errno> {
+    if !rights.owns && !rights.privileged {
+        Err(Errno::EPERM)
+    } else if after < before && after.rank() > rights.limit && !rights.privileged {
+        Err(Errno::EACCES)
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns the rights of `caller` to change `thread`.
+fn rights(caller: &Thread, thread: &Thread) -> Rights {
+    let (effective, privileged) = {
+        let credentials = caller.process.identity.credentials.lock();
+        (
+            credentials.user.effective,
+            credentials.has(Capabilities::NICE),
+        )
+    };
+    let identity = &thread.process.identity;
+    let owner = identity.credentials.lock().user;
+    Rights {
+        owns: effective == owner.effective || effective == owner.real,
+        privileged,
+        limit: identity.soft_limit(Resource::Nice),
+    }
+}
+
+/// Implements `setpriority`. Changes all selected threads that the caller may change.
+///
+/// # Errors
+/// `EINVAL` for an unknown `which`, `ESRCH` if there is no such thread, the last error of [`check`].
+fn setpriority(caller: &Arc<Thread>, arguments: &Arguments) -> CallResult {
+    let &[which, number, value, ..] = arguments;
+    let nice = Nice::nearest(int(value));
+    let mut result = Err(Errno::ESRCH);
+    each_selected(
+        caller,
+        which as u32,
+        number as u32,
+        &mut |thread| match check(rights(caller, thread), thread.nice(), nice) {
+            Err(error) => result = Err(error),
+            Ok(()) => {
+                if result == Err(Errno::ESRCH) {
+                    result = Ok(0);
+                }
+                thread.set_nice(nice);
+            }
+        },
+    )?;
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, Nice, Rights, check};
+
+    #[test]
+    fn only_the_privileged_lower_a_value_below_the_limit() {
+        for (owns, privileged, limit, before, after, expected) in [
+            (true, false, 0, 0, 1, Ok(())),
+            (true, false, 0, 5, 5, Ok(())),
+            (true, false, 0, 5, 4, Err(Errno::EACCES)),
+            (true, false, 16, 5, 4, Ok(())),
+            (true, false, 15, 5, 4, Err(Errno::EACCES)),
+            (true, true, 0, 5, -20, Ok(())),
+            (false, true, 0, 5, -20, Ok(())),
+            (false, false, 40, 0, 1, Err(Errno::EPERM)),
+        ] {
+            let rights = Rights {
+                owns,
+                privileged,
+                limit,
+            };
+            let (before, after) = (Nice::nearest(before), Nice::nearest(after));
+            assert_eq!(check(rights, before, after), expected, "{rights:?}");
+        }
+    }
+}
