@@ -110,6 +110,10 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
                 let scheduler = &context.kernel.scheduler;
                 scheduler.migrate(context.thread);
             }
+            if work.contains(Work::CPU_TIME) {
+                context.thread.set_work(Work::CPU_TIME, false);
+                context.process().resume_cpu_timers(context.thread);
+            }
             if work.contains(Work::CGROUP) {
                 context.kernel.cgroups.look(context.thread);
             }

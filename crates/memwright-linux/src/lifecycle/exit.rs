@@ -71,7 +71,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
     process.clear_alarm();
     process.delete_timers();
-    process.forget_cpu_limit();
+    process.forget_cpu_deadline();
     process.settle_faults();
     kernel.semaphores.undo(process.id);
     crate::ptrace::release_tracees(process, None);

@@ -44,17 +44,16 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         thread.inherit_registration(context.thread);
     }
     let entered = inherit_signals(context, &child, &thread, request.flags)
-        .and_then(|()| Ok(child.inherit_cpu_limit()?))
         .and_then(|()| store_ids(context, request, &child, &thread))
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
-        child.forget_cpu_limit();
         child.signals.lock().threads.remove(&thread);
         kernel.scheduler.abandon(&thread);
         discard(&child);
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    child.inherit_cpu_limit();
     let traced = Traced { context };
     let event = request.event().filter(|event| traced.stops_at(*event));
     if event.is_some() || request.flags.contains(CloneFlags::PTRACE) {

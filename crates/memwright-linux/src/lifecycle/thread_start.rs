@@ -69,6 +69,8 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
         kernel.scheduler.abandon(&thread);
         return Err(error);
     }
+    // Only now: a thread that sets a timer finds the new thread, or has marked the caller before.
+    thread.set_measured(context.thread.is_measured());
     let traced = Traced { context };
     let event = request.event().filter(|event| traced.stops_at(*event));
     if event.is_some() || flags.contains(CloneFlags::PTRACE) {

@@ -19,6 +19,11 @@ pub struct Alarm {
 }
 
 impl Alarm {
+    /// Returns the nanoseconds until the alarm expires, 0 if it is not set, and the interval.
+    pub fn state(&self, now: u64) -> (u64, u64) {
+        (self.remaining(now), self.interval)
+    }
+
     /// Returns the nanoseconds until the alarm expires; 0 if it is not set.
     pub fn remaining(&self, now: u64) -> u64 {
         self.timer
@@ -80,7 +85,7 @@ impl Process {
 impl Expiry for Process {
     fn expire(self: Arc<Self>, key: TimerKey) {
         if !self.expire_alarm(key) {
-            self.check_cpu_limit();
+            self.check_cpu_time();
         }
     }
 }

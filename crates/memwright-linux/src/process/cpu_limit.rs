@@ -1,23 +1,13 @@
 //! `RLIMIT_CPU`: SIGXCPU at the soft limit and every second from then on, SIGKILL at the hard limit
 //! (`check_process_timers` of Linux 6.18, `kernel/time/posix-cpu-timers.c`).
-//!
-//! Linux compares the CPU time of a process with the limit at each tick. Here a deadline is set for the earliest time
-//! at which the process can reach the limit, assuming that it runs on all CPUs. If the process has used less CPU time
-//! when the deadline expires, the next deadline is set in the same way.
 
-use super::Process;
+use super::{Process, cpu_clock::Counted};
 use crate::{
-    abi::{MILLISECOND, SECOND},
+    abi::SECOND,
     identity::{INFINITY, Limit, Resource},
-    process::send_to_process,
-    scheduler::Expiry,
-    signal::{Signal, SignalInfo},
+    scheduler::UsageSnapshot,
+    signal::Signal,
 };
-use alloc::sync::Arc;
-use memwright_table::OutOfMemory;
-
-/// Shortest time between two checks, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
-const TICK: u64 = 4 * MILLISECOND;
 
 /// The action that the limit requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,98 +37,35 @@ fn judge(limit: Limit, used: u64) -> Verdict {
     }
 }
 
-/// Returns the shortest time in which a process can use `left` nanoseconds of CPU time on `cpus` CPUs.
-fn wait(left: u64, cpus: u64) -> u64 {
-    (left / cpus).max(TICK)
-}
-
 impl Process {
-    /// Starts enforcing the limit after it was set or inherited by a new process.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; the limit is then not enforced.
-    pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
-        self.set_cpu_deadline(|| {
-            let limit = self.identity.soft_limit(Resource::Cpu);
-            (limit != INFINITY).then_some(TICK)
-        })
-    }
-
-    /// Starts enforcing the limit of a new process, if it inherited one.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`].
-    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
-        if self.identity.soft_limit(Resource::Cpu) == INFINITY {
-            return Ok(());
-        }
-        self.watch_cpu_limit()
-    }
-
-    /// Stops enforcing the limit of a process that has exited.
-    pub(crate) fn forget_cpu_limit(self: &Arc<Self>) {
-        if self.cpu_limit.is_set() {
-            // Removing the deadline needs no memory.
-            let _ = self.set_cpu_deadline(|| None);
+    /// Returns the nanoseconds that the process can use before the limit requires something; `None` without a limit.
+    pub(super) fn cpu_limit_left(&self, used: &UsageSnapshot) -> Option<u64> {
+        let limit = self.identity.limits.lock().get(Resource::Cpu);
+        match judge(limit, Counted::All.of(used)) {
+            Verdict::Unlimited => None,
+            Verdict::Within(left) => Some(left),
+            Verdict::Warn(_) | Verdict::Kill => Some(0),
         }
     }
 
-    fn set_cpu_deadline(
-        self: &Arc<Self>,
-        wait: impl FnOnce() -> Option<u64>,
-    ) -> Result<(), OutOfMemory> {
-        let this: Arc<dyn Expiry> = self.clone();
-        self.cpu_limit
-            .set(self.tasks.scheduler, &Arc::downgrade(&this), wait)
-    }
-
-    /// Returns the CPU time in user mode and in the kernel, in nanoseconds.
-    fn cpu_time(&self) -> u64 {
-        let ended = self.usage.snapshot();
-        let mut time = ended.user + ended.system;
-        self.each_thread(|thread| {
-            let usage = self.tasks.scheduler.usage_of(thread);
-            time += usage.user + usage.system;
-        });
-        time
-    }
-
-    /// Handles the expiration of the deadline: checks whether the process has reached its limit, and acts accordingly.
-    pub(super) fn check_cpu_limit(self: &Arc<Self>) {
-        let used = self.cpu_time();
-        let lives = !self.signals.lock().threads.is_empty();
-        let cpus = self.tasks.scheduler.all_cpus().len().into();
-        let mut verdict = Verdict::Unlimited;
-        // There is memory for the new deadline: the expired one has freed it.
-        let _ = self.set_cpu_deadline(|| {
-            // This runs under the deadline's lock, so a thread that sets the limit at the same time sets the deadline
-            // again afterwards.
-            let mut limits = self.identity.limits.lock();
-            verdict = judge(limits.get(Resource::Cpu), used);
-            let left = match verdict {
-                Verdict::Within(left) if lives => left,
-                Verdict::Warn(raised) if lives => {
-                    limits.set_current(Resource::Cpu, raised);
-                    raised.saturating_mul(SECOND).saturating_sub(used)
-                }
-                Verdict::Unlimited | Verdict::Within(_) | Verdict::Warn(_) | Verdict::Kill => {
-                    return None;
-                }
-            };
-            Some(wait(left, cpus))
-        });
-        let signal = match verdict {
-            Verdict::Unlimited | Verdict::Within(_) => return,
-            Verdict::Warn(_) => Signal::SIGXCPU,
-            Verdict::Kill => Signal::SIGKILL,
-        };
-        send_to_process(self, SignalInfo::kernel(signal));
+    /// Returns the signal that the limit requires for a process that has used this much, and raises the soft limit if it
+    /// was reached.
+    pub(super) fn enforce_cpu_limit(&self, used: &UsageSnapshot) -> Option<Signal> {
+        let mut limits = self.identity.limits.lock();
+        match judge(limits.get(Resource::Cpu), Counted::All.of(used)) {
+            Verdict::Unlimited | Verdict::Within(_) => None,
+            Verdict::Warn(raised) => {
+                limits.set_current(Resource::Cpu, raised);
+                Some(Signal::SIGXCPU)
+            }
+            Verdict::Kill => Some(Signal::SIGKILL),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{INFINITY, Limit, SECOND, TICK, Verdict, judge, wait};
+    use super::{INFINITY, Limit, SECOND, Verdict, judge};
 
     #[test]
     fn limits_ask_for_signals() {
@@ -158,12 +85,5 @@ mod tests {
             let limit = Limit { current, maximum };
             assert_eq!(judge(limit, used), verdict, "{limit:?}, {used}");
         }
-    }
-
-    #[test]
-    fn a_process_on_every_cpu_does_not_pass_its_limit_unseen() {
-        assert_eq!(wait(SECOND, 1), SECOND);
-        assert_eq!(wait(SECOND, 4), SECOND / 4);
-        assert_eq!(wait(1, 4), TICK);
     }
 }

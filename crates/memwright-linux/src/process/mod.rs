@@ -3,6 +3,9 @@
 mod alarm;
 mod cgroup;
 mod cgroup_charge;
+mod cpu_alarm;
+mod cpu_clock;
+mod cpu_deadline;
 mod cpu_limit;
 mod futex_wait;
 mod image;
@@ -26,10 +29,13 @@ pub use cgroup::{Cgroup, Membership};
 pub(crate) use cgroup::{UNLIMITED, faults};
 pub(crate) use cgroup_charge::{CountedPages, Walked};
 
+pub use cpu_alarm::CpuAlarms;
+pub(crate) use cpu_clock::wait_for;
+pub use cpu_clock::{Counted, CpuClock};
 pub(crate) use futex_wait::{FutexKey, FutexPlace, FutexPosition, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
 pub(crate) use placement::ThreadPlacement;
-pub use posix_timer::{Notice, PosixTimer, PosixTimers};
+pub use posix_timer::{Notice, PosixTimer, PosixTimers, TimerClock};
 pub use restartable::{
     Change as RegistrationChange, FEATURE_SIZE as RESTARTABLE_SIZE,
     FIRST_SIZE as RESTARTABLE_ALIGNMENT, Registration, Section,
@@ -113,8 +119,10 @@ pub struct Process {
     pub usage: Usage,
     /// Resources used by its reaped children.
     pub children_usage: Usage,
-    /// Deadline for the next check of the CPU time limit.
-    cpu_limit: NextLook,
+    /// Deadline for the next check of the CPU time.
+    cpu_deadline: NextLook,
+    /// Its timers that measure CPU time.
+    cpu_alarms: Lock<CpuAlarms>,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<Alarm>,
     /// Its POSIX timers.
@@ -188,7 +196,8 @@ impl Process {
             space_returned: WaitQueue::named("a child that borrows the address space"),
             usage: Usage::default(),
             children_usage: Usage::default(),
-            cpu_limit: NextLook::none(),
+            cpu_deadline: NextLook::none(),
+            cpu_alarms: Lock::new(Rank::Leaf, CpuAlarms::default()),
             alarm: Lock::new(Rank::Process, Alarm::default()),
             posix_timers: PosixTimers::default(),
             exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),
@@ -356,10 +365,7 @@ impl Process {
 
     /// Returns the resources used by the process, including its living threads and excluding its children.
     pub fn total_usage(&self) -> UsageSnapshot {
-        let mut total = self.usage.snapshot();
-        self.each_thread(|thread| {
-            total = total.plus(&self.tasks.scheduler.usage_of(thread));
-        });
+        let mut total = self.cpu_usage();
         if let Some(space) = self.space() {
             total.resident_peak = total.resident_peak.max(usage::peak_resident_kib(&space));
         }

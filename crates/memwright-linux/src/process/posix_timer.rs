@@ -4,7 +4,10 @@
 //! expirations in the meantime are counted when a thread takes the signal. So a timer costs nothing between the
 //! signals that a program takes, whatever its interval is.
 
-use super::{Process, Thread};
+use super::{
+    CpuClock, Process, Thread,
+    cpu_clock::{TICK, wait_for},
+};
 use crate::{
     abi::MILLISECOND,
     errno::Errno,
@@ -43,6 +46,45 @@ impl Notice {
     }
 }
 
+/// The clock of a timer.
+#[derive(Debug)]
+pub enum TimerClock {
+    /// The host's clock. The program's times are ahead of it by this number of nanoseconds.
+    Host(u64),
+    /// A clock that measures CPU time.
+    Cpu(CpuClock),
+}
+
+impl TimerClock {
+    /// Returns the number of nanoseconds by which the program's times are ahead of the clock.
+    #[must_use]
+    pub fn ahead(&self) -> u64 {
+        match self {
+            Self::Host(ahead) => *ahead,
+            Self::Cpu(_) => 0,
+        }
+    }
+
+    fn measures(&self) -> bool {
+        match self {
+            Self::Host(_) => false,
+            Self::Cpu(_) => true,
+        }
+    }
+
+    /// Returns the time of the clock in nanoseconds; `None` if the process or thread that it measures has ended.
+    ///
+    /// # Locks
+    /// Takes the lock of the signals of the process whose CPU time it measures.
+    #[must_use]
+    pub fn now(&self, timers: &dyn Timers) -> Option<u64> {
+        match self {
+            Self::Host(_) => Some(timers.now()),
+            Self::Cpu(clock) => clock.time(),
+        }
+    }
+}
+
 /// Where the signal of a timer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
@@ -74,8 +116,8 @@ pub struct PosixTimer {
     notice: Notice,
     /// The value that the signal carries.
     value: u64,
-    /// The number of nanoseconds by which its clock is ahead of the host's.
-    pub clock_offset: u64,
+    /// The clock of its times.
+    pub clock: TimerClock,
     state: Lock<State>,
 }
 
@@ -85,6 +127,8 @@ pub struct PosixTimers(Lock<Table>);
 struct Table {
     timers: Ordered<i32, Arc<PosixTimer>>,
     count: u64,
+    /// The number of timers that measure CPU time.
+    measuring: u64,
     next: i32,
 }
 
@@ -93,6 +137,7 @@ impl Default for PosixTimers {
         let table = Table {
             timers: Ordered::new(),
             count: 0,
+            measuring: 0,
             next: 0,
         };
         Self(Lock::new(Rank::Process, table))
@@ -127,7 +172,7 @@ impl Process {
         self: &Arc<Self>,
         notice: Notice,
         value: Option<u64>,
-        clock_offset: u64,
+        clock: TimerClock,
     ) -> Result<i32, Errno> {
         let most = self.identity.soft_limit(Resource::PendingSignals);
         let mut table = lock_with_room(&self.posix_timers.0, |table| &mut table.timers)?;
@@ -144,11 +189,17 @@ impl Process {
             process: Arc::downgrade(self),
             notice,
             value: value.unwrap_or(id as u64),
-            clock_offset,
+            clock,
             state: Lock::new(Rank::File, State::default()),
         };
+        let measures = timer.clock.measures();
         drop(table.timers.insert(id, Arc::new(timer))?);
         table.count += 1;
+        table.measuring += u64::from(measures);
+        drop(table);
+        if measures {
+            self.measure_cpu_time();
+        }
         Ok(id)
     }
 
@@ -161,6 +212,22 @@ impl Process {
         table.timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
+    /// Sets the deadlines again of the timers whose clocks advance. Returns whether there are timers that measure CPU
+    /// time.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    pub(super) fn resume_posix_timers(&self) -> bool {
+        if self.posix_timers.0.lock().measuring == 0 {
+            return false;
+        }
+        let timers: &dyn Timers = self.tasks.scheduler;
+        let mut measure = false;
+        self.posix_timers
+            .each(|timer| measure |= timer.resume(timers));
+        measure
+    }
+
     /// Deletes a timer. A thread that takes its pending signal discards it.
     ///
     /// # Errors
@@ -170,6 +237,7 @@ impl Process {
             let mut table = self.posix_timers.0.lock();
             let timer = table.timers.remove(&id).ok_or(Errno::EINVAL)?;
             table.count -= 1;
+            table.measuring -= u64::from(timer.clock.measures());
             timer
         };
         timer.cancel(self.tasks.scheduler);
@@ -244,8 +312,8 @@ impl Process {
 }
 
 impl PosixTimer {
-    /// Sets the timer to `schedule`, whose times are those of the host's clock. Returns the previous time until the
-    /// next expiration, and the previous interval, both in nanoseconds.
+    /// Sets the timer to `schedule`, whose times are those of its clock, which shows `now`. Returns the previous time
+    /// until the next expiration, and the previous interval, both in nanoseconds.
     ///
     /// # Errors
     /// `ENOMEM`. The timer is unchanged then.
@@ -253,17 +321,18 @@ impl PosixTimer {
         self: &Arc<Self>,
         timers: &dyn Timers,
         schedule: Schedule,
+        now: u64,
     ) -> Result<(u64, u64), Errno> {
         timers.make_room_for_timer()?;
         let mut state = self.state.lock();
-        let old = self.left(&state.schedule, timers.now());
+        let old = self.left(&state.schedule, now);
         state.schedule = schedule;
         state.overrun = 0;
         state.place = match state.place {
             Place::Nowhere | Place::Ignored => Place::Nowhere,
             Place::Pending | Place::Stale => Place::Stale,
         };
-        self.arm(timers, &mut state);
+        self.arm(timers, &mut state, now);
         Ok(old)
     }
 
@@ -272,11 +341,33 @@ impl PosixTimer {
     pub fn get(self: &Arc<Self>, timers: &dyn Timers) -> (u64, u64) {
         // A deadline for which there was no memory is set again here.
         let _ = timers.make_room_for_timer();
+        let Some(now) = self.clock.now(timers) else {
+            return (0, 0);
+        };
         let mut state = self.state.lock();
         if state.deadline.is_none() && matches!(state.place, Place::Nowhere | Place::Stale) {
-            self.arm(timers, &mut state);
+            self.arm(timers, &mut state, now);
         }
-        self.left(&state.schedule, timers.now())
+        self.left(&state.schedule, now)
+    }
+
+    /// Sets the deadline again of a timer whose clock advances and that has none. The deadline is missing while nothing
+    /// runs that the clock measures. Returns whether the clock measures CPU time.
+    fn resume(self: &Arc<Self>, timers: &dyn Timers) -> bool {
+        let TimerClock::Cpu(clock) = &self.clock else {
+            return false;
+        };
+        let Some(now) = clock.time().filter(|_| clock.advances()) else {
+            return true;
+        };
+        // Without memory, the next switch to a thread tries again.
+        let _ = timers.make_room_for_timer();
+        let mut state = self.state.lock();
+        let has_none = state.deadline.is_none();
+        if has_none && matches!(state.place, Place::Nowhere | Place::Stale) {
+            self.arm(timers, &mut state, now);
+        }
+        true
     }
 
     /// Returns the overrun of the last signal that a thread took.
@@ -292,17 +383,35 @@ impl PosixTimer {
         (later.remaining(now), schedule.interval)
     }
 
-    /// Replaces the deadline by that of the next expiration, if the timer sends signals. The caller has made room for
-    /// it.
-    fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State) {
+    /// Replaces the deadline by that of the next expiration, if the timer sends signals. The timer's clock shows `now`.
+    /// The caller has made room for the deadline.
+    fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) {
         if let Some(deadline) = state.deadline.take() {
             timers.remove_timer(deadline);
         }
         let sends = self.notice.signal().is_some();
-        if let Some(at) = state.schedule.next.filter(|_| sends) {
+        if let Some(next) = state.schedule.next.filter(|_| sends) {
+            let at = self.deadline(timers, next, now);
             let this: Weak<Self> = Arc::downgrade(self);
             state.deadline = timers.add_timer(at, this).ok();
         }
+    }
+
+    /// Returns the time of the host's clock at which the timer's clock, which shows `now`, can show `next` at the
+    /// earliest.
+    fn deadline(&self, timers: &dyn Timers, next: u64, now: u64) -> u64 {
+        let delay = match &self.clock {
+            TimerClock::Host(_) => return next,
+            TimerClock::Cpu(clock) if clock.is_threads() => next.saturating_sub(now).max(TICK),
+            TimerClock::Cpu(_) => {
+                let cpus = self
+                    .process
+                    .upgrade()
+                    .map_or(1, |process| process.tasks.scheduler.all_cpus().len().into());
+                wait_for(next.saturating_sub(now), cpus)
+            }
+        };
+        timers.now().saturating_add(delay)
     }
 
     /// Removes the deadline of a timer that is being deleted.
@@ -318,6 +427,7 @@ impl PosixTimer {
     fn taken(self: &Arc<Self>, timers: &dyn Timers) -> Option<i32> {
         // If there is no memory for the next deadline, `timer_gettime` sets it.
         let _ = timers.make_room_for_timer();
+        let now = self.clock.now(timers).unwrap_or_default();
         let mut state = self.state.lock();
         match state.place {
             Place::Nowhere | Place::Ignored => return None,
@@ -327,10 +437,10 @@ impl PosixTimer {
             }
             Place::Pending => state.place = Place::Nowhere,
         }
-        let passed = state.schedule.pass(timers.now());
+        let passed = state.schedule.pass(now);
         state.overrun = overrun(passed);
         let overrun = state.overrun;
-        self.arm(timers, &mut state);
+        self.arm(timers, &mut state, now);
         Some(overrun)
     }
 
@@ -393,6 +503,11 @@ impl Expiry for PosixTimer {
         let Some(process) = self.process.upgrade() else {
             return;
         };
+        let timers: &dyn Timers = process.tasks.scheduler;
+        // Nothing expires once what the clock measures has ended.
+        let Some(now) = self.clock.now(timers) else {
+            return;
+        };
         {
             let mut state = self.state.lock();
             // Another CPU may have set the timer again after this deadline passed.
@@ -400,6 +515,11 @@ impl Expiry for PosixTimer {
                 return;
             }
             state.deadline = None;
+            if state.schedule.next.is_some_and(|next| next > now) {
+                drop(state);
+                self.resume(timers);
+                return;
+            }
             let before = core::mem::replace(&mut state.place, Place::Pending);
             if before == Place::Stale {
                 // The signal in the queue stands for this expiration from now on.

@@ -544,6 +544,9 @@ impl<T: Schedulable> Scheduler<T> {
                 if thread.is_restartable() {
                     thread.set_work(Work::RESTARTABLE, true);
                 }
+                if thread.is_measured() {
+                    thread.set_work(Work::CPU_TIME, true);
+                }
                 let space = thread.space();
                 let left = space.and_then(|space| self.exchange_space(&space));
                 self.host.restore_fpu(&thread.fpu.lock());
@@ -708,10 +711,15 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Returns the time at which a busy CPU must be interrupted.
     fn turn_end(&self, cpu: &Cpu<T>) -> u64 {
+        let slice_end = cpu.slice_end.load(Ordering::Relaxed);
         if self.is_alone() {
-            cpu.slice_end.load(Ordering::Relaxed)
+            return slice_end;
+        }
+        let tick = cpu.tick.load(Ordering::Relaxed);
+        if cpu.has_waiting() {
+            tick.min(slice_end)
         } else {
-            cpu.tick.load(Ordering::Relaxed)
+            tick
         }
     }
 

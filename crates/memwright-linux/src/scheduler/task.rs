@@ -66,6 +66,8 @@ pub struct Task {
     cpu: AtomicU32,
     /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
     affinity: AtomicU64,
+    /// The CPU time of the thread is measured, so it handles [`Work::CPU_TIME`] after it was switched to.
+    measured: AtomicBool,
     /// The nice value as a number, and the time slice in nanoseconds that follows from it.
     nice: AtomicI8,
     slice: AtomicU64,
@@ -90,6 +92,7 @@ impl Task {
             paused: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
+            measured: AtomicBool::new(false),
             nice: AtomicI8::new(0),
             slice: AtomicU64::new(Nice::default().slice()),
             work: AtomicU32::new(0),
@@ -142,6 +145,16 @@ impl Task {
     /// Replaces the set of CPUs on which the thread is allowed to run. At least one of them exists.
     pub(super) fn set_affinity(&self, cpus: CpuSet) {
         self.affinity.store(cpus.bits(), Ordering::SeqCst);
+    }
+
+    /// Returns whether the thread handles [`Work::CPU_TIME`] after it was switched to.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measured.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the thread handles [`Work::CPU_TIME`] after it was switched to.
+    pub(crate) fn set_measured(&self, measured: bool) {
+        self.measured.store(measured, Ordering::Relaxed);
     }
 
     /// Returns the nice value.

@@ -22,5 +22,7 @@ flags! {
         const RESTARTABLE = 128;
         /// The thread has hardware breakpoints, and loads its debug registers on every return to user mode.
         const DEBUG = 256;
+        /// The thread was switched to, and its process has a limit or timers that measure CPU time.
+        const CPU_TIME = 512;
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     abi_struct,
     context::{Arguments, CallResult},
     errno::Errno,
-    process::{Notice, Thread},
+    process::{CpuClock, Notice, Thread, TimerClock},
     scheduler::Timers,
     signal::Signal,
     syscall::call::{Kind, SystemCall, int, real},
@@ -97,23 +97,27 @@ impl Setting {
     }
 }
 
-/// Returns the number of nanoseconds by which a clock is ahead of the host's, if it can have timers. `epoch` is the time
-/// of the boot in seconds since 1970.
+/// Returns the clock with this number, if it can have timers. `epoch` is the time of the boot in seconds since 1970.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a clock without timers, `EINVAL` for an unknown one.
-fn clock_offset(id: u64, epoch: u64) -> Result<u64, Errno> {
+/// `EOPNOTSUPP` for a clock without timers, such as the CPU time of another process; `EINVAL` for an unknown one.
+fn clock(id: u64, epoch: u64, caller: &Arc<Thread>) -> Result<TimerClock, Errno> {
     match id as u32 {
-        raw::CLOCK_REALTIME | raw::CLOCK_TAI => Ok(epoch * SECOND),
-        raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME => Ok(0),
+        raw::CLOCK_REALTIME | raw::CLOCK_TAI => Ok(TimerClock::Host(epoch * SECOND)),
+        raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME => Ok(TimerClock::Host(0)),
         raw::CLOCK_MONOTONIC_RAW
         | raw::CLOCK_REALTIME_COARSE
         | raw::CLOCK_MONOTONIC_COARSE
         | raw::CLOCK_REALTIME_ALARM
-        | raw::CLOCK_BOOTTIME_ALARM
-        | raw::CLOCK_PROCESS_CPUTIME_ID
-        | raw::CLOCK_THREAD_CPUTIME_ID => Err(Errno::EOPNOTSUPP),
-        _ => Err(Errno::EINVAL),
+        | raw::CLOCK_BOOTTIME_ALARM => Err(Errno::EOPNOTSUPP),
+        _ => {
+            let clock = CpuClock::find(id, caller).ok_or(Errno::EINVAL)?;
+            if clock.is_of(&caller.process) {
+                Ok(TimerClock::Cpu(clock))
+            } else {
+                Err(Errno::EOPNOTSUPP)
+            }
+        }
     }
 }
 
@@ -137,14 +141,14 @@ fn notice(event: &Event, find: impl FnOnce(u32) -> Option<Arc<Thread>>) -> Resul
 /// Implements `timer_create`. `epoch` is the time of the boot in seconds since 1970.
 fn timer_create(
     user: UserMemory<'_>,
-    thread: &Thread,
+    thread: &Arc<Thread>,
     epoch: u64,
     arguments: &Arguments,
 ) -> CallResult {
-    let &[clock, event, id, ..] = arguments;
+    let &[number, event, id, ..] = arguments;
     let process = &thread.process;
     let event: Option<Event> = user.read_optional(event)?;
-    let offset = clock_offset(clock, epoch)?;
+    let clock = clock(number, epoch, thread)?;
     let find = |id| {
         let found = process.tasks.thread(id)?;
         Arc::ptr_eq(&found.process, process).then_some(found)
@@ -153,7 +157,7 @@ fn timer_create(
         Some(event) => (notice(event, find)?, Some(event.value)),
         None => (Notice::Process(Signal::SIGALRM), None),
     };
-    let made = process.create_timer(notice, value, offset)?;
+    let made = process.create_timer(notice, value, clock)?;
     if let Err(error) = user.write_value(id, &made) {
         process.delete_timer(made)?;
         return Err(error);
@@ -187,8 +191,9 @@ fn timer_settime(
     let absolute = flags as u32 & raw::TIMER_ABSTIME != 0;
     schedule(&new, 0, absolute, 0)?;
     let timer = thread.process.posix_timer(int(id))?;
-    let schedule = schedule(&new, timer.clock_offset, absolute, timers.now())?;
-    let before = timer.set(timers, schedule)?;
+    let now = timer.clock.now(timers).ok_or(Errno::ESRCH)?;
+    let schedule = schedule(&new, timer.clock.ahead(), absolute, now)?;
+    let before = timer.set(timers, schedule, now)?;
     user.write_optional(old, &Setting::of(before))?;
     Ok(0)
 }
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_become_times_of_the_hosts_clock() {
+    fn settings_become_times_of_the_clock() {
         let time = |seconds, nanoseconds| Timespec {
             seconds,
             nanoseconds,

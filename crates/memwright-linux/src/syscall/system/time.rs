@@ -5,10 +5,11 @@ use crate::{
     abi_struct,
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    process::RestartBlock,
-    syscall::{call::int, file::poll::poll_or_restart},
+    process::{Counted, CpuClock, RestartBlock, Thread, wait_for},
+    syscall::file::poll::poll_or_restart,
     wait::WaitError,
 };
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 /// The time that a clock measures.
@@ -17,44 +18,29 @@ enum Clock {
     Monotonic,
     /// Since 1970.
     Real,
-    /// The process's CPU time.
-    Process,
-    /// The thread's CPU time.
-    Thread,
+    /// The CPU time of a process or thread.
+    Cpu(CpuClock),
 }
 
-fn clock(id: u64) -> Result<Clock, Errno> {
+fn clock(id: u64, caller: &Arc<Thread>) -> Result<Clock, Errno> {
     Ok(match id as u32 {
         raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_COARSE | raw::CLOCK_TAI => Clock::Real,
         raw::CLOCK_MONOTONIC
         | raw::CLOCK_MONOTONIC_RAW
         | raw::CLOCK_MONOTONIC_COARSE
         | raw::CLOCK_BOOTTIME => Clock::Monotonic,
-        raw::CLOCK_PROCESS_CPUTIME_ID => Clock::Process,
-        raw::CLOCK_THREAD_CPUTIME_ID => Clock::Thread,
-        _ => return Err(Errno::EINVAL),
+        _ => Clock::Cpu(CpuClock::find(id, caller).ok_or(Errno::EINVAL)?),
     })
-}
-
-fn read(context: &Context<'_>, clock: &Clock) -> u64 {
-    let kernel = context.kernel;
-    match clock {
-        Clock::Monotonic => kernel.host.now(),
-        Clock::Real => kernel.vfs.real_time(),
-        Clock::Process => {
-            let usage = context.process().total_usage();
-            usage.user + usage.system
-        }
-        Clock::Thread => {
-            let usage = kernel.scheduler.usage_of(context.thread);
-            usage.user + usage.system
-        }
-    }
 }
 
 /// Implements `clock_gettime`.
 pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = read(context, &clock(arguments[0])?);
+    let now = match clock(arguments[0], context.thread)? {
+        Clock::Monotonic => context.kernel.host.now(),
+        Clock::Real => context.kernel.vfs.real_time(),
+        // A process that ended since has no clock.
+        Clock::Cpu(clock) => clock.time().ok_or(Errno::EINVAL)?,
+    };
     context
         .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(now))
@@ -63,7 +49,7 @@ pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult
 
 /// Implements `clock_getres`: always one nanosecond.
 pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    clock(arguments[0])?;
+    clock(arguments[0], context.thread)?;
     context
         .user
         .write_optional(arguments[1], &Timespec::from_nanoseconds(1))
@@ -119,18 +105,62 @@ pub fn nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `clock_nanosleep`.
 pub fn clock_nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, flags, wanted, remaining, ..] = *arguments;
-    let offset = match clock(id)? {
-        Clock::Monotonic => 0,
-        Clock::Real => context.kernel.manifest.epoch * SECOND,
-        Clock::Process | Clock::Thread => return Err(Errno::EOPNOTSUPP),
-    };
+    let clock = clock(id, context.thread)?;
     let wanted: Timespec = context.user.read_value(wanted)?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
-    if flags & u64::from(raw::TIMER_ABSTIME) != 0 {
+    let absolute = flags & u64::from(raw::TIMER_ABSTIME) != 0;
+    let offset = match clock {
+        Clock::Monotonic => 0,
+        Clock::Real => context.kernel.manifest.epoch * SECOND,
+        Clock::Cpu(clock) if clock.is_threads() => return Err(Errno::EOPNOTSUPP),
+        Clock::Cpu(clock) => {
+            return sleep_by_cpu_time(context, &clock, length, absolute, remaining);
+        }
+    };
+    if absolute {
         return sleep_until(context, length.saturating_sub(offset), None);
     }
     let deadline = context.kernel.host.now().saturating_add(length);
     sleep_until(context, deadline, Some(remaining))
+}
+
+/// Sleeps until a process has used `length` nanoseconds of CPU time, in all or from now on. Stores the remaining time if
+/// a signal ends the sleep.
+fn sleep_by_cpu_time(
+    context: &Context<'_>,
+    clock: &CpuClock,
+    length: u64,
+    absolute: bool,
+    remaining: u64,
+) -> CallResult {
+    let cpus = context.kernel.scheduler.all_cpus().len().into();
+    let start = if absolute {
+        0
+    } else {
+        clock.time().ok_or(Errno::EINVAL)?
+    };
+    let end = start.saturating_add(length);
+    loop {
+        let left = match clock.time() {
+            Some(now) if now < end => end - now,
+            Some(_) | None => return Ok(0),
+        };
+        let deadline = context
+            .kernel
+            .host
+            .now()
+            .saturating_add(wait_for(left, cpus));
+        match context.wait_until(&[], Some(deadline), || None::<()>) {
+            Err(WaitError::TimedOut) | Ok(()) => {}
+            Err(WaitError::Interrupted) if absolute => return Err(Errno::ERESTARTNOHAND),
+            Err(WaitError::Interrupted) => {
+                let left = end.saturating_sub(clock.time().unwrap_or(end));
+                let left = Timespec::from_nanoseconds(left);
+                context.user.write_optional(remaining, &left)?;
+                return Err(Errno::EINTR);
+            }
+        }
+    }
 }
 
 /// Implements `restart_syscall`: continues the interrupted call.
@@ -163,40 +193,60 @@ abi_struct! {
     }
 }
 
-fn described(alarm: crate::process::Alarm, now: u64) -> IntervalTimer {
-    IntervalTimer {
-        interval: Timeval::from_nanoseconds(alarm.interval),
-        value: Timeval::from_nanoseconds(alarm.remaining(now)),
+impl IntervalTimer {
+    fn of((value, interval): (u64, u64)) -> Self {
+        Self {
+            interval: Timeval::from_nanoseconds(interval),
+            value: Timeval::from_nanoseconds(value),
+        }
     }
 }
 
-/// Checks the number of an interval timer. Only `ITIMER_REAL` is supported.
-fn check_timer(which: u64) -> Result<(), Errno> {
-    if int(which) == raw::ITIMER_REAL as i32 {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
+/// The clock of an interval timer.
+#[derive(Clone, Copy, Debug)]
+enum TimedBy {
+    /// The host's clock, for `ITIMER_REAL`.
+    Host,
+    /// The CPU time of the process, for `ITIMER_VIRTUAL` and `ITIMER_PROF`.
+    Cpu(Counted),
+}
+
+/// Decodes the number of an interval timer.
+fn timed_by(which: u64) -> Result<TimedBy, Errno> {
+    match which as u32 {
+        raw::ITIMER_REAL => Ok(TimedBy::Host),
+        raw::ITIMER_VIRTUAL => Ok(TimedBy::Cpu(Counted::User)),
+        raw::ITIMER_PROF => Ok(TimedBy::Cpu(Counted::All)),
+        _ => Err(Errno::EINVAL),
     }
 }
 
 /// Implements `getitimer`.
 pub fn getitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    check_timer(arguments[0])?;
-    let alarm = *context.process().alarm.lock();
-    let timer = described(alarm, context.kernel.host.now());
+    let process = context.process();
+    let now = match timed_by(arguments[0])? {
+        TimedBy::Host => process.alarm.lock().state(context.kernel.host.now()),
+        TimedBy::Cpu(counted) => process.cpu_alarm(counted),
+    };
+    let timer = IntervalTimer::of(now);
     context.user.write_value(arguments[1], &timer).map(|()| 0)
 }
 
 /// Implements `setitimer`.
 pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [which, new, old, ..] = *arguments;
-    check_timer(which)?;
+    let timed_by = timed_by(which)?;
     let new: IntervalTimer = context.user.read_optional(new)?.unwrap_or_default();
     let value = new.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = new.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
-    let now = context.kernel.host.now();
-    let before = context.process().set_alarm(value, interval)?;
-    context.user.write_optional(old, &described(before, now))?;
+    let (process, now) = (context.process(), context.kernel.host.now());
+    let before = match timed_by {
+        TimedBy::Host => process.set_alarm(value, interval)?.state(now),
+        TimedBy::Cpu(counted) => process.set_cpu_alarm(counted, value, interval)?,
+    };
+    context
+        .user
+        .write_optional(old, &IntervalTimer::of(before))?;
     Ok(0)
 }
 

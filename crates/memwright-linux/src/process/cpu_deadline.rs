@@ -1,0 +1,142 @@
+//! When the CPU time of a process is compared with its limit and its timers.
+//!
+//! Linux compares them at each tick. Here a deadline is set for the earliest time at which the process can reach the
+//! limit or a timer, assuming that it runs on all CPUs. If the process has used less CPU time when the deadline expires,
+//! the next deadline is set in the same way. A process of which no thread runs has no deadline; a thread that was
+//! switched to sets it again. So a process that sleeps costs nothing, whatever its timers are.
+
+use super::{Process, Thread, cpu_clock::wait_for};
+use crate::{
+    identity::{INFINITY, Resource},
+    process::send_to_process,
+    scheduler::{Expiry, RunState, UsageSnapshot},
+    signal::{Signal, SignalInfo},
+};
+use alloc::sync::Arc;
+use memwright_table::OutOfMemory;
+
+impl Process {
+    /// Starts enforcing `RLIMIT_CPU` after it was set.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the limit is then not enforced before one of the threads is next switched to.
+    pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
+        self.measure_cpu_time();
+        let used = self.cpu_usage();
+        self.set_cpu_deadline(|| self.next_cpu_look(&used))
+    }
+
+    /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if there is one. None of its threads has run.
+    pub(crate) fn inherit_cpu_limit(&self) {
+        if self.identity.soft_limit(Resource::Cpu) != INFINITY {
+            self.measure_cpu_time();
+        }
+    }
+
+    /// Makes every thread set the deadlines after it was switched to. Threads that it creates do so as well.
+    pub(super) fn measure_cpu_time(&self) {
+        self.each_thread(|thread| thread.set_measured(true));
+    }
+
+    /// Stops measuring the CPU time of a process that has exited.
+    pub(crate) fn forget_cpu_deadline(self: &Arc<Self>) {
+        if self.cpu_deadline.is_set() {
+            // Removing the deadline needs no memory.
+            let _ = self.set_cpu_deadline(|| None);
+        }
+    }
+
+    /// Sets the deadline of the next look. `wait` is called under the deadline's lock and returns the time until then;
+    /// `None` for no deadline.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(super) fn set_cpu_deadline(
+        self: &Arc<Self>,
+        wait: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), OutOfMemory> {
+        let this: Arc<dyn Expiry> = self.clone();
+        self.cpu_deadline
+            .set(self.tasks.scheduler, &Arc::downgrade(&this), wait)
+    }
+
+    /// Returns what the exited and the living threads have used.
+    pub(super) fn cpu_usage(&self) -> UsageSnapshot {
+        let mut total = self.usage.snapshot();
+        self.each_thread(|thread| {
+            total = total.plus(&self.tasks.scheduler.usage_of(thread));
+        });
+        total
+    }
+
+    /// Returns whether one of the threads runs.
+    pub(super) fn runs(&self) -> bool {
+        let mut runs = false;
+        self.each_thread(|thread| runs |= is_running(thread));
+        runs
+    }
+
+    /// Returns the time after which the limit and the timers must be checked; `None` if there are none.
+    pub(super) fn next_cpu_look(&self, used: &UsageSnapshot) -> Option<u64> {
+        let limit = self.cpu_limit_left(used);
+        let alarms = self.cpu_alarms.lock().left(used);
+        let cpus = self.tasks.scheduler.all_cpus().len().into();
+        let left = limit.into_iter().chain(alarms).min()?;
+        Some(wait_for(left, cpus))
+    }
+
+    /// Sets the deadlines again that were not needed while no thread ran. `thread` is the calling thread, which was
+    /// switched to.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    pub(crate) fn resume_cpu_timers(self: &Arc<Self>, thread: &Thread) {
+        // A thread that sets a timer at the same time sets the flag again afterwards.
+        thread.set_measured(false);
+        let mut needed = self.cpu_deadline.is_set();
+        if !needed {
+            let used = self.cpu_usage();
+            let set = self.set_cpu_deadline(|| {
+                let wait = self.next_cpu_look(&used);
+                needed = wait.is_some();
+                wait
+            });
+            // Without memory, the next switch to a thread tries again.
+            needed |= set.is_err();
+        }
+        if self.resume_posix_timers() || needed {
+            thread.set_measured(true);
+        }
+    }
+
+    /// Handles the expiration of the deadline: checks whether the process has reached its limit or its timers have
+    /// expired, and acts accordingly.
+    pub(super) fn check_cpu_time(self: &Arc<Self>) {
+        let used = self.cpu_usage();
+        let mut signals = [None; 3];
+        // There is memory for the new deadline: the expired one has freed it.
+        let _ = self.set_cpu_deadline(|| {
+            // This runs under the deadline's lock, so a thread that sets the limit or a timer at the same time, or that
+            // is switched to, sets the deadline again afterwards.
+            let [user, all] = self.cpu_alarms.lock().pass(&used);
+            signals = [user, all, self.enforce_cpu_limit(&used)];
+            let ends = signals.contains(&Some(Signal::SIGKILL));
+            if ends || !self.runs() {
+                return None;
+            }
+            self.next_cpu_look(&used)
+        });
+        for signal in signals.into_iter().flatten() {
+            send_to_process(self, SignalInfo::kernel(signal));
+        }
+    }
+}
+
+/// Returns whether a CPU executes the thread. A thread that is about to run, and one that is about to block, count as
+/// well.
+pub(super) fn is_running(thread: &Thread) -> bool {
+    match thread.run_state() {
+        RunState::Running | RunState::Waiting => true,
+        RunState::Blocked | RunState::Ready | RunState::Ended => false,
+    }
+}
