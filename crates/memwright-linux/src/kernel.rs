@@ -29,6 +29,7 @@ use crate::{
     signal::{Signal, SignalInfo},
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
+    uname::Names,
     userfault::Userfaults,
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
@@ -90,6 +91,8 @@ pub struct Kernel {
     pub probes: Probes,
     /// The source of random address layouts; `None` for the fixed layout.
     pub layout_random: Option<Lock<Random>>,
+    /// The names of the machine and of its domain.
+    pub names: Names,
     /// Counts of the system calls that the report lists.
     pub calls: CallCounts,
     /// Number of processes created since boot.
@@ -170,6 +173,7 @@ impl Kernel {
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             oom,
+            names: Names::default(),
             most_areas: AtomicUsize::new(MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
             memory,

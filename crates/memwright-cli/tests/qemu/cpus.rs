@@ -41,6 +41,8 @@ const PROGRAMS: &[&str] = &[
     "group_exit",
     "pipes",
     "posix_timers",
+    "cpu_timers",
+    "nice",
     "file_signals",
     "semaphores",
     "loopback",

@@ -61,6 +61,7 @@ const PROGRAMS: &[&str] = &[
     "epoll",
     "timerfd",
     "posix_timers",
+    "host_name",
     "file_signals",
     "signalfd",
     "pidfd",
@@ -92,6 +93,8 @@ const PROGRAMS: &[&str] = &[
 /// tier.
 const LONG: &[&str] = &[
     "cpu_limit",
+    "cpu_timers",
+    "nice",
     "threadbomb",
     "epoll_paths",
     "mount",

@@ -93,7 +93,8 @@ static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
     first: 0x400,
     entries: &[
         ("cap_last_cap", 0o444, SystemText(general::last_capability)),
-        ("hostname", 0o444, SystemText(general::host_name)),
+        ("domainname", 0o644, SystemControl(&general::DOMAIN_NAME)),
+        ("hostname", 0o644, SystemControl(&general::HOST_NAME)),
         ("ngroups_max", 0o444, SystemText(general::most_groups)),
         ("numa_balancing", 0o644, SystemControl(&balance::BALANCING)),
         ("osrelease", 0o444, SystemText(general::release)),

@@ -1,20 +1,21 @@
 //! Files of `/proc` and `/sys` about the system.
 
 use crate::{
+    errno::Errno,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind},
     identity::{Capabilities, GROUPS_MAX},
     perf_event::UPROBE,
     process::ID_END,
     procfs::{
         node::{
-            ROOT_NUMBERS,
+            ROOT_NUMBERS, SystemControl,
             stub::stubs,
             text::{Text, kibibyte_row},
         },
         system::{counts, hugetlb},
     },
     random::Random,
-    uname::NAMES,
+    uname::{BUILD, Name, RELEASE, SYSTEM, Which},
     view::View,
 };
 use core::fmt::{self, Write};
@@ -37,10 +38,6 @@ stubs! {
     MOST_DESCRIPTORS: "/proc/sys/fs/nr_open" "" Number(DESCRIPTORS_MAX as u64), "The limit is enforced; on Linux it can be set.";
     MOST_GROUPS: "/proc/sys/kernel/ngroups_max" "" Number(GROUPS_MAX), "The limit is enforced, and constant on Linux too.";
     LAST_CAPABILITY: "/proc/sys/kernel/cap_last_cap" "" Number(Capabilities::LAST as u64), "The number is constant on Linux too.";
-    SYSTEM_NAME: "/proc/sys/kernel/ostype" "" Text(NAMES[0]), "The word is constant on Linux too.";
-    HOST_NAME: "/proc/sys/kernel/hostname" "" Text(NAMES[1]), "There is no sethostname.";
-    RELEASE: "/proc/sys/kernel/osrelease" "" Text(NAMES[2]), "It is the version of Linux whose behaviour Memwright follows.";
-    BUILD: "/proc/sys/kernel/version" "" Text(NAMES[3]), "The kernel image is reproducible, so the text names no build.";
     PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
 }
 
@@ -130,18 +127,37 @@ pub fn filesystems(_view: &View<'_>, text: &mut Text) -> fmt::Result {
 
 /// Writes `/proc/version`.
 pub fn version(_view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let [system, _, release, build, ..] = NAMES;
-    writeln!(text, "{system} version {release} {build}")
+    writeln!(text, "{SYSTEM} version {RELEASE} {BUILD}")
 }
 
 /// Writes `/proc/sys/kernel/ostype`.
 pub fn system_name(_view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{SYSTEM_NAME}")
+    writeln!(text, "{SYSTEM}")
 }
 
-/// Writes `/proc/sys/kernel/hostname`.
-pub fn host_name(_view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{HOST_NAME}")
+/// `/proc/sys/kernel/hostname`.
+pub static HOST_NAME: SystemControl = SystemControl {
+    read: |view, text| write_name(view, text, Which::Host),
+    store: |view, bytes| set_name(view, bytes, Which::Host),
+};
+
+/// `/proc/sys/kernel/domainname`.
+pub static DOMAIN_NAME: SystemControl = SystemControl {
+    read: |view, text| write_name(view, text, Which::Domain),
+    store: |view, bytes| set_name(view, bytes, Which::Domain),
+};
+
+fn write_name(view: &View<'_>, text: &mut Text, which: Which) -> fmt::Result {
+    text.push(view.kernel.names.get(which).bytes())?;
+    text.push(b"\n")
+}
+
+/// Sets a name to the first line of `bytes`, cut to the greatest length (`proc_do_uts_string` of Linux 7.2).
+fn set_name(view: &View<'_>, bytes: &[u8], which: Which) -> Result<(), Errno> {
+    let line = bytes.split(|byte| *byte == b'\n').next();
+    let name = Name::new(line.unwrap_or_default());
+    view.kernel.names.set(which, name);
+    Ok(())
 }
 
 /// Writes `/proc/sys/kernel/osrelease`.

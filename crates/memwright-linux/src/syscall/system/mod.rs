@@ -1,5 +1,6 @@
 //! System calls on the machine, random numbers, limits and usage.
 
+pub(super) mod name;
 pub(super) mod posix_timer;
 pub(super) mod swap;
 pub(super) mod time;
@@ -14,23 +15,10 @@ use crate::{
     memory::space_limits,
     process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, ticks},
     syscall::call::int,
-    uname::NAMES,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
-
-/// Size of one name in bytes.
-const NAME_SIZE: usize = 65;
-
-/// Implements `uname`: returns the Linux version whose semantics are matched.
-pub fn uname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let mut names = [0; NAME_SIZE * NAMES.len()];
-    for (name, bytes) in NAMES.iter().zip(names.chunks_exact_mut(NAME_SIZE)) {
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-    }
-    context.user.write_bytes(arguments[0], &names).map(|()| 0)
-}
 
 abi_struct! {
     /// `struct sysinfo` of `linux/sysinfo.h`.

@@ -46,6 +46,7 @@ const GROUPS: &[&[SystemCall]] = &[
     file::xattr::CALLS,
     process::priority::CALLS,
     process::rseq::CALLS,
+    system::name::CALLS,
     system::posix_timer::CALLS,
 ];
 

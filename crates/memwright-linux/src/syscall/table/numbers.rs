@@ -168,7 +168,7 @@ pub(super) const NUMBERS: &[SystemCall] = &[
         process::wait4,
     ),
     real(62, "kill", &[Kind::Int, Kind::Signal], signal::kill),
-    real(63, "uname", &[Kind::Out(390)], system::uname),
+    missing(63, "uname"),
     real(
         64,
         "semget",
