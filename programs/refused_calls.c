@@ -269,6 +269,20 @@ static void own_descriptors(void *unused)
 	CHECK(getppid() == 1 || chdir("/proc/1/fd") != 0);
 }
 
+/* Clocks that cannot be set, and times that are none. */
+static void clocks(void)
+{
+	struct timespec bad = { 0, 1000000000 }, good = { 1, 0 };
+	struct timeval bad_time = { 0, -1 };
+	CHECK_FAILS(syscall(SYS_clock_settime, CLOCK_MONOTONIC, &good), EINVAL);
+	CHECK_FAILS(syscall(SYS_clock_settime, CLOCK_MONOTONIC, NULL), EINVAL);
+	CHECK_FAILS(syscall(SYS_clock_settime, CLOCK_REALTIME, NULL), EFAULT);
+	CHECK_FAILS(syscall(SYS_clock_settime, CLOCK_REALTIME, &bad), EINVAL);
+	CHECK_FAILS(syscall(SYS_settimeofday, &bad_time, NULL), EINVAL);
+	CHECK_FAILS(syscall(SYS_settimeofday, 8L, NULL), EFAULT);
+	CHECK_EQ(syscall(SYS_settimeofday, NULL, NULL), 0);
+}
+
 int main(void)
 {
 	dots();
@@ -281,5 +295,6 @@ int main(void)
 	pipe_sizes();
 	CHECK(exited(in_child(inheritable, NULL), 0));
 	queues();
+	clocks();
 	return checked("refused_calls");
 }

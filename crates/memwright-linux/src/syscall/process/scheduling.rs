@@ -20,17 +20,25 @@ pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult 
 }
 
 /// Returns the thread with this id; the calling thread for 0.
-fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
-    match int(id) {
-        id if id < 0 => Err(Errno::EINVAL),
-        0 => Ok(context.thread.clone()),
-        id => context.kernel.tasks.thread(id as u32).ok_or(Errno::ESRCH),
+///
+/// # Errors
+/// `ESRCH`.
+fn find(caller: &Arc<Thread>, id: u64) -> Result<Arc<Thread>, Errno> {
+    match id as u32 {
+        0 => Ok(caller.clone()),
+        id => caller.process.tasks.thread(id).ok_or(Errno::ESRCH),
     }
 }
 
 /// Checks that a thread with this id exists; 0 means the calling thread.
-fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
-    find(context, id).map(|_| ())
+///
+/// # Errors
+/// `ESRCH`; `EINVAL` for a negative id.
+fn check(caller: &Arc<Thread>, id: u64) -> Result<(), Errno> {
+    if int(id) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    find(caller, id).map(|_| ())
 }
 
 /// Implements `sched_getaffinity`: returns the existing CPUs on which the thread is allowed to run.
@@ -40,7 +48,7 @@ pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     if size.saturating_mul(8) < u64::from(scheduler.all_cpus().len()) || size % 8 != 0 {
         return Err(Errno::EINVAL);
     }
-    let allowed = find(context, id)?.affinity().bits() & scheduler.all_cpus().bits();
+    let allowed = find(context.thread, id)?.affinity().bits() & scheduler.all_cpus().bits();
     context.user.write_value(mask, &allowed)?;
     Ok(8)
 }
@@ -52,7 +60,7 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     let mut bytes = [0; 8];
     let length = bytes.len().min(size as usize);
     context.user.read_bytes(mask, &mut bytes[..length])?;
-    let thread = find(context, id)?;
+    let thread = find(context.thread, id)?;
     if !may_change(context, &thread) {
         return Err(Errno::EPERM);
     }
@@ -80,7 +88,7 @@ fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
 
 /// Implements `sched_getscheduler`: always `SCHED_OTHER`.
 pub fn sched_getscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    check(context, arguments[0])?;
+    check(context.thread, arguments[0])?;
     Ok(0)
 }
 
@@ -89,7 +97,7 @@ pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
     if arguments[1] == 0 {
         return Err(Errno::EINVAL);
     }
-    check(context, arguments[0])?;
+    check(context.thread, arguments[0])?;
     context.user.write_value(arguments[1], &0i32).map(|()| 0)
 }
 
@@ -123,7 +131,7 @@ pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallR
         return Err(Errno::EINVAL);
     }
     let priority: i32 = context.user.read_value(parameter)?;
-    check(context, id)?;
+    check(context.thread, id)?;
     change_policy(int(policy), priority).map(|()| 0)
 }
 
@@ -134,7 +142,7 @@ pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
         return Err(Errno::EINVAL);
     }
     let priority: i32 = context.user.read_value(parameter)?;
-    check(context, id)?;
+    check(context.thread, id)?;
     change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
 }
 
@@ -150,7 +158,7 @@ pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> 
 
 /// Implements `sched_rr_get_interval`: returns the time slice.
 pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    check(context, arguments[0])?;
+    check(context.thread, arguments[0])?;
     context
         .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))

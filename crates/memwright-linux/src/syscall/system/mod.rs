@@ -2,6 +2,7 @@
 
 pub(super) mod name;
 pub(super) mod posix_timer;
+pub(super) mod set_time;
 pub(super) mod swap;
 pub(super) mod time;
 

@@ -48,6 +48,7 @@ const GROUPS: &[&[SystemCall]] = &[
     process::rseq::CALLS,
     system::name::CALLS,
     system::posix_timer::CALLS,
+    system::set_time::CALLS,
 ];
 
 /// All calls, by number.
