@@ -1,5 +1,6 @@
 # gcc compiles and links four C files with optimisation
 # package: gcc
+mark=/workload/mark; test -x $mark || mark=true
 cd /tmp
 for unit in 1 2 3 4; do
 	{
@@ -18,5 +19,8 @@ done
 	echo '#include <stdio.h>'
 	echo 'int main(void) { printf("%d", work_1_7("abc", 9) ^ work_2_7("abc", 9) ^ work_3_7("x", 5) ^ work_4_7("yz", 3)); }'
 } > main.c
+$mark begin 1
 for unit in unit1 unit2 unit3 unit4 main; do gcc -O2 -c $unit.c || exit 1; done
-gcc -o program *.o && ./program
+gcc -o program *.o || exit 1
+$mark end 1
+./program

@@ -1,5 +1,6 @@
 # git creates a repository of 400 files with 30 commits, and packs it
 # package: git
+mark=/workload/mark; test -x $mark || mark=true
 cd /tmp
 git init -q tree 2>/dev/null
 cd tree
@@ -13,7 +14,9 @@ for commit in $(seq 30); do
 	seq $commit 7 9000 > file$commit
 	git commit -qam "change $commit"
 done
+$mark begin 1
 git -c gc.auto=0 gc -q
+$mark end 1
 git log --format=%h | tail -n 1
 git count-objects -v | grep -E 'count|in-pack'
 git fsck 2>&1 | tail -n 1

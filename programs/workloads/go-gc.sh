@@ -1,5 +1,6 @@
 # Go compiles a program that builds and drops trees, and runs it
 # package: golang-go
+mark=/workload/mark; test -x $mark || mark=true
 mkdir -p /tmp/tree
 cd /tmp/tree
 cat > main.go <<'END'
@@ -30,4 +31,7 @@ func main() {
 }
 END
 export GOCACHE=/tmp/cache GOPATH=/tmp/go GO111MODULE=off GOFLAGS=-p=1
-go build -o program main.go && ./program 2>&1
+go build -o program main.go || exit
+$mark begin 1
+./program 2>&1 || exit
+$mark end 1

@@ -1,3 +1,3 @@
 # Perl on jemalloc
 # package: libjemalloc2 perl-base
-LD_PRELOAD=libjemalloc.so.2 perl programs/workloads/data/allocate.pl
+LD_PRELOAD=libjemalloc.so.2 perl "${0%/*}/data/allocate.pl"

@@ -1,3 +1,3 @@
 # Perl on mimalloc
 # package: libmimalloc2.0 perl-base
-LD_PRELOAD=libmimalloc.so.2 perl programs/workloads/data/allocate.pl
+LD_PRELOAD=libmimalloc.so.2 perl "${0%/*}/data/allocate.pl"

@@ -1,5 +1,6 @@
 # Node.js sorts in four worker threads, and collects garbage
 # package: nodejs
+mark=/workload/mark; test -x $mark || mark=true
 cat > /tmp/work.js <<'END'
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 if (isMainThread) {
@@ -21,4 +22,6 @@ if (isMainThread) {
   parentPort.postMessage(sum);
 }
 END
-node /tmp/work.js
+$mark begin 1
+node /tmp/work.js || exit
+$mark end 1
