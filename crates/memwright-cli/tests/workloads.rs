@@ -1,4 +1,5 @@
-//! Runs the whole programs of `programs/workloads` on Memwright and on Debian's kernel, and compares their output.
+//! Runs the workloads of `memwright bench`, whole programs, on Memwright and on Debian's kernel, and compares their output
+//! and their marks.
 //!
 //! A program that is not installed is reported as skipped. `cargo xtask workloads` also counts, and writes
 //! `docs/programs.md`.
@@ -45,7 +46,7 @@ fn workspace() -> &'static Path {
         .expect("the package is in the workspace")
 }
 
-/// Checks that a script succeeds on both kernels and prints the same.
+/// Checks that a script succeeds on both kernels, prints the same, and executes each region that it marks once.
 fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
     let text = fs::read_to_string(path)?;
     let packages = text
@@ -76,35 +77,34 @@ fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
         skipped(&format!("no kernel image: memwright kernels add {LINUX}"));
         return Ok(());
     }
+    let marked = text.matches(" begin ").count();
     let folder = tempfile::tempdir()?;
     let json = folder.path().join("json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
-        .args([
-            "compare",
-            "--no-verify",
-            "--memory",
-            "1G",
-            "--kernel",
-            "memwright",
-            "--kernel",
-        ])
-        .args([&format!("linux={LINUX}"), "--json"])
+        .args(["bench", name, "--no-verify", "--kernel", "memwright"])
+        .args(["--kernel", &format!("linux={LINUX}"), "--json"])
         .arg(&json)
-        .args(["sh", &format!("programs/workloads/{name}.sh")])
-        .current_dir(workspace())
+        // Any folder: the command carries the scripts and their data.
+        .current_dir(folder.path())
         .stdin(Stdio::null());
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
     let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap_or_default())
         .map_err(|_| format!("no document: {errors}"))?;
-    let columns = document["columns"].as_array().ok_or("no columns")?;
+    let columns = document["points"][0]["columns"].as_array();
+    let columns = columns.ok_or("no columns")?;
     let [own, linux] = columns.as_slice() else {
         return Err(format!("{} columns", columns.len()).into());
     };
     for column in columns {
         if column["outcome"]["exited"] != 0 {
             return Err(format!("{}: {}", column["kernel"]["version"], column["outcome"]).into());
+        }
+        let regions = column["regions"].as_array().ok_or("no regions")?;
+        let passes: Vec<_> = regions.iter().map(|one| &one["passes"]).collect();
+        if passes != vec![1; marked] {
+            return Err(format!("passes of the regions: {passes:?}, {marked} expected").into());
         }
     }
     match own["output_sha256"] == linux["output_sha256"] {

@@ -208,10 +208,10 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: "memwright-cli/workloads",
-        beginnings: &["perl-text", "python-fork", "python-objects"],
-        of: 3,
-        runs: [3, 3],
-        what: "a tenth of the whole programs, whose output is compared with that on Debian's kernel",
+        beginnings: &["perl-text", "python-fork", "python-objects", "sqlite-wal"],
+        of: 4,
+        runs: [4, 4],
+        what: "a part of the whole programs, whose output is compared with that on Debian's kernel",
     },
     Rule {
         binary: "memwright-cli/workloads",

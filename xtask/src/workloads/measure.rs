@@ -12,8 +12,6 @@ use crate::shell;
 
 /// The kernel of Linux's column, as `memwright kernels` names it.
 const LINUX: &str = "debian:trixie-backports";
-/// The memory of the guests.
-const MEMORY: &str = "1G";
 /// A program that does less than both says little about memory management.
 const LEAST_FAULTS: u64 = 10_000;
 const LEAST_INSTRUCTIONS: u64 = 100_000_000;
@@ -60,8 +58,15 @@ struct Instructions {
     kernel: u64,
 }
 
+/// The document of a bench of workloads.
 #[derive(Debug, Deserialize)]
-struct Comparison {
+struct Bench {
+    points: Vec<Point>,
+}
+
+/// The columns of a workload.
+#[derive(Debug, Deserialize)]
+struct Point {
     columns: Vec<Column>,
 }
 
@@ -88,14 +93,11 @@ pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
     let json = folder.join(format!("{}.json", script.name));
     let _ = fs::remove_file(&json);
     let mut run = Command::new(command);
-    run.args(["compare", "--no-verify", "--memory", MEMORY])
+    run.args(["bench", &script.name, "--no-verify"])
         .args(["--kernel", "memwright", "--kernel"])
         .arg(format!("linux={LINUX}"))
         .arg("--json")
-        .arg(&json)
-        .arg("sh")
-        .arg(script.path())
-        .current_dir(shell::root());
+        .arg(&json);
     shell::step(&shell::line(&run));
     let output = run.output()?;
     let text = fs::read_to_string(&json)
@@ -105,8 +107,11 @@ pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("{}", errors.trim());
     };
-    let comparison: Comparison = serde_json::from_str(&text).context("an unknown document")?;
-    result(&comparison.columns)
+    let bench: Bench = serde_json::from_str(&text).context("an unknown document")?;
+    let [point] = bench.points.as_slice() else {
+        bail!("{} points", bench.points.len());
+    };
+    result(&point.columns)
 }
 
 /// Checks the columns, and returns the row.

@@ -1,7 +1,6 @@
 //! The scripts in `programs/workloads`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -20,11 +19,6 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns the path relative to the root of the workspace, which is the working folder of the script.
-    pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("programs/workloads/{}.sh", self.name))
-    }
-
     /// Parses the first lines: a title, and the packages.
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut lines = text.lines();

@@ -195,7 +195,7 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
     let mut tree = Tree::default();
     let (program, folder) = match &shown {
         None => own_files(&mut tree, name, around)?,
-        Some(shown) => files_of_root(shown, name, around)?,
+        Some(shown) => files_of_root(shown, name, setup.start.as_deref(), around)?,
     };
     let mut files = Vec::new();
     for file in &setup.files {
@@ -243,18 +243,21 @@ fn own_files(
     Ok((program::add(tree, &path, around)?, folder))
 }
 
-/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: this command's own, if the tree
-/// is that of this machine.
+/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: `start` or this command's own, if
+/// the tree is that of this machine.
 fn files_of_root(
     root: &RootTree,
     name: &OsStr,
+    start: Option<&Path>,
     around: Surroundings<'_>,
 ) -> Result<(Program, PathBuf), Failure> {
     if root.is_whole_machine() {
         let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
         // The guest finds the files itself. This reports what is wrong with the program.
         let program = program::add(&mut Tree::default(), &path, around)?;
-        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let start = start.map(Path::to_owned);
+        let folder = start.or_else(|| std::env::current_dir().ok());
+        let folder = folder.unwrap_or_else(|| PathBuf::from("/"));
         return Ok((program, folder));
     }
     let bytes = name.as_bytes();

@@ -1,11 +1,13 @@
 //! Downloads packages of Debian's archive with apt's own tools and unpacks them into a private folder; nothing is
-//! installed.
+//! installed. Finds which packages are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+
+use crate::host::bounded::{self, PATIENCE};
 
 /// The keyring that signs Debian's archive, itself part of Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -130,6 +132,20 @@ impl<'a> Archive<'a> {
         }
         finish(command.args(arguments))
     }
+}
+
+/// Returns which of these packages are not installed on this machine; `None` if dpkg-query is missing.
+pub fn not_installed<'a>(packages: &[&'a str]) -> Option<Vec<&'a str>> {
+    let mut missing = Vec::new();
+    for package in packages {
+        let mut query = Command::new("dpkg-query");
+        query.args(["-W", "-f", "${db:Status-Status}", package]);
+        // It fails for a package that it does not know.
+        if bounded::output(&mut query, PATIENCE).ok()?.stdout != b"installed" {
+            missing.push(*package);
+        }
+    }
+    Some(missing)
 }
 
 /// Returns the mirror of Debian's archive that this machine uses for a release.

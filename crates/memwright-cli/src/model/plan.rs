@@ -196,6 +196,10 @@ pub struct Setup {
     #[arg(long, value_name = "DIR|TAR|none")]
     pub root: Option<OsString>,
 
+    /// The folder in which PROGRAM starts, if the guest shows the tree of this machine; without one, this command's.
+    #[arg(skip)]
+    pub start: Option<PathBuf>,
+
     /// Add to the guest's environment (repeatable).
     #[arg(long = "env", value_name = "K=V", value_parser = parse_assignment)]
     pub environment: Vec<String>,
@@ -223,6 +227,7 @@ impl Setup {
             numa: Nodes::even(1),
             files: Vec::new(),
             root: None,
+            start: None,
             environment: Vec::new(),
             policies: Vec::new(),
             command,

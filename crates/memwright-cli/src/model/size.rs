@@ -33,6 +33,11 @@ impl MemorySize {
         Self(5 << 30)
     }
 
+    /// Returns the memory of a guest of a workload.
+    pub const fn of_workload() -> Self {
+        Self(1 << 30)
+    }
+
     /// Returns the memory of a guest of a bench for a program that uses more memory than the guest has.
     pub const fn of_small_bench() -> Self {
         Self(128 << 20)

@@ -78,7 +78,7 @@ pub fn check<'a>(
 
 /// Returns the names that are similar to a pattern: those that end with it or contain it, then those that differ in a
 /// few letters.
-fn close(pattern: &str, names: &[&str]) -> Vec<String> {
+pub fn close(pattern: &str, names: &[&str]) -> Vec<String> {
     let plain = pattern.replace('*', "");
     let alike = |name: &str| {
         if !plain.is_empty() && name.ends_with(&format!(".{plain}")) {

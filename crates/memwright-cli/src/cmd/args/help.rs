@@ -79,17 +79,21 @@ Each experiment is a C program, built here with musl-gcc or cc; every column run
 2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
 and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps.
 
+A workload is a whole program of a Debian package that is installed here, counted from outside like PROGRAM, with 1 GiB
+and the files of this machine. Several workloads are the columns of one table, and the kernels its rows.
+
 Every run is made twice, at the same time, and the two are compared.
 
 Exit codes:
   0   every run gave its figures
   1   difference: a second run gave different figures
   2   usage
-  3   a tool is missing: a C compiler (see memwright doctor)
+  3   a tool is missing: a C compiler (see memwright doctor), the package of a workload
   5   a run gave no figures: the guest crashed or timed out
   70  internal error
 
 Examples:
   memwright bench basics
   memwright bench protect-loop --kernel linux=/boot/vmlinuz
-  memwright bench write-after-protect --policy write-upgrade=off --json report.json";
+  memwright bench write-after-protect --policy write-upgrade=off --json report.json
+  memwright bench sqlite-wal --kernel memwright --kernel debian:trixie --rows 'region.1.*'";

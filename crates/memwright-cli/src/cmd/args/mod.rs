@@ -39,7 +39,7 @@ pub struct Cli {
 pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
     Run(Box<RunArgs>),
-    /// Run the experiments on Memwright and on Linux kernels, and print a table for each.
+    /// Run experiments or workloads on Memwright and on Linux kernels, and print tables of their figures.
     Bench(Box<BenchArgs>),
     /// Run a program on several Linux kernels and print their counts side by side.
     Compare(Box<CompareArgs>),
@@ -188,15 +188,11 @@ pub struct RunArgs {
 
 /// `memwright bench`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = BENCH_HELP,
-    mut_arg("all", |arg| arg.requires("program")),
-    mut_arg("rows", |arg| arg.requires("program"))
-)]
+#[command(after_help = BENCH_HELP)]
 pub struct BenchArgs {
-    /// Experiments to run; without a name, all.
-    #[arg(value_name = "EXPERIMENT")]
-    pub experiments: Vec<String>,
+    /// Experiments or workloads to run; without a name, all experiments.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
 
     /// Take options, columns and PROGRAM from this file (TOML); later options override it.
     #[arg(long, value_name = "FILE")]
@@ -215,12 +211,12 @@ pub struct BenchArgs {
     )]
     pub parameters: Vec<Parameter>,
 
-    /// Selects rows of PROGRAM's counts.
+    /// Selects rows of the counts of PROGRAM or of a workload.
     #[command(flatten)]
     pub shown: Shown,
 
     /// Add a column: this Linux kernel (a bzImage, a vmlinux, or a name of `memwright kernels`), in the same QEMU
-    /// (repeatable). With PROGRAM, the keys of compare are accepted.
+    /// (repeatable). With PROGRAM or a workload, the keys of compare are accepted.
     #[arg(
         long = "kernel",
         visible_alias = "column",
@@ -270,7 +266,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub formats: Formats,
 
-    /// Print the experiments and their questions.
+    /// Print the experiments and their questions, and the workloads and their packages.
     #[arg(long)]
     pub list: bool,
 }

@@ -10,6 +10,29 @@ pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
 /// The compiler flags for programs of a guest.
 pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
+/// The sources of the program with which scripts mark regions.
+const MARK: &[Source] = &[
+    (
+        "mark.h",
+        include_str!("../../../../../include/memwright/mark.h"),
+    ),
+    (
+        "mark.c",
+        include_str!("../../../../../programs/workloads/mark.c"),
+    ),
+];
+
+/// Builds the program with which scripts mark regions, and returns its path.
+///
+/// # Errors
+/// One line if there is no C compiler or no home for a cache; I/O errors of writing files.
+pub fn mark() -> anyhow::Result<PathBuf> {
+    let compiler = Compiler::first_of(COMPILERS)?;
+    let parts: Vec<&str> = MARK.iter().map(|(_, text)| *text).collect();
+    let folder = compiler.folder("workloads", &parts)?;
+    compiler.build(&folder, "mark", FLAGS, MARK)
+}
+
 /// The folder in which programs are built.
 #[derive(Debug)]
 pub struct Workshop {

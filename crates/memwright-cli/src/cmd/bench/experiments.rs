@@ -387,25 +387,6 @@ pub const HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the experiments of these names, in the order of the list; all of them if no name is given.
-///
-/// # Errors
-/// The first name that is not an experiment.
-pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
-    let known = |name: &String| EXPERIMENTS.iter().any(|one| one.name == name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
-        return Err(format!(
-            "no such experiment: {unknown}; there are {}",
-            all.join(", ")
-        ));
-    }
-    Ok(EXPERIMENTS
-        .iter()
-        .filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
-        .collect())
-}
-
 impl Experiment {
     /// Returns the runs with these labels; all runs if no label is given.
     pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
@@ -429,7 +410,8 @@ mod tests {
 
     #[test]
     fn labels_select() {
-        let chosen = select(&["autonuma".to_owned(), "basics".to_owned()]).unwrap();
+        let is_chosen = |one: &&Experiment| matches!(one.name, "autonuma" | "basics");
+        let chosen: Vec<_> = EXPERIMENTS.iter().filter(is_chosen).collect();
         let wanted = |labels: &[&str]| -> Vec<String> {
             labels.iter().map(|label| (*label).to_owned()).collect()
         };
@@ -443,19 +425,5 @@ mod tests {
         assert_eq!(unknown_label(&chosen, &one), None);
         let odd = wanted(&["numa02", "numa03"]);
         assert_eq!(unknown_label(&chosen, &odd), Some(&odd[1]));
-    }
-
-    #[test]
-    fn names_select() {
-        let names = |wanted: &[&str]| {
-            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-            select(&wanted).map(|found| found.iter().map(|one| one.name).collect::<Vec<_>>())
-        };
-        assert_eq!(names(&[]).unwrap().len(), EXPERIMENTS.len());
-        assert_eq!(
-            names(&["fork-reuse", "basics"]).unwrap(),
-            ["basics", "fork-reuse"]
-        );
-        assert!(names(&["basics", "fast"]).unwrap_err().contains("fast"));
     }
 }

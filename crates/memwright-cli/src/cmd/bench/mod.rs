@@ -1,9 +1,12 @@
-//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each.
+//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each; workloads, and
+//! the user's own program.
 
+mod chosen;
 mod column;
 mod compile;
 mod experiments;
 mod own;
+mod workloads;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,6 +14,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 
+use self::chosen::Chosen;
 use self::column::Column;
 use self::compile::Workshop;
 use self::experiments::{Experiment, Run};
@@ -33,7 +37,7 @@ use crate::qemu::version::{self, Version};
 use crate::render;
 use crate::render::outputs::Outputs;
 
-/// Runs the selected experiments, and prints their results.
+/// Runs the selected experiments or workloads, or the user's own program, and prints the results.
 ///
 /// # Errors
 /// Usage; a run that gave no figures, with its experiment and column.
@@ -41,11 +45,28 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     if !args.program.is_empty() {
         return own::bench(args);
     }
-    let chosen =
-        experiments::select(&args.experiments).map_err(|line| Failure::Usage(anyhow!(line)))?;
+    let chosen = match args.names.is_empty() {
+        true => Chosen::all(),
+        false => Chosen::of(&args.names).map_err(|unknown| Failure::Usage(unknown.into()))?,
+    };
     if args.list {
-        return Ok(list(&chosen)?);
+        print(&chosen.list())?;
+        return Ok(0);
     }
+    if !args.names.is_empty() && !chosen.workloads.is_empty() {
+        check_workloads(args, &chosen).map_err(Failure::Usage)?;
+        return own::bench_workloads(args, &chosen.workloads);
+    }
+    if args.shown.all || !args.shown.rows.is_empty() {
+        return Err(Failure::Usage(anyhow!(
+            "--all and --rows select rows of a workload or of a program, not of an experiment"
+        )));
+    }
+    bench_experiments(args, chosen.experiments)
+}
+
+/// Runs experiments, and prints their results.
+fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Result<u8, Failure> {
     if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
     }
@@ -248,15 +269,23 @@ fn hash(path: &Path) -> anyhow::Result<String> {
     Ok(hexadecimal_hash(&bytes))
 }
 
-fn list(chosen: &[&Experiment]) -> anyhow::Result<u8> {
-    let width = chosen.iter().map(|one| one.name.len()).max();
-    let width = width.unwrap_or_default();
-    let mut text = String::new();
-    for one in chosen {
-        text.push_str(&format!("{:width$}  {}\n", one.name, one.question));
+/// Refuses what does not fit a bench of workloads.
+fn check_workloads(args: &BenchArgs, chosen: &Chosen) -> anyhow::Result<()> {
+    if let (Some(experiment), Some(workload)) =
+        (chosen.experiments.first(), chosen.workloads.first())
+    {
+        return Err(anyhow!(
+            "{} is an experiment and {} a workload: a bench is of one kind",
+            experiment.name,
+            workload.name
+        ));
     }
-    print(&text)?;
-    Ok(0)
+    match args.labels.first() {
+        Some(label) => Err(anyhow!(
+            "--run {label}: a workload has one run, without a label"
+        )),
+        None => Ok(()),
+    }
 }
 
 fn print(text: &str) -> anyhow::Result<()> {

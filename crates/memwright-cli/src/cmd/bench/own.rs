@@ -1,11 +1,12 @@
 //! `memwright bench -- PROGRAM`: the user's own program on each kernel, counted from outside, swept over its
-//! parameters.
+//! parameters. Workloads are such a sweep, whose parameter is the name of the workload.
 
 use std::ffi::OsString;
 
 use anyhow::{Context, anyhow};
 
 use crate::cmd::args::BenchArgs;
+use crate::cmd::bench::workloads::{self, Packed, Workload};
 use crate::compare::{names, sweep_sheet};
 use crate::host::output::{print, show};
 use crate::host::taken::Taken;
@@ -14,6 +15,7 @@ use crate::lab::columns::{self, Groups};
 use crate::lab::input::Input;
 use crate::model::failure::{DIFFERENCE, Failure};
 use crate::model::image::{MEMWRIGHT, System};
+use crate::model::parameter::Parameter;
 use crate::model::plan::{Care, ImagePlan, Measure, Setup};
 use crate::model::sweep::{Document, KIND, Point, SCHEMA};
 use crate::model::{parameter, region_names};
@@ -21,14 +23,60 @@ use crate::qemu::runs::Runs;
 use crate::render;
 use crate::render::outputs::Outputs;
 
+/// A program that is swept over parameters.
+struct Subject<'a> {
+    command: &'a [OsString],
+    parameters: &'a [Parameter],
+    input: Input,
+    /// Returns the guest that runs a command, by the number of the point.
+    guest: &'a dyn Fn(Vec<OsString>, usize) -> Setup,
+}
+
 /// Runs the program at every point on every kernel, and prints the rows that change.
 ///
 /// # Errors
 /// Usage; a missing tool; a guest that gives no result.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     check(args).map_err(Failure::Usage)?;
+    let subject = Subject {
+        command: &args.program,
+        parameters: &args.parameters,
+        input: Input::default(),
+        guest: &|command, _| Setup::of(command),
+    };
+    sweep(args, &subject)
+}
+
+/// Runs workloads on every kernel, and prints the rows that change.
+///
+/// # Errors
+/// Those of [`bench`]; a package that is not installed, unless nothing is run.
+pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, Failure> {
+    check_rows(args).map_err(Failure::Usage)?;
+    if !args.dry_run {
+        for one in workloads {
+            one.check_packages()?;
+        }
+    }
+    let packed = workloads.iter().map(|one| one.pack());
+    let packed: Vec<Packed> = packed.collect::<Result<_, _>>()?;
+    let parameter = Parameter {
+        name: "workload".to_owned(),
+        values: workloads.iter().map(|one| one.name.to_owned()).collect(),
+    };
+    let subject = Subject {
+        command: &workloads::command("{workload}"),
+        parameters: &[parameter],
+        input: Input::none(),
+        guest: &|command, point| packed[point].guest(command),
+    };
+    sweep(args, &subject)
+}
+
+/// Runs a program at every point on every kernel, and prints the rows that change.
+fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
     let columns = columns(args).map_err(Failure::Usage)?;
-    let (parameters, input) = (&args.parameters, Input::default());
+    let parameters = subject.parameters;
     let mut taken = Taken::default();
     for column in &columns {
         taken.read_path("a kernel image", &column.image.path);
@@ -38,16 +86,17 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     let mut document = Document {
         schema: SCHEMA,
         kind: KIND.to_owned(),
-        command: args.program.iter().map(text).collect(),
-        parameters: parameters.clone(),
+        command: subject.command.iter().map(text).collect(),
+        parameters: parameters.to_vec(),
         points: Vec::new(),
     };
     let mut patterns = Vec::new();
     let mut runs = None;
-    for values in parameter::points(parameters) {
-        let plan = plan(args, parameter::command(&args.program, parameters, &values));
+    for (point, values) in parameter::points(parameters).into_iter().enumerate() {
+        let command = parameter::command(subject.command, parameters, &values);
+        let plan = plan(args, (subject.guest)(command, point));
         let groups = Groups::of(&columns, &plan).map_err(Failure::Usage)?;
-        let laboratories = groups.open(&input, args.dry_run)?;
+        let laboratories = groups.open(&subject.input, args.dry_run)?;
         let guests = groups.guests(&columns, &laboratories);
         if args.dry_run {
             for (laboratory, image) in &guests {
@@ -96,10 +145,17 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
 
 /// Checks the options before anything runs.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
-    if let Some(name) = args.experiments.first() {
-        return Err(anyhow!("{name}: a bench is of experiments or of a program"));
+    if let Some(name) = args.names.first() {
+        return Err(anyhow!(
+            "{name}: a bench is of experiments, of workloads or of a program"
+        ));
     }
     parameter::check(&args.parameters, &args.program).map_err(|why| anyhow!(why))?;
+    check_rows(args)
+}
+
+/// Checks the patterns of rows.
+fn check_rows(args: &BenchArgs) -> anyhow::Result<()> {
     for pattern in &args.shown.rows {
         names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
     }
@@ -134,9 +190,9 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     Ok(columns)
 }
 
-fn plan(args: &BenchArgs, command: Vec<OsString>) -> ImagePlan {
+fn plan(args: &BenchArgs, setup: Setup) -> ImagePlan {
     ImagePlan {
-        setup: Setup::of(command),
+        setup,
         care: Care {
             timeout: Some(args.timeout),
             keep: None,

@@ -1,0 +1,271 @@
+//! The workloads: scripts that run whole programs of Debian's packages, with their data.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+
+use crate::cmd::bench::compile;
+use crate::host::apt;
+use crate::host::folder::{PrivateFolder, private_folder};
+use crate::host::output::say;
+use crate::model::failure::Failure;
+use crate::model::plan::Setup;
+use crate::model::size::MemorySize;
+
+/// The folder of a workload in its guest. The scripts look there for the program that marks regions.
+const PLACE: &str = "/workload";
+
+/// A script that runs a whole program.
+#[derive(Debug)]
+pub struct Workload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The text for `sh`: its first line is the title, its second one names packages.
+    script: &'static str,
+}
+
+/// Returns the workloads of these names, with their scripts.
+macro_rules! workloads {
+    ($($name:literal,)*) => {
+        &[$(Workload {
+            name: $name,
+            script: include_str!(concat!("../../../../../programs/workloads/", $name, ".sh")),
+        },)*]
+    };
+}
+
+/// Every workload, in the order of the names.
+pub const WORKLOADS: &[Workload] = workloads![
+    "ffmpeg",
+    "gcc-build",
+    "gdb",
+    "git-gc",
+    "go-gc",
+    "java-g1",
+    "java-zgc",
+    "jemalloc",
+    "larson-jemalloc",
+    "larson-mimalloc",
+    "lmdb",
+    "lua",
+    "mariadb",
+    "memcached",
+    "mimalloc",
+    "nginx",
+    "node-workers",
+    "numpy",
+    "perl-text",
+    "php",
+    "postgres-pgbench",
+    "python-fork",
+    "python-objects",
+    "redis-bgsave",
+    "ruby",
+    "sqlite-wal",
+    "strace",
+    "stress-ng-vm",
+    "tcmalloc",
+    "valgrind",
+];
+
+/// Names and contents of the files that scripts read.
+const DATA: &[(&str, &str)] = &[
+    (
+        "data/Fill.java",
+        include_str!("../../../../../programs/workloads/data/Fill.java"),
+    ),
+    (
+        "data/allocate.pl",
+        include_str!("../../../../../programs/workloads/data/allocate.pl"),
+    ),
+    (
+        "data/larson.c",
+        include_str!("../../../../../programs/workloads/data/larson.c"),
+    ),
+];
+
+impl Workload {
+    /// Returns what it does, in one line.
+    pub fn title(&self) -> &'static str {
+        self.line("# ")
+    }
+
+    /// Returns the Debian packages that it needs.
+    pub fn packages(&self) -> Vec<&'static str> {
+        self.line("# package: ").split_ascii_whitespace().collect()
+    }
+
+    /// Returns the rest of the first line of the script that begins with `start`.
+    fn line(&self, start: &str) -> &'static str {
+        let mut lines = self.script.lines();
+        let rest = lines.find_map(|line| line.strip_prefix(start));
+        rest.unwrap_or_default()
+    }
+
+    /// Checks that its packages are installed on this machine, whose files its guest shows. Where dpkg is missing, a
+    /// message says that nothing was checked.
+    ///
+    /// # Errors
+    /// One line with the missing packages, and the command that installs them.
+    pub fn check_packages(&self) -> Result<(), Failure> {
+        let packages = self.packages();
+        let Some(missing) = apt::not_installed(&packages) else {
+            let all = packages.join(", ");
+            say(&format!(
+                "{}: without dpkg-query, it is not known whether its packages are installed: {all}",
+                self.name
+            ));
+            return Ok(());
+        };
+        let (noun, verb) = match missing.as_slice() {
+            [] => return Ok(()),
+            [_] => ("package", "is"),
+            [..] => ("packages", "are"),
+        };
+        Err(Failure::Environment(anyhow!(
+            "{} needs the {noun} {}, which {verb} not installed: apt-get install {}",
+            self.name,
+            missing.join(" and "),
+            missing.join(" ")
+        )))
+    }
+
+    /// Writes its script, the data that it uses and the program that marks regions into a temporary folder.
+    ///
+    /// # Errors
+    /// A missing C compiler; I/O errors of writing.
+    pub fn pack(&self) -> Result<Packed, Failure> {
+        let mark = compile::mark().map_err(Failure::Environment)?;
+        let folder = private_folder().context("cannot make a temporary folder")?;
+        let place = folder.path().join("workload");
+        self.write(&place, &mark)
+            .with_context(|| format!("cannot write {}", place.display()))?;
+        let mut file = place.into_os_string();
+        file.push(":");
+        file.push(PLACE);
+        Ok(Packed {
+            file,
+            _folder: folder,
+        })
+    }
+
+    /// Writes the files, whose permissions do not depend on the user's umask.
+    fn write(&self, place: &Path, mark: &Path) -> std::io::Result<()> {
+        let name = format!("{}.sh", self.name);
+        let data = DATA.iter().copied();
+        let used = data.filter(|(name, _)| self.script.contains(name));
+        for (name, text) in [(&*name, self.script)].into_iter().chain(used) {
+            let path = place.join(name);
+            for folder in path.parent().into_iter().chain([place]) {
+                fs::create_dir_all(folder)?;
+                fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+            }
+            fs::write(&path, text)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o644))?;
+        }
+        let program = place.join("mark");
+        fs::copy(mark, &program)?;
+        fs::set_permissions(&program, Permissions::from_mode(0o755))
+    }
+}
+
+/// The files of a workload for its guest, removed with this value.
+#[derive(Debug)]
+pub struct Packed {
+    // In the syntax of `--file`.
+    file: OsString,
+    _folder: PrivateFolder,
+}
+
+impl Packed {
+    /// Returns the guest that runs a command with these files: it shows the files of this machine, and the command
+    /// starts in the root folder, wherever this command was started.
+    pub fn guest(&self, command: Vec<OsString>) -> Setup {
+        Setup {
+            memory: MemorySize::of_workload(),
+            files: vec![self.file.clone()],
+            root: Some("/".into()),
+            start: Some("/".into()),
+            ..Setup::of(command)
+        }
+    }
+}
+
+/// Returns the command that runs the workload whose name replaces a placeholder.
+pub fn command(placeholder: &str) -> Vec<OsString> {
+    vec!["/bin/sh".into(), format!("{PLACE}/{placeholder}.sh").into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/workloads")
+    }
+
+    /// Returns the names of the files in a folder, sorted.
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        let mut names: Vec<String> = files
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_script_and_its_data_is_carried() {
+        let scripts = names(&folder());
+        let scripts = scripts.iter().filter_map(|name| name.strip_suffix(".sh"));
+        let carried = WORKLOADS.iter().map(|one| one.name);
+        assert_eq!(carried.collect::<Vec<_>>(), scripts.collect::<Vec<_>>());
+        let data = DATA
+            .iter()
+            .filter_map(|(name, _)| name.strip_prefix("data/"));
+        assert_eq!(data.collect::<Vec<_>>(), names(&folder().join("data")));
+        for one in WORKLOADS {
+            assert!(!one.title().is_empty(), "{}", one.name);
+            assert!(!one.packages().is_empty(), "{}", one.name);
+            let uses = one.script.matches("/data/").count();
+            let carried = DATA.iter().filter(|(name, _)| one.script.contains(name));
+            assert_eq!(carried.count(), uses, "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn every_region_that_begins_ends() {
+        for one in WORKLOADS {
+            let count = |what: &str| one.script.matches(what).count();
+            assert_eq!(count(" begin 1"), count(" end 1"), "{}", one.name);
+            let finds = one.script.contains(&format!("mark={PLACE}/mark;"));
+            assert_eq!(finds, count(" begin 1") == 1, "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn what_a_guest_gets_is_readable_to_everyone() {
+        let host = tempfile::tempdir().unwrap();
+        let (mark, place) = (host.path().join("built"), host.path().join("place"));
+        fs::write(&mark, "x").unwrap();
+        let larson = WORKLOADS.iter().find(|one| one.name == "larson-jemalloc");
+        larson.unwrap().write(&place, &mark).unwrap();
+        assert_eq!(names(&place), ["larson-jemalloc.sh", "mark"]);
+        assert_eq!(names(&place.join("data")), ["larson.c"]);
+        for (path, mode) in [
+            ("", 0o755),
+            ("data", 0o755),
+            ("mark", 0o755),
+            ("data/larson.c", 0o644),
+        ] {
+            let about = fs::metadata(place.join(path)).unwrap();
+            assert_eq!(about.permissions().mode() & 0o777, mode, "{path}");
+        }
+    }
+}
