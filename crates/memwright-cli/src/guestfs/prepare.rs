@@ -60,19 +60,23 @@ pub struct Prepared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootChoice {
     path: PathBuf,
+    fresh: bool,
 }
 
 impl RootChoice {
     /// Decides which tree the guest shows: the one that `--root` names, or that of this machine for a program that was
     /// found through PATH.
-    fn of(root: Option<&OsStr>, name: &OsStr) -> Option<Self> {
-        let path = match root {
+    fn of(setup: &Setup, name: &OsStr) -> Option<Self> {
+        let path = match setup.root.as_deref() {
             Some(none) if none == "none" => return None,
             Some(path) => PathBuf::from(path),
             None if program::is_found_through_path(name) => PathBuf::from("/"),
             None => return None,
         };
-        Some(Self { path })
+        Some(Self {
+            path,
+            fresh: setup.fresh,
+        })
     }
 
     /// Opens the tree.
@@ -80,7 +84,11 @@ impl RootChoice {
     /// # Errors
     /// Those of [`RootTree::open`].
     pub fn open(&self) -> anyhow::Result<RootTree> {
-        RootTree::open(&self.path)
+        let tree = RootTree::open(&self.path)?;
+        Ok(match self.fresh {
+            true => tree.without_tmp(),
+            false => tree,
+        })
     }
 }
 
@@ -190,12 +198,12 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
         library_path: initrd::variable(&environment, "LD_LIBRARY_PATH"),
         path: initrd::variable(&environment, "PATH").unwrap_or_default(),
     };
-    let root = RootChoice::of(setup.root.as_deref(), name);
+    let root = RootChoice::of(setup, name);
     let shown = root.as_ref().map(RootChoice::open).transpose()?;
     let mut tree = Tree::default();
     let (program, folder) = match &shown {
         None => own_files(&mut tree, name, around)?,
-        Some(shown) => files_of_root(shown, name, setup.start.as_deref(), around)?,
+        Some(shown) => files_of_root(shown, name, setup.fresh, around)?,
     };
     let mut files = Vec::new();
     for file in &setup.files {
@@ -243,21 +251,20 @@ fn own_files(
     Ok((program::add(tree, &path, around)?, folder))
 }
 
-/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: `start` or this command's own, if
-/// the tree is that of this machine.
+/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: this command's own, if the tree
+/// is that of this machine and the guest is not `fresh`.
 fn files_of_root(
     root: &RootTree,
     name: &OsStr,
-    start: Option<&Path>,
+    fresh: bool,
     around: Surroundings<'_>,
 ) -> Result<(Program, PathBuf), Failure> {
     if root.is_whole_machine() {
         let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
         // The guest finds the files itself. This reports what is wrong with the program.
         let program = program::add(&mut Tree::default(), &path, around)?;
-        let start = start.map(Path::to_owned);
-        let folder = start.or_else(|| std::env::current_dir().ok());
-        let folder = folder.unwrap_or_else(|| PathBuf::from("/"));
+        let here = (!fresh).then(|| std::env::current_dir().ok()).flatten();
+        let folder = here.unwrap_or_else(|| PathBuf::from("/"));
         return Ok((program, folder));
     }
     let bytes = name.as_bytes();

@@ -4,7 +4,6 @@
 //! the same.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
@@ -32,7 +31,6 @@ struct Program {
     environment: Vec<String>,
     files: Vec<OsString>,
     root: RootChoice,
-    start: Option<PathBuf>,
 }
 
 /// Adds the files that the program uses of the tree of `--root` to those of its guest. Returns one line for each path
@@ -54,7 +52,6 @@ pub fn add_files(
         environment: setup.environment.clone(),
         files: setup.files.clone(),
         root: root.clone(),
-        start: setup.start.clone(),
     };
     let mut known = input
         .rehearsals

@@ -196,9 +196,10 @@ pub struct Setup {
     #[arg(long, value_name = "DIR|TAR|none")]
     pub root: Option<OsString>,
 
-    /// The folder in which PROGRAM starts, if the guest shows the tree of this machine; without one, this command's.
+    /// Whether a guest that shows the tree of this machine does not depend on the current folder and on what is in
+    /// `/tmp` here: PROGRAM starts in the root folder, and finds `/tmp` empty.
     #[arg(skip)]
-    pub start: Option<PathBuf>,
+    pub fresh: bool,
 
     /// Add to the guest's environment (repeatable).
     #[arg(long = "env", value_name = "K=V", value_parser = parse_assignment)]
@@ -227,7 +228,7 @@ impl Setup {
             numa: Nodes::even(1),
             files: Vec::new(),
             root: None,
-            start: None,
+            fresh: false,
             environment: Vec::new(),
             policies: Vec::new(),
             command,

@@ -181,14 +181,13 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Returns the guest that runs a command with these files: it shows the files of this machine, and the command
-    /// starts in the root folder, wherever this command was started.
+    /// Returns the guest that runs a command with these files, and that shows the files of this machine.
     pub fn guest(&self, command: Vec<OsString>) -> Setup {
         Setup {
             memory: MemorySize::of_workload(),
             files: vec![self.file.clone()],
             root: Some("/".into()),
-            start: Some("/".into()),
+            fresh: true,
             ..Setup::of(command)
         }
     }

@@ -49,7 +49,14 @@ pub trait Contents {
 
 /// The tree of `--root`.
 #[derive(Debug)]
-pub enum RootTree {
+pub struct RootTree {
+    source: Source,
+    is_without_tmp: bool,
+}
+
+/// Where a tree comes from.
+#[derive(Debug)]
+enum Source {
     /// A folder of this machine, such as its root.
     Folder(Folder),
     /// An archive.
@@ -71,21 +78,33 @@ impl RootTree {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("--root {}", path.display());
         let about = std::fs::metadata(path).with_context(context)?;
-        if about.is_dir() {
+        let source = if about.is_dir() {
             let path = std::path::absolute(path).with_context(context)?;
-            return Ok(Self::Folder(Folder::new(path)));
-        }
-        if !about.is_file() {
+            Source::Folder(Folder::new(path))
+        } else if about.is_file() {
+            Source::Archive(Archive::open(path).with_context(context)?)
+        } else {
             bail!("{}: is neither a folder nor a tar archive", context());
+        };
+        Ok(Self {
+            source,
+            is_without_tmp: false,
+        })
+    }
+
+    /// Returns the tree without its folder `/tmp`.
+    pub fn without_tmp(self) -> Self {
+        Self {
+            is_without_tmp: true,
+            ..self
         }
-        Ok(Self::Archive(Archive::open(path).with_context(context)?))
     }
 
     /// Returns whether this is the complete tree of this machine, so that paths are the same here and in the guest.
     pub fn is_whole_machine(&self) -> bool {
-        match self {
-            Self::Folder(folder) => folder.is_root(),
-            Self::Archive(_) => false,
+        match &self.source {
+            Source::Folder(folder) => folder.is_root(),
+            Source::Archive(_) => false,
         }
     }
 
@@ -95,13 +114,14 @@ impl RootTree {
     /// # Errors
     /// I/O errors.
     pub fn node(&self, path: &[u8]) -> io::Result<Option<RootNode>> {
-        if is_hidden(path) {
+        let is_missing = self.is_without_tmp && first_name(path) == b"tmp";
+        if is_missing || is_hidden(path) {
             return Ok(None);
         }
         let relative = relative(path);
-        match self {
-            Self::Folder(folder) => folder.node(&relative),
-            Self::Archive(archive) => Ok(archive.node(&relative)),
+        match &self.source {
+            Source::Folder(folder) => folder.node(&relative),
+            Source::Archive(archive) => Ok(archive.node(&relative)),
         }
     }
 
@@ -110,9 +130,9 @@ impl RootTree {
     /// # Errors
     /// I/O errors.
     pub fn names(&self, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let mut names = match self {
-            Self::Folder(folder) => folder.names(&relative(path))?,
-            Self::Archive(archive) => archive.names(&relative(path)),
+        let mut names = match &self.source {
+            Source::Folder(folder) => folder.names(&relative(path))?,
+            Source::Archive(archive) => archive.names(&relative(path)),
         };
         names.sort_unstable();
         Ok(names)
@@ -120,9 +140,9 @@ impl RootTree {
 
     /// Returns the path of a file on this machine; `None` in an archive. No link is on the way: the guest resolves them.
     pub fn host_path(&self, path: &[u8]) -> Option<PathBuf> {
-        match self {
-            Self::Folder(folder) => Some(folder.host_path(&relative(path))),
-            Self::Archive(_) => None,
+        match &self.source {
+            Source::Folder(folder) => Some(folder.host_path(&relative(path))),
+            Source::Archive(_) => None,
         }
     }
 
@@ -144,9 +164,9 @@ impl RootTree {
     /// # Errors
     /// I/O errors.
     pub fn contents(&self, path: &[u8]) -> io::Result<Box<dyn Contents + Send>> {
-        match self {
-            Self::Folder(folder) => folder.contents(&relative(path)),
-            Self::Archive(archive) => archive.contents(&relative(path)),
+        match &self.source {
+            Source::Folder(folder) => folder.contents(&relative(path)),
+            Source::Archive(archive) => archive.contents(&relative(path)),
         }
     }
 }
@@ -154,10 +174,16 @@ impl RootTree {
 /// Returns whether a path belongs to the guest's kernel, or has a name or target that Linux does not permit.
 pub fn is_hidden(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/').skip(1);
-    let first = names.clone().next().unwrap_or_default();
+    let first = first_name(path);
     HIDDEN.iter().any(|hidden| hidden.as_bytes() == first)
         || names.any(|name| name.len() > NAME_MAX)
         || path.len() > TARGET_MAX
+}
+
+/// Returns the first name in a path of the guest.
+fn first_name(path: &[u8]) -> &[u8] {
+    let mut names = path.split(|byte| *byte == b'/').skip(1);
+    names.next().unwrap_or_default()
 }
 
 /// Returns a path of the guest relative to the root of the tree.
@@ -185,6 +211,21 @@ mod tests {
             assert_eq!(is_hidden(path.as_bytes()), hidden, "{path}");
         }
         assert!(is_hidden(format!("/{}", "n".repeat(256)).as_bytes()));
+    }
+
+    #[test]
+    fn a_tree_without_tmp_has_everything_else() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["tmp/x", "tmpx", "usr/tmp"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        let has = |tree: &RootTree| {
+            ["/tmp", "/tmp/x", "/tmpx", "/usr/tmp"]
+                .map(|path| tree.node(path.as_bytes()).unwrap().is_some())
+        };
+        let tree = RootTree::open(folder.path()).unwrap();
+        assert_eq!(has(&tree), [true, true, true, true]);
+        assert_eq!(has(&tree.without_tmp()), [false, false, true, true]);
     }
 
     #[test]
