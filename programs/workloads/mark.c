@@ -1,4 +1,5 @@
-/* Marks the beginning or the end of a region for a shell script: `mark begin 1`, `mark end 1`. The regions are 1 to 8. */
+/* Marks the beginning or the end of a region for a shell script: `mark begin 1`, `mark end 1`. The regions are 1 to 8.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-//! Runs the workloads of `memwright bench`, whole programs, on Memwright and on Debian's kernel, and compares their output
-//! and their marks.
+//! Runs the workloads of `memwright bench`, whole programs, on Memwright and on Debian's kernel, and compares their
+//! output and their marks.
 //!
 //! A program that is not installed is reported as skipped. `cargo xtask workloads` also counts, and writes
 //! `docs/programs.md`.
@@ -46,7 +46,7 @@ fn workspace() -> &'static Path {
         .expect("the package is in the workspace")
 }
 
-/// Checks that a script succeeds on both kernels, prints the same, and executes each region that it marks once.
+/// Checks that a script succeeds on both kernels, with equal output, and executes each region that it marks once.
 fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
     let text = fs::read_to_string(path)?;
     let packages = text

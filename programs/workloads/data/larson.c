@@ -1,9 +1,9 @@
-/* Replaces blocks at random, as in the benchmark of Larson and Krishnan (Memory Allocation for Long-Running Server Applications,
- * 1998), with one thread at a time.
+/* Replaces blocks at random, as in the benchmark of Larson and Krishnan (Memory Allocation for Long-Running Server
+ * Applications, 1998), with one thread at a time.
  *
- * Each round is a thread, which gets the blocks of the thread before it: a block is often freed by another thread than the one
- * that allocated it. The sizes and the order follow from a fixed seed, and the checksum of what the blocks contain is the same
- * with every allocator.
+ * Each round is a thread, which gets the blocks of the thread before it: a block is often freed by another thread than
+ * the one that allocated it. The sizes and the order follow from a fixed seed, and the checksum of what the blocks
+ * contain is the same with every allocator.
  */
 #include <pthread.h>
 #include <stdint.h>

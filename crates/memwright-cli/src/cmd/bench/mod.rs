@@ -1,5 +1,5 @@
-//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each; workloads, and
-//! the user's own program.
+//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each; workloads,
+//! and the user's own program.
 
 mod chosen;
 mod column;
