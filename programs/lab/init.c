@@ -11,8 +11,8 @@
  * the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
  * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
  * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, "swap" with
- * the size of the compressed swap device in bytes, and "network" if the program needs the loopback interface. As any other process, with the argument "functions", it prints the
- * names and addresses of the kernel's functions.
+ * the size of the compressed swap device in bytes, and "root" if the program finds the files of a root. As any other process,
+ * with the argument "functions", it prints the names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -153,6 +153,15 @@ static int raise_loopback(void)
 	return raised;
 }
 
+/* Provides what a program finds on its own machine: the loopback interface, and POSIX shared memory. */
+static void serve_root(void)
+{
+	if (!raise_loopback())
+		warn("the loopback interface is down\n");
+	if (mkdir("/dev/shm", 01777) || mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, NULL))
+		warn("/dev/shm is missing\n");
+}
+
 static int write_to(const char *path, const void *bytes, size_t length)
 {
 	int file = open(path, O_WRONLY | O_CLOEXEC);
@@ -265,8 +274,8 @@ int main(int count, char **words)
 	char **folder = read_strings("/.memwright/folder"), **swap = read_strings("/.memwright/swap");
 	if (swap && swap[0])
 		make_swap(swap[0]);
-	if (access("/.memwright/network", F_OK) == 0 && !raise_loopback())
-		warn("the loopback interface is down\n");
+	if (access("/.memwright/root", F_OK) == 0)
+		serve_root();
 	/* Lets the kernel finish work that it deferred while files were created. */
 	sleep(2);
 	pid_t child = fork();

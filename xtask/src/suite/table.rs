@@ -208,9 +208,15 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: "memwright-cli/workloads",
-        beginnings: &["perl-text", "python-fork", "python-objects", "sqlite-wal"],
-        of: 4,
-        runs: [4, 4],
+        beginnings: &[
+            "cpython-mmap",
+            "perl-text",
+            "python-fork",
+            "python-objects",
+            "sqlite-wal",
+        ],
+        of: 5,
+        runs: [5, 5],
         what: "a part of the whole programs, whose output is compared with that on Debian's kernel",
     },
     Rule {

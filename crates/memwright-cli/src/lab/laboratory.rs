@@ -587,7 +587,7 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
     }
     // A program of a root finds what it would find on its own machine.
     if prepared.root.is_some() {
-        let place = Path::new(OWN).join("network");
+        let place = Path::new(OWN).join("root");
         prepared.tree.add_bytes(&place, 0o600, Vec::new());
     }
     let folder = prepared.folder.as_os_str().as_bytes().to_vec();

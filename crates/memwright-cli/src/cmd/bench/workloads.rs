@@ -39,6 +39,13 @@ macro_rules! workloads {
 
 /// Every workload, in the order of the names.
 pub const WORKLOADS: &[Workload] = workloads![
+    "cpython-fork",
+    "cpython-mmap",
+    "cpython-os",
+    "cpython-signal",
+    "cpython-socket",
+    "cpython-subprocess",
+    "cpython-threading",
     "ffmpeg",
     "gcc-build",
     "gdb",
@@ -80,6 +87,10 @@ const DATA: &[(&str, &str)] = &[
     (
         "data/allocate.pl",
         include_str!("../../../../../programs/workloads/data/allocate.pl"),
+    ),
+    (
+        "data/cpython.py",
+        include_str!("../../../../../programs/workloads/data/cpython.py"),
     ),
     (
         "data/larson.c",

@@ -1,0 +1,3 @@
+# CPython's tests of the module mmap
+# package: libpython3.11-testsuite
+exec /usr/bin/python3.11 "${0%/*}/data/cpython.py" test_mmap
