@@ -1,4 +1,4 @@
-/* Do nice values divide the CPU, and who may change them?
+/* Do nice values divide the CPU, and which processes can change them?
  *
  * getpriority and setpriority (kernel/sys.c of Linux), and fields 18 and 19 of /proc/PID/stat.
  */
