@@ -67,6 +67,15 @@ impl Ip {
     /// The loopback address of IPv6.
     pub const LOCAL_V6: Self = Self::V6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
+    /// Returns the address family of the packets that go to the address.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self {
+            Self::V4(_) => Family::V4,
+            Self::V6(_) => Family::V6,
+        }
+    }
+
     /// Returns the address that these bytes of a `struct in6_addr` represent.
     #[must_use]
     pub fn from_v6(bytes: [u8; 16]) -> Self {

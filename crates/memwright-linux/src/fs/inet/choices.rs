@@ -2,7 +2,7 @@
 
 use crate::{
     errno::Errno,
-    fs::inet::{address::Family, claims::Protocol},
+    fs::inet::{address::Family, ancillary::Told, claims::Protocol},
 };
 use linux_raw_sys::net;
 
@@ -63,6 +63,8 @@ enum Check {
     Range(i32, i32),
     /// Like `Range`, but -1 stands for the default.
     RangeOrDefault(i32, i32),
+    /// The lowest byte of a number.
+    Byte,
 }
 
 /// A numeric option.
@@ -82,7 +84,7 @@ const fn slot(level: u32, name: u32, check: Check, default: i32) -> Slot {
     }
 }
 
-use Check::{Flag, Range, RangeOrDefault};
+use Check::{Byte, Flag, Range, RangeOrDefault};
 
 /// The numeric options that a socket stores, with the ranges and defaults of Linux 7.2 (`net/core/sock.c`,
 /// `net/ipv4/tcp.c`, `net/ipv4/ip_sockglue.c`, `net/ipv6/ipv6_sockglue.c`).
@@ -94,6 +96,19 @@ const SLOTS: [Slot; COUNT] = [
     slot(level::IPV6, net::IPV6_RECVPKTINFO, Flag, 0),
     slot(level::IP, net::IP_RECVERR, Flag, 0),
     slot(level::IPV6, net::IPV6_RECVERR, Flag, 0),
+    slot(level::IP, net::IP_RECVTTL, Flag, 0),
+    slot(level::IP, net::IP_RECVTOS, Flag, 0),
+    slot(level::IPV6, net::IPV6_RECVHOPLIMIT, Flag, 0),
+    slot(level::IPV6, net::IPV6_RECVTCLASS, Flag, 0),
+    slot(level::IP, net::IP_TTL, RangeOrDefault(1, 255), 64),
+    slot(level::IP, net::IP_TOS, Byte, 0),
+    slot(
+        level::IPV6,
+        net::IPV6_UNICAST_HOPS,
+        RangeOrDefault(0, 255),
+        64,
+    ),
+    slot(level::IPV6, net::IPV6_TCLASS, RangeOrDefault(0, 255), 0),
     slot(net::SOL_SOCKET, net::SO_KEEPALIVE, Flag, 0),
     slot(net::SOL_SOCKET, net::SO_BROADCAST, Flag, 0),
     slot(net::SOL_SOCKET, net::SO_DONTROUTE, Flag, 0),
@@ -126,21 +141,11 @@ const SLOTS: [Slot; COUNT] = [
     slot(level::TCP, tcp::USER_TIMEOUT, Range(0, i32::MAX), 0),
     slot(level::TCP, tcp::FASTOPEN, Range(0, i32::MAX), 0),
     slot(level::TCP, tcp::NOTSENT_LOWAT, Range(i32::MIN, i32::MAX), 0),
-    slot(level::IP, net::IP_TOS, Range(0, 255), 0),
-    slot(level::IP, net::IP_TTL, RangeOrDefault(1, 255), 64),
     slot(level::IP, net::IP_MTU_DISCOVER, Range(0, 5), 1),
-    slot(level::IP, net::IP_RECVTTL, Flag, 0),
-    slot(level::IP, net::IP_RECVTOS, Flag, 0),
     slot(level::IP, net::IP_FREEBIND, Flag, 0),
     slot(level::IP, net::IP_BIND_ADDRESS_NO_PORT, Flag, 0),
     slot(level::IP, net::IP_MULTICAST_TTL, RangeOrDefault(0, 255), 1),
     slot(level::IP, net::IP_MULTICAST_LOOP, Flag, 1),
-    slot(
-        level::IPV6,
-        net::IPV6_UNICAST_HOPS,
-        RangeOrDefault(0, 255),
-        64,
-    ),
     slot(
         level::IPV6,
         net::IPV6_MULTICAST_HOPS,
@@ -149,9 +154,6 @@ const SLOTS: [Slot; COUNT] = [
     ),
     slot(level::IPV6, net::IPV6_MULTICAST_LOOP, Flag, 1),
     slot(level::IPV6, net::IPV6_MTU_DISCOVER, Range(0, 5), 1),
-    slot(level::IPV6, net::IPV6_TCLASS, RangeOrDefault(0, 255), 0),
-    slot(level::IPV6, net::IPV6_RECVTCLASS, Flag, 0),
-    slot(level::IPV6, net::IPV6_RECVHOPLIMIT, Flag, 0),
     slot(level::IPV6, net::IPV6_DONTFRAG, Flag, 0),
 ];
 
@@ -166,14 +168,45 @@ const PACKET_INFO_V4: usize = 3;
 const PACKET_INFO_V6: usize = 4;
 const RECEIVE_ERRORS_V4: usize = 5;
 const RECEIVE_ERRORS_V6: usize = 6;
+const RECEIVE_HOPS_V4: usize = 7;
+const RECEIVE_CLASS_V4: usize = 8;
+const RECEIVE_HOPS_V6: usize = 9;
+const RECEIVE_CLASS_V6: usize = 10;
+const HOPS_V4: usize = 11;
+const CLASS_V4: usize = 12;
+const HOPS_V6: usize = 13;
+const CLASS_V6: usize = 14;
+
+/// The bits of a type of service or traffic class that report congestion (`INET_ECN_MASK` of Linux 7.2,
+/// `include/net/inet_ecn.h`). The kernel, not the program, sets those of a stream.
+const CONGESTION: i32 = 3;
 
 /// The values of the numeric options of a socket.
 #[derive(Clone, Copy, Debug)]
-pub struct Choices([i32; COUNT]);
+pub struct Choices {
+    values: [i32; COUNT],
+    told: Told,
+}
 
 impl Default for Choices {
     fn default() -> Self {
-        Self(core::array::from_fn(|index| SLOTS[index].default))
+        Self {
+            values: core::array::from_fn(|index| SLOTS[index].default),
+            told: Told::empty(),
+        }
+    }
+}
+
+/// Returns what a receive tells if the option at `index` is set; nothing for other options.
+const fn told_by(index: usize) -> Told {
+    match index {
+        PACKET_INFO_V4 => Told::ADDRESS_V4,
+        PACKET_INFO_V6 => Told::ADDRESS_V6,
+        RECEIVE_HOPS_V4 => Told::HOPS_V4,
+        RECEIVE_CLASS_V4 => Told::CLASS_V4,
+        RECEIVE_HOPS_V6 => Told::HOPS_V6,
+        RECEIVE_CLASS_V6 => Told::CLASS_V6,
+        _ => Told::empty(),
     }
 }
 
@@ -211,7 +244,7 @@ impl Choices {
         level: u32,
         name: u32,
     ) -> Result<i32, Errno> {
-        Ok(self.0[index_of(family, protocol, level, name)?])
+        Ok(self.values[index_of(family, protocol, level, name)?])
     }
 
     /// Sets the value of an option.
@@ -230,45 +263,60 @@ impl Choices {
         let Slot { check, default, .. } = SLOTS[index];
         let stored = match check {
             Check::Flag => Some(i32::from(value != 0)),
+            Check::Byte => Some(value & 0xff),
             Check::RangeOrDefault(..) if value == -1 => Some(default),
             Check::Range(least, most) | Check::RangeOrDefault(least, most) => {
                 (least..=most).contains(&value).then_some(value)
             }
         };
-        self.0[index] = stored.ok_or(Errno::EINVAL)?;
+        let stored = stored.ok_or(Errno::EINVAL)?;
+        self.values[index] = match (index, protocol) {
+            (CLASS_V4 | CLASS_V6, Protocol::Tcp) => stored & !CONGESTION,
+            _ => stored,
+        };
+        self.told.set(told_by(index), stored != 0);
         Ok(())
     }
 
     /// Returns whether `SO_REUSEADDR` is set.
     #[must_use]
     pub const fn reuses_address(&self) -> bool {
-        self.0[REUSE_ADDRESS] != 0
+        self.values[REUSE_ADDRESS] != 0
     }
 
     /// Returns whether `SO_REUSEPORT` is set.
     #[must_use]
     pub const fn reuses_port(&self) -> bool {
-        self.0[REUSE_PORT] != 0
+        self.values[REUSE_PORT] != 0
     }
 
     /// Returns whether `IPV6_V6ONLY` is set.
     #[must_use]
     pub const fn is_only_v6(&self) -> bool {
-        self.0[ONLY_V6] != 0
+        self.values[ONLY_V6] != 0
     }
 
-    /// Returns whether a receive tells the address to which a datagram was sent, to IPv4 and to IPv6 programs
-    /// (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+    /// Returns what a receive tells about a datagram.
     #[must_use]
-    pub const fn tells_address(&self) -> (bool, bool) {
-        (self.0[PACKET_INFO_V4] != 0, self.0[PACKET_INFO_V6] != 0)
+    pub const fn told(&self) -> Told {
+        self.told
+    }
+
+    /// Returns the number of hops, and the type of service or traffic class, of datagrams to addresses of `family`.
+    #[must_use]
+    pub const fn hops_and_class(&self, family: Family) -> (u8, u8) {
+        let (hops, class) = match family {
+            Family::V4 => (HOPS_V4, CLASS_V4),
+            Family::V6 => (HOPS_V6, CLASS_V6),
+        };
+        (self.values[hops] as u8, self.values[class] as u8)
     }
 
     /// Returns whether an unconnected datagram socket reports that nothing receives at an address (`IP_RECVERR`,
     /// `IPV6_RECVERR`).
     #[must_use]
     pub const fn receives_errors(&self) -> bool {
-        self.0[RECEIVE_ERRORS_V4] != 0 || self.0[RECEIVE_ERRORS_V6] != 0
+        self.values[RECEIVE_ERRORS_V4] != 0 || self.values[RECEIVE_ERRORS_V6] != 0
     }
 }
 
@@ -288,6 +336,12 @@ mod tests {
             (four, tcp, level::TCP, tcp::KEEPIDLE, 30, Ok(30)),
             (four, tcp, level::IP, net::IP_TTL, -1, Ok(64)),
             (four, tcp, level::IP, net::IP_TTL, 256, Err(E::EINVAL)),
+            (four, udp, level::IP, net::IP_TOS, 0x1ff, Ok(255)),
+            (four, udp, level::IP, net::IP_TOS, -1, Ok(255)),
+            (four, tcp, level::IP, net::IP_TOS, 255, Ok(252)),
+            (six, tcp, level::IPV6, net::IPV6_TCLASS, 255, Ok(252)),
+            (six, udp, level::IPV6, net::IPV6_TCLASS, 256, Err(E::EINVAL)),
+            (six, udp, level::IPV6, net::IPV6_TCLASS, -1, Ok(0)),
             (
                 four,
                 tcp,
@@ -312,7 +366,8 @@ mod tests {
     fn the_read_options_have_their_places() {
         let mut choices = Choices::default();
         assert!(!choices.reuses_address() && !choices.reuses_port() && !choices.is_only_v6());
-        assert_eq!(choices.tells_address(), (false, false));
+        assert_eq!(choices.told(), Told::empty());
+        assert_eq!(choices.hops_and_class(Family::V4), (64, 0));
         assert!(!choices.receives_errors());
         for (level, name) in [
             (net::SOL_SOCKET, net::SO_REUSEADDR),
@@ -320,12 +375,36 @@ mod tests {
             (level::IPV6, net::IPV6_V6ONLY),
             (level::IP, net::IP_PKTINFO),
             (level::IP, net::IP_RECVERR),
+            (level::IPV6, net::IPV6_UNICAST_HOPS),
+            (level::IPV6, net::IPV6_TCLASS),
         ] {
             let set = choices.set(Family::V6, Protocol::Udp, level, name, 1);
             assert_eq!(set, Ok(()));
         }
         assert!(choices.reuses_address() && choices.reuses_port() && choices.is_only_v6());
-        assert_eq!(choices.tells_address(), (true, false));
+        assert_eq!(choices.told(), Told::ADDRESS_V4);
         assert!(choices.receives_errors());
+        assert_eq!(choices.hops_and_class(Family::V4), (64, 0));
+        assert_eq!(choices.hops_and_class(Family::V6), (1, 1));
+    }
+
+    #[test]
+    fn options_say_what_is_told() {
+        for (level, name, told) in [
+            (level::IP, net::IP_PKTINFO, Told::ADDRESS_V4),
+            (level::IP, net::IP_RECVTTL, Told::HOPS_V4),
+            (level::IP, net::IP_RECVTOS, Told::CLASS_V4),
+            (level::IPV6, net::IPV6_RECVPKTINFO, Told::ADDRESS_V6),
+            (level::IPV6, net::IPV6_RECVHOPLIMIT, Told::HOPS_V6),
+            (level::IPV6, net::IPV6_RECVTCLASS, Told::CLASS_V6),
+            (level::IP, net::IP_TTL, Told::empty()),
+        ] {
+            let mut choices = Choices::default();
+            for (value, expected) in [(1, told), (0, Told::empty())] {
+                // A time to live of 0 is invalid.
+                let _ = choices.set(Family::V6, Protocol::Udp, level, name, value);
+                assert_eq!(choices.told(), expected, "{level} {name} {value}");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! port. A thread locks the state of at most one socket at a time, and takes the lock of the network without it.
 
 mod address;
+mod ancillary;
 mod bind;
 mod census;
 mod choices;
@@ -25,6 +26,7 @@ mod socket;
 mod state;
 
 pub use address::{Encoded, Endpoint, Family, Ip, NAME_MAX, Name, decode, encode};
+pub use ancillary::{Header, tell};
 pub use census::{Found, Row, Spot};
 pub use claims::Protocol;
 pub use close::InetFile;

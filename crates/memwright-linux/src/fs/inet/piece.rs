@@ -1,6 +1,6 @@
 //! The bytes that wait in a socket.
 
-use crate::fs::inet::address::Endpoint;
+use crate::fs::inet::ancillary::Header;
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::TryPush;
 
@@ -16,8 +16,8 @@ pub struct Piece {
     pub bytes: Vec<u8>,
     /// Number of bytes that were received already.
     pub start: usize,
-    /// The sender and the receiver of a datagram.
-    pub ends: Option<(Endpoint, Endpoint)>,
+    /// The header of a datagram.
+    pub header: Option<Header>,
 }
 
 impl Piece {
@@ -105,7 +105,7 @@ impl Inbox {
         let piece = Piece {
             bytes,
             start: 0,
-            ends: None,
+            header: None,
         };
         self.push(piece).map_err(|piece| piece.bytes)
     }

@@ -4,7 +4,12 @@ use crate::{
     errno::Errno,
     fs::{
         caller::Caller,
-        inet::{address::Endpoint, piece::Piece, socket::InetSocket, state::Phase},
+        inet::{
+            ancillary::{Header, Told},
+            piece::Piece,
+            socket::InetSocket,
+            state::Phase,
+        },
         open_file::OpenFile,
         transfer::{Sink, with_buffer},
     },
@@ -23,8 +28,10 @@ pub struct Incoming {
     pub count: usize,
     /// Length of the complete datagram.
     pub length: usize,
-    /// The sender and the receiver of a datagram.
-    pub ends: Option<(Endpoint, Endpoint)>,
+    /// The header of a datagram.
+    pub header: Option<Header>,
+    /// What the receiver asks to be told about a datagram.
+    pub told: Told,
 }
 
 impl InetSocket {
@@ -56,7 +63,7 @@ impl InetSocket {
         Ok(Incoming {
             count,
             length: count,
-            ends: None,
+            ..Incoming::default()
         })
     }
 
@@ -235,7 +242,7 @@ impl InetSocket {
     ) -> Result<Incoming, Errno> {
         loop {
             let turn = self.receiving.take(caller)?;
-            let (error, piece, shut) = {
+            let (error, piece, shut, told) = {
                 let mut state = self.state.lock();
                 let error = state.error.take();
                 let piece = if error.is_some() {
@@ -243,13 +250,14 @@ impl InetSocket {
                 } else {
                     state.inbox.take()
                 };
-                (error, piece, state.progress.read_shut)
+                let told = state.settings.choices.told();
+                (error, piece, state.progress.read_shut, told)
             };
             if let Some(error) = error {
                 return Err(error);
             }
             if let Some(piece) = piece {
-                let result = store(&piece, sink);
+                let result = store(&piece, told, sink);
                 if flags & net::MSG_PEEK != 0 || result.is_err() {
                     self.put_back(piece);
                 } else {
@@ -292,7 +300,7 @@ struct Wait {
 }
 
 /// Stores a datagram, cut to the room in `sink`.
-fn store(piece: &Piece, sink: &mut Sink<'_>) -> Result<Incoming, Errno> {
+fn store(piece: &Piece, told: Told, sink: &mut Sink<'_>) -> Result<Incoming, Errno> {
     let count = piece.bytes.len().min(sink.left());
     let stored = if count == 0 {
         0
@@ -305,6 +313,7 @@ fn store(piece: &Piece, sink: &mut Sink<'_>) -> Result<Incoming, Errno> {
     Ok(Incoming {
         count,
         length: piece.bytes.len(),
-        ends: piece.ends,
+        header: piece.header,
+        told,
     })
 }

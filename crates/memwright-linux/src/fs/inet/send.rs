@@ -5,7 +5,8 @@ use crate::{
     fs::{
         caller::Caller,
         inet::{
-            address::{Endpoint, Family, Ip, Name},
+            address::{Endpoint, Family, Name},
+            ancillary::{self, Chosen, Header},
             connect::route,
             piece::{OVERHEAD, Piece},
             socket::InetSocket,
@@ -34,11 +35,11 @@ const FAST_OPEN: u32 = 0x2000_0000;
 
 /// The arguments of a send other than its bytes.
 #[derive(Clone, Copy, Default)]
-pub struct Outgoing {
+pub struct Outgoing<'a> {
     /// The receiver; `None` for the peer.
     pub name: Option<Name>,
-    /// The address from which a datagram is sent; `None` for that of the socket.
-    pub source: Option<Ip>,
+    /// The control messages.
+    pub control: &'a [u8],
     /// The `MSG_` flags.
     pub flags: u32,
 }
@@ -53,7 +54,7 @@ impl InetSocket {
         self: &Arc<Self>,
         caller: &dyn Caller,
         open: &OpenFile,
-        outgoing: Outgoing,
+        outgoing: Outgoing<'_>,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         if outgoing.flags & net::MSG_OOB != 0 {
@@ -66,6 +67,7 @@ impl InetSocket {
         if outgoing.flags & FAST_OPEN != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        ancillary::check(outgoing.control)?;
         let nonblocking = open.is_nonblocking() || outgoing.flags & net::MSG_DONTWAIT != 0;
         let result = self.send_stream(caller, nonblocking, source);
         if result == Err(Errno::EPIPE) && outgoing.flags & net::MSG_NOSIGNAL == 0 {
@@ -189,7 +191,7 @@ impl InetSocket {
     /// room for it.
     fn send_datagram(
         self: &Arc<Self>,
-        outgoing: Outgoing,
+        outgoing: Outgoing<'_>,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         let length = source.left();
@@ -212,12 +214,18 @@ impl InetSocket {
             (error, state.settings.choices, state.progress.write_shut)
         };
         let to = route(self.family, choices.is_only_v6(), to)?;
+        let family = to.ip.family();
+        let chosen = if outgoing.control.is_empty() {
+            Chosen::default()
+        } else {
+            ancillary::chosen(self.family, family, outgoing.control)?
+        };
         if let Some(error) = error {
             return Err(error);
         }
-        let most = match to.ip {
-            Ip::V4(_) => LARGEST_V4,
-            Ip::V6(_) => LARGEST_V6,
+        let most = match family {
+            Family::V4 => LARGEST_V4,
+            Family::V6 => LARGEST_V6,
         };
         if length > most {
             return Err(Errno::EMSGSIZE);
@@ -229,17 +237,23 @@ impl InetSocket {
         let own = self.name();
         let own_ip = Some(own.ip).filter(|ip| !ip.is_any());
         let from = Endpoint {
-            ip: outgoing.source.or(own_ip).unwrap_or_else(|| to.ip.source()),
+            ip: chosen.source.or(own_ip).unwrap_or_else(|| to.ip.source()),
             ..own
         };
         let bytes = fetch(source, length)?;
         if bytes.len() < length {
             return Err(Errno::EFAULT);
         }
+        let (hops, class) = chosen.hops_and_class(family, &choices);
         let piece = Piece {
             bytes,
             start: 0,
-            ends: Some((from, to)),
+            header: Some(Header {
+                from,
+                to,
+                hops,
+                class,
+            }),
         };
         match self.network.find(self.protocol, from, to) {
             Some(receiver) => receiver.deliver(piece),

@@ -258,12 +258,6 @@ impl InetSocket {
         remote.filter(|_| connected).ok_or(Errno::ENOTCONN)
     }
 
-    /// Returns whether a receive tells the address to which a datagram was sent, to IPv4 and to IPv6 programs.
-    #[must_use]
-    pub fn tells_address(&self) -> (bool, bool) {
-        self.settings().choices.tells_address()
-    }
-
     /// Returns the name of the other end of a connection that was just accepted, even if it has ended.
     #[must_use]
     pub fn accepted_from(&self) -> Option<Endpoint> {

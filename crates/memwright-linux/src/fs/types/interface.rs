@@ -9,19 +9,30 @@ const NAME: usize = 16;
 /// Size in bytes of `struct ifconf`: a size, 4 bytes of padding, and a pointer.
 const LIST_SIZE: usize = 16;
 
-/// The name and the number of the interface.
-const LOOPBACK: &[u8] = b"lo";
-const NUMBER: [u8; 4] = 1_u32.to_le_bytes();
+/// The name of the interface.
+pub const LOOPBACK: &[u8] = b"lo";
+/// The number of the interface.
+pub const NUMBER: u32 = 1;
 /// Its IPv4 address.
-const LOCAL: [u8; 4] = [127, 0, 0, 1];
-/// `IFF_UP`, `IFF_LOOPBACK` and `IFF_RUNNING`.
-const FLAGS: [u8; 2] = 0x49_u16.to_le_bytes();
+pub const LOCAL: [u8; 4] = [127, 0, 0, 1];
+/// The length in bits of the prefix of its IPv4 address.
+pub const PREFIX: u8 = 8;
+/// `IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING` and `IFF_LOWER_UP`. An `ioctl` returns the lower 16 bits.
+pub const FLAGS: u32 = 0x1_0049;
 /// The largest packet in bytes (`drivers/net/loopback.c`).
-const LARGEST_PACKET: [u8; 4] = 65_536_u32.to_le_bytes();
+pub const LARGEST_PACKET: u32 = 65_536;
 /// The number of packets that wait before some are dropped (`DEFAULT_TX_QUEUE_LEN`).
-const QUEUE: [u8; 4] = 1_000_u32.to_le_bytes();
-/// The hardware address: zeros, of the type `ARPHRD_LOOPBACK`, which is 772.
-const HARDWARE: [u8; 8] = 772_u64.to_le_bytes();
+pub const QUEUE: u32 = 1_000;
+/// The type of its hardware, `ARPHRD_LOOPBACK`.
+pub const HARDWARE: u16 = 772;
+
+/// Its facts as the answers of an `ioctl`.
+const NUMBER_BYTES: [u8; 4] = NUMBER.to_le_bytes();
+const FLAG_BYTES: [u8; 2] = (FLAGS as u16).to_le_bytes();
+const PACKET_BYTES: [u8; 4] = LARGEST_PACKET.to_le_bytes();
+const QUEUE_BYTES: [u8; 4] = QUEUE.to_le_bytes();
+/// The hardware address: the type, and zeros.
+const HARDWARE_ADDRESS: [u8; 8] = (HARDWARE as u64).to_le_bytes();
 
 /// An IPv4 address as a `struct sockaddr_in` without a port.
 const fn socket_address(address: [u8; 4]) -> [u8; 16] {
@@ -96,11 +107,11 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
         ioctl::SIOCGIFADDR | ioctl::SIOCGIFDSTADDR => Question::Address(LOCAL),
         ioctl::SIOCGIFBRDADDR => Question::Address([0; 4]),
         ioctl::SIOCGIFNETMASK => Question::Address([255, 0, 0, 0]),
-        ioctl::SIOCGIFFLAGS => Question::Value(&FLAGS),
-        ioctl::SIOCGIFMTU => Question::Value(&LARGEST_PACKET),
-        ioctl::SIOCGIFINDEX => Question::Value(&NUMBER),
-        ioctl::SIOCGIFTXQLEN => Question::Value(&QUEUE),
-        ioctl::SIOCGIFHWADDR => Question::Value(&HARDWARE),
+        ioctl::SIOCGIFFLAGS => Question::Value(&FLAG_BYTES),
+        ioctl::SIOCGIFMTU => Question::Value(&PACKET_BYTES),
+        ioctl::SIOCGIFINDEX => Question::Value(&NUMBER_BYTES),
+        ioctl::SIOCGIFTXQLEN => Question::Value(&QUEUE_BYTES),
+        ioctl::SIOCGIFHWADDR => Question::Value(&HARDWARE_ADDRESS),
         ioctl::SIOCGIFMETRIC => Question::Value(&[0; 4]),
         // The map of the memory of a device.
         ioctl::SIOCGIFMAP => Question::Value(&[0; 21]),
@@ -116,7 +127,7 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
 fn answer(question: Question, request: &mut [u8; SIZE]) -> Result<(), Errno> {
     let (name, value) = request.split_at_mut(NAME);
     match question {
-        Question::Name if value[..NUMBER.len()] != NUMBER => return Err(Errno::ENODEV),
+        Question::Name if value[..4] != NUMBER_BYTES => return Err(Errno::ENODEV),
         Question::Name => {
             name.fill(0);
             put(name, LOOPBACK);

@@ -2,6 +2,7 @@
 
 pub mod abilities;
 pub mod attributes;
+pub mod control;
 pub mod descriptors;
 pub mod dirents;
 pub mod entries;

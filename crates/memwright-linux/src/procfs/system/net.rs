@@ -2,7 +2,10 @@
 
 use crate::{
     batch::Batch,
-    fs::inet::{Endpoint, Family, Found, Ip, Protocol, Row, Spot, TcpState},
+    fs::{
+        inet::{Endpoint, Family, Found, Ip, Protocol, Row, Spot, TcpState},
+        interface,
+    },
     procfs::node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
     sync::PausePoints,
     view::View,
@@ -20,8 +23,7 @@ stubs! {
     CONGESTION: "/proc/net/tcp" "numbers behind the pointer" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
 }
 
-/// The number of the loopback interface, and the length in bits of the prefix of its IPv6 address.
-const INTERFACE: u64 = 1;
+/// The length in bits of the prefix of the IPv6 address of the loopback interface.
 const PREFIX: u64 = 128;
 /// `IFA_HOST`, the scope of an address that only this machine knows, and `IFA_F_PERMANENT`.
 const SCOPE_OF_HOST: u64 = 0x10;
@@ -103,7 +105,7 @@ pub fn interfaces(_: &View<'_>, text: &mut Text) -> fmt::Result {
     for byte in address {
         line.hex(byte.into(), 2);
     }
-    for number in [INTERFACE, PREFIX, SCOPE_OF_HOST, PERMANENT] {
+    for number in [interface::NUMBER.into(), PREFIX, SCOPE_OF_HOST, PERMANENT] {
         line.text(" ").hex(number, 2);
     }
     line.text("       lo\n").write(text)

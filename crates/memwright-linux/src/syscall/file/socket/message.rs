@@ -8,26 +8,18 @@ use crate::{
     fs::{
         OpenFile,
         inet::{self, Incoming, InetSocket, Name, Outgoing},
-        socket::{Address, Credentials, Received, Request, SocketKind},
+        socket::{Address, Received, Request, SocketKind},
         transfer::{Sink, Source},
     },
-    identity::Capabilities,
     sync::PausePoints,
-    syscall::file::socket::{AnySocket, opened, read_address, read_name, socket_of, store_name},
+    syscall::file::socket::{
+        AnySocket,
+        control::{self, ControlWriter},
+        opened, read_address, read_name, socket_of, store_name,
+    },
     user::UserMemory,
 };
-use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::{general as raw, net};
-use memwright_table::TryPush;
-
-/// `SCM_RIGHTS` of `linux/socket.h`.
-const RIGHTS: u32 = 1;
-/// `SCM_CREDENTIALS` of `linux/socket.h`.
-const CREDENTIALS: u32 = 2;
-/// Most open files in one message (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
-const MOST_RIGHTS: usize = 253;
-/// Most bytes of control messages in a send.
-const CONTROL_MAX: u64 = 4096;
+use linux_raw_sys::net;
 
 abi_struct! {
     /// `struct user_msghdr` of `linux/socket.h`.
@@ -50,18 +42,6 @@ abi_struct! {
         pub flags: u32,
         /// Padding.
         pub padding_behind: u32,
-    }
-}
-
-abi_struct! {
-    /// `struct cmsghdr` of `linux/socket.h`.
-    pub struct ControlHeader {
-        /// Length in bytes, including this header.
-        pub length: u64,
-        /// Level: `SOL_SOCKET`.
-        pub level: u32,
-        /// Type.
-        pub kind: u32,
     }
 }
 
@@ -113,7 +93,7 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         AnySocket::Inet(socket) => {
             let outgoing = Outgoing {
                 name: receiver(context.user, socket, (name, name_length))?,
-                source: None,
+                control: &[],
                 flags,
             };
             socket.send(context, &open, outgoing, &mut source)?
@@ -144,9 +124,9 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         AnySocket::Inet(socket) => {
             let incoming = socket.receive(context, &open, flags, &mut sink)?;
             if name != 0 {
-                match incoming.ends {
-                    Some((sender, _)) => {
-                        let sender = inet::encode(socket.family, sender);
+                match incoming.header {
+                    Some(header) => {
+                        let sender = inet::encode(socket.family, header.from);
                         store_name(context.user, name, name_length, sender.bytes())?;
                     }
                     None => context.user.write_value(name_length, &0u32)?,
@@ -220,91 +200,23 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
         return Err(Errno::EMSGSIZE);
     }
     let pieces = context.user.read_vectors(header.vectors, header.count)?;
-    read_control(context, &header, &mut request)?;
+    let bytes = control::read(context.user, &header)?;
     let mut source = Source::user(context.user, &pieces);
     let sent = match socket {
-        AnySocket::Unix(socket) => socket.send(context, open, request, &mut source)?,
+        AnySocket::Unix(socket) => {
+            control::take(context, &bytes, &mut request)?;
+            socket.send(context, open, request, &mut source)?
+        }
         AnySocket::Inet(socket) => {
-            // Internet sockets do not pass files (`__sock_cmsg_send` of Linux 7.2, `net/core/sock.c`).
             let outgoing = Outgoing {
                 name: to,
-                source: None,
+                control: &bytes,
                 flags,
             };
             socket.send(context, open, outgoing, &mut source)?
         }
     };
     Ok(sent as u64)
-}
-
-/// Reads the control messages of a send.
-fn read_control(
-    context: &Context<'_>,
-    header: &MessageHeader,
-    request: &mut Request,
-) -> Result<(), Errno> {
-    if header.control_length > CONTROL_MAX {
-        return Err(Errno::ENOBUFS);
-    }
-    let mut at = 0;
-    let head = ControlHeader::SIZE as u64;
-    while header.control_length.saturating_sub(at) >= head {
-        let place = header.control.wrapping_add(at);
-        let message: ControlHeader = context.user.read_value(place)?;
-        if message.length < head || message.length > header.control_length - at {
-            return Err(Errno::EINVAL);
-        }
-        let (data, length) = (place + head, (message.length - head) as usize);
-        match (message.level, message.kind) {
-            (net::SOL_SOCKET, RIGHTS) => take_rights(context, data, length / 4, request)?,
-            (net::SOL_SOCKET, CREDENTIALS) => {
-                if length != Credentials::SIZE {
-                    return Err(Errno::EINVAL);
-                }
-                let given: Credentials = context.user.read_value(data)?;
-                check_credentials(context, &given)?;
-                request.credentials = Some(given);
-            }
-            (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
-            // Unix sockets ignore control messages of other levels.
-            _ => {}
-        }
-        at += message.length.next_multiple_of(8);
-    }
-    Ok(())
-}
-
-fn take_rights(
-    context: &Context<'_>,
-    data: u64,
-    count: usize,
-    request: &mut Request,
-) -> Result<(), Errno> {
-    if request.rights.len() + count > MOST_RIGHTS {
-        return Err(Errno::EINVAL);
-    }
-    let files = context.files();
-    for index in 0..count {
-        let number: i32 = context.user.read_value(data + index as u64 * 4)?;
-        request.rights.try_push(files.get(number)?)?;
-    }
-    Ok(())
-}
-
-/// Checks the credentials in a message: a sender may claim an id other than its own only with the capability to change
-/// to it (`scm_check_creds` of Linux 7.2).
-fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
-    let process = context.process();
-    let credentials = process.identity.credentials.lock();
-    let (user, group) = (credentials.user, credentials.group);
-    let allowed = |own: bool, needed: Capabilities| own || credentials.has(needed);
-    let process_given = given.process == process.id;
-    let user_given = [user.real, user.effective, user.saved].contains(&given.user);
-    let group_given = [group.real, group.effective, group.saved].contains(&given.group);
-    let granted = allowed(process_given, Capabilities::ADMINISTER)
-        && allowed(user_given, Capabilities::SET_USER)
-        && allowed(group_given, Capabilities::SET_GROUP);
-    if granted { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Implements `recvmsg`.
@@ -348,7 +260,7 @@ fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: 
         header.name_length = 0;
     }
     let passes = socket.passes_credentials();
-    store_control(context, &mut header, passes, &mut received, flags)?;
+    control::store(context, &mut header, passes, &mut received, flags)?;
     context.user.write_value(address, &header)?;
     Ok(result_of(socket.kind, flags, &received))
 }
@@ -442,7 +354,7 @@ pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(result)
 }
 
-/// Stores the sender of a datagram, and its receiver if the socket asks for that by a control message.
+/// Stores the sender of a datagram, and what the receiver asks to be told about it.
 fn tell_ends(
     context: &Context<'_>,
     socket: &InetSocket,
@@ -453,44 +365,24 @@ fn tell_ends(
     if incoming.count < incoming.length {
         header.flags = net::MSG_TRUNC;
     }
-    let mut control = ControlWriter {
-        context,
-        at: header.control,
-        left: header.control_length as usize,
-        cut: false,
-    };
-    match incoming.ends {
-        Some((sender, receiver)) => {
+    let mut control = ControlWriter::new(context, header);
+    match incoming.header {
+        Some(received) => {
             if header.name != 0 {
-                let sender = inet::encode(socket.family, sender);
+                let sender = inet::encode(socket.family, received.from);
                 store_in_header(context.user, header, sender.bytes())?;
             }
-            let (four, six) = socket.tells_address();
-            if let (inet::Ip::V4(ip), true) = (receiver.ip, four) {
-                let mut info = [0; 12];
-                info[0] = INTERFACE;
-                info[4..8].copy_from_slice(&ip);
-                info[8..].copy_from_slice(&ip);
-                control.put(net::IPPROTO_IP as u32, net::IP_PKTINFO, &info)?;
-            }
-            if six {
-                let mut info = [0; 20];
-                info[..16].copy_from_slice(&receiver.ip.to_v6());
-                info[16] = INTERFACE;
-                control.put(net::IPPROTO_IPV6 as u32, net::IPV6_PKTINFO, &info)?;
+            if !incoming.told.is_empty() {
+                inet::tell(incoming.told, &received, |level, kind, data| {
+                    control.put(level, kind, data)
+                })?;
             }
         }
         None => header.name_length = 0,
     }
-    header.control_length = control.at - header.control;
-    if control.cut {
-        header.flags |= net::MSG_CTRUNC;
-    }
+    control.finish(header);
     Ok(())
 }
-
-/// The number of the loopback interface.
-const INTERFACE: u8 = 1;
 
 /// Stores a socket name by a message header, truncated to the available room, and its length.
 fn store_in_header(
@@ -514,101 +406,4 @@ fn store_sender_in(
         return Ok(());
     };
     store_in_header(user, header, &Address::to_bytes(Some(name)))
-}
-
-/// Stores the control messages of a receive, as far as they fit into the caller's buffer.
-fn store_control(
-    context: &Context<'_>,
-    header: &mut MessageHeader,
-    passes: bool,
-    received: &mut Received,
-    flags: u32,
-) -> Result<(), Errno> {
-    let mut control = ControlWriter {
-        context,
-        at: header.control,
-        left: header.control_length as usize,
-        cut: false,
-    };
-    if let Some(credentials) = received.credentials.filter(|_| passes) {
-        let mut bytes = [0; Credentials::SIZE];
-        credentials.to_bytes(&mut bytes);
-        control.put(net::SOL_SOCKET, CREDENTIALS, &bytes)?;
-    }
-    let rights = core::mem::take(&mut received.rights);
-    if !rights.is_empty() {
-        let numbers = control.install(rights, flags)?;
-        if !numbers.is_empty() {
-            control.put(net::SOL_SOCKET, RIGHTS, &numbers)?;
-        }
-    }
-    header.control_length = control.at - header.control;
-    if control.cut {
-        header.flags |= net::MSG_CTRUNC;
-    }
-    Ok(())
-}
-
-/// Writes control messages one after another.
-struct ControlWriter<'a> {
-    context: &'a Context<'a>,
-    at: u64,
-    left: usize,
-    /// Some data did not fit.
-    cut: bool,
-}
-
-impl ControlWriter<'_> {
-    fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<(), Errno> {
-        let Some(room) = self.left.checked_sub(ControlHeader::SIZE) else {
-            self.cut = true;
-            return Ok(());
-        };
-        let count = data.len().min(room);
-        self.cut |= count < data.len();
-        let length = ControlHeader::SIZE + count;
-        let header = ControlHeader {
-            length: length as u64,
-            level,
-            kind,
-        };
-        self.context.user.write_value(self.at, &header)?;
-        self.context
-            .user
-            .write_bytes(self.at + ControlHeader::SIZE as u64, &data[..count])?;
-        let step = length.next_multiple_of(8).min(self.left);
-        self.at += step as u64;
-        self.left -= step;
-        Ok(())
-    }
-
-    /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other
-    /// files.
-    fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
-        let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
-        let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {
-            raw::O_CLOEXEC
-        } else {
-            0
-        };
-        let mut numbers: Vec<u8> = Vec::new();
-        let told = rights.len().min(room);
-        let room = if numbers.try_make_room(4 * told).is_ok() {
-            told
-        } else {
-            0
-        };
-        self.cut |= rights.len() > room;
-        for open in rights.into_iter().take(room) {
-            match self.context.caller().add_descriptor(open, cloexec) {
-                #[expect(clippy::disallowed_methods, reason = "there is room")]
-                Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
-                Err(_) => {
-                    self.cut = true;
-                    break;
-                }
-            }
-        }
-        Ok(numbers)
-    }
 }

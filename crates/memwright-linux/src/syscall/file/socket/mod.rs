@@ -3,6 +3,7 @@
 //! There are Unix sockets, and TCP and UDP at the addresses of this machine. `socket` returns `EAFNOSUPPORT` for all other
 //! families, like a Linux kernel without them, so libraries find out at once.
 
+mod control;
 mod message;
 mod option;
 

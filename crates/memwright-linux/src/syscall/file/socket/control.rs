@@ -1,0 +1,228 @@
+//! Reads and writes control messages.
+
+use crate::{
+    abi::Plain,
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        control::{ControlMessage, ControlMessages},
+        socket::{Credentials, Received, Request},
+    },
+    identity::Capabilities,
+    syscall::file::socket::message::MessageHeader,
+    user::UserMemory,
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::{general as raw, net};
+use memwright_table::TryPush;
+
+/// `SCM_RIGHTS` of `linux/socket.h`.
+const RIGHTS: u32 = 1;
+/// `SCM_CREDENTIALS` of `linux/socket.h`.
+const CREDENTIALS: u32 = 2;
+/// Most open files in one message (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
+const MOST_RIGHTS: usize = 253;
+/// Most bytes of control messages in a send.
+const CONTROL_MAX: u64 = 4096;
+
+abi_struct! {
+    /// `struct cmsghdr` of `linux/socket.h`.
+    pub struct ControlHeader {
+        /// Length in bytes, including this header.
+        pub length: u64,
+        /// Level: `SOL_SOCKET`.
+        pub level: u32,
+        /// Type.
+        pub kind: u32,
+    }
+}
+
+/// Reads the control messages that accompany a send.
+///
+/// # Errors
+/// `ENOBUFS` if they are too long, `EFAULT`, `ENOMEM`.
+pub fn read(user: UserMemory<'_>, header: &MessageHeader) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    if header.control_length > CONTROL_MAX {
+        return Err(Errno::ENOBUFS);
+    }
+    if header.control_length >= ControlHeader::SIZE as u64 {
+        bytes.try_fill(header.control_length as usize, 0)?;
+        user.read_bytes(header.control, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Adds what the control messages of a send pass to a Unix socket to `request`.
+///
+/// # Errors
+/// `EINVAL` for a malformed or unknown message, `EBADF`, `EPERM` for credentials that the sender is not allowed to claim.
+pub fn take(context: &Context<'_>, control: &[u8], request: &mut Request) -> Result<(), Errno> {
+    for message in ControlMessages(control) {
+        let ControlMessage { level, kind, data } = message?;
+        match (level, kind) {
+            (net::SOL_SOCKET, RIGHTS) => take_rights(context, data, request)?,
+            (net::SOL_SOCKET, CREDENTIALS) => {
+                if data.len() != Credentials::SIZE {
+                    return Err(Errno::EINVAL);
+                }
+                let given = Credentials::from_bytes(data);
+                check_credentials(context, &given)?;
+                request.credentials = Some(given);
+            }
+            (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
+            // Unix sockets ignore control messages of other levels.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn take_rights(context: &Context<'_>, data: &[u8], request: &mut Request) -> Result<(), Errno> {
+    let (numbers, _) = data.as_chunks::<4>();
+    if request.rights.len() + numbers.len() > MOST_RIGHTS {
+        return Err(Errno::EINVAL);
+    }
+    let files = context.files();
+    for number in numbers {
+        let number = i32::from_le_bytes(*number);
+        request.rights.try_push(files.get(number)?)?;
+    }
+    Ok(())
+}
+
+/// Checks the credentials in a message: a sender may claim an id other than its own only with the capability to change
+/// to it (`scm_check_creds` of Linux 7.2).
+fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
+    let process = context.process();
+    let credentials = process.identity.credentials.lock();
+    let (user, group) = (credentials.user, credentials.group);
+    let allowed = |own: bool, needed: Capabilities| own || credentials.has(needed);
+    let process_given = given.process == process.id;
+    let user_given = [user.real, user.effective, user.saved].contains(&given.user);
+    let group_given = [group.real, group.effective, group.saved].contains(&given.group);
+    let granted = allowed(process_given, Capabilities::ADMINISTER)
+        && allowed(user_given, Capabilities::SET_USER)
+        && allowed(group_given, Capabilities::SET_GROUP);
+    if granted { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Stores the control messages of a receive from a Unix socket, as far as they fit into the caller's buffer.
+///
+/// # Errors
+/// `EFAULT`.
+pub fn store(
+    context: &Context<'_>,
+    header: &mut MessageHeader,
+    passes: bool,
+    received: &mut Received,
+    flags: u32,
+) -> Result<(), Errno> {
+    let mut control = ControlWriter::new(context, header);
+    if let Some(credentials) = received.credentials.filter(|_| passes) {
+        let mut bytes = [0; Credentials::SIZE];
+        credentials.to_bytes(&mut bytes);
+        control.put(net::SOL_SOCKET, CREDENTIALS, &bytes)?;
+    }
+    let rights = core::mem::take(&mut received.rights);
+    if !rights.is_empty() {
+        let numbers = control.install(rights, flags)?;
+        if !numbers.is_empty() {
+            control.put(net::SOL_SOCKET, RIGHTS, &numbers)?;
+        }
+    }
+    control.finish(header);
+    Ok(())
+}
+
+/// Writes control messages one after another.
+pub struct ControlWriter<'a> {
+    context: &'a Context<'a>,
+    at: u64,
+    left: usize,
+    /// Some data did not fit.
+    cut: bool,
+}
+
+impl<'a> ControlWriter<'a> {
+    /// Creates a writer to the buffer of a receive.
+    pub const fn new(context: &'a Context<'a>, header: &MessageHeader) -> Self {
+        Self {
+            context,
+            at: header.control,
+            left: if header.control == 0 {
+                0
+            } else {
+                header.control_length as usize
+            },
+            cut: false,
+        }
+    }
+
+    /// Stores in `header` how many bytes were written, and whether some did not fit.
+    pub const fn finish(self, header: &mut MessageHeader) {
+        header.control_length = self.at - header.control;
+        if self.cut {
+            header.flags |= net::MSG_CTRUNC;
+        }
+    }
+
+    /// Writes a control message, as far as it fits (`put_cmsg` of Linux 7.2, `net/core/scm.c`).
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<(), Errno> {
+        let Some(room) = self.left.checked_sub(ControlHeader::SIZE) else {
+            self.cut = true;
+            return Ok(());
+        };
+        let count = data.len().min(room);
+        self.cut |= count < data.len();
+        let length = ControlHeader::SIZE + count;
+        let header = ControlHeader {
+            length: length as u64,
+            level,
+            kind,
+        };
+        self.context.user.write_value(self.at, &header)?;
+        self.context
+            .user
+            .write_bytes(self.at + ControlHeader::SIZE as u64, &data[..count])?;
+        let step = length.next_multiple_of(8).min(self.left);
+        self.at += step as u64;
+        self.left -= step;
+        Ok(())
+    }
+
+    /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other
+    /// files.
+    fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
+        let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
+        let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {
+            raw::O_CLOEXEC
+        } else {
+            0
+        };
+        let mut numbers: Vec<u8> = Vec::new();
+        let told = rights.len().min(room);
+        let room = if numbers.try_make_room(4 * told).is_ok() {
+            told
+        } else {
+            0
+        };
+        self.cut |= rights.len() > room;
+        for open in rights.into_iter().take(room) {
+            match self.context.caller().add_descriptor(open, cloexec) {
+                #[expect(clippy::disallowed_methods, reason = "there is room")]
+                Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
+                Err(_) => {
+                    self.cut = true;
+                    break;
+                }
+            }
+        }
+        Ok(numbers)
+    }
+}
