@@ -6,7 +6,7 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     fs::{
-        Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits,
+        Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
         open_kind::OpenCounts, socket::Registry, vfs::Vfs,
     },
     futex::Futexes,
@@ -61,6 +61,8 @@ pub struct Kernel {
     pub sockets: Registry,
     /// The internet sockets.
     pub network: Network,
+    /// The ports of netlink sockets.
+    pub netlink: Ports,
     /// Processes and threads.
     pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
@@ -157,6 +159,7 @@ impl Kernel {
             vfs,
             sockets: Registry::new(),
             network: Network::new(),
+            netlink: Ports::new(),
             tasks,
             users: Users::default(),
             scheduler,

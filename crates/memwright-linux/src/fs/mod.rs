@@ -18,6 +18,7 @@ pub mod inet;
 pub mod locks;
 pub mod lower;
 pub mod mounts;
+pub mod netlink;
 mod node;
 pub mod open;
 pub mod pipe;

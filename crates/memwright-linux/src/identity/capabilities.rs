@@ -19,6 +19,8 @@ flags! {
         const SET_PERMITTED = 1 << 8;
         /// Bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
         const BIND_PORTS = 1 << 10;
+        /// Administer the network (`CAP_NET_ADMIN`).
+        const NETWORK = 1 << 12;
         /// Use raw sockets (`CAP_NET_RAW`).
         const RAW_SOCKETS = 1 << 13;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).

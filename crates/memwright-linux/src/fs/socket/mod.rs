@@ -34,7 +34,7 @@ pub use flight::{Cargo, Flights};
 pub use handle::SocketFile;
 pub use kind::SocketKind;
 pub use message::{Message, Received, Request};
-pub use options::{OptionValue, buffer_size};
+pub use options::{OptionValue, Options, buffer_size};
 pub use registry::Registry;
 pub use remains::Remains;
 pub use socket::Socket;

@@ -1,9 +1,9 @@
 //! Socket options.
 
-use crate::{abi::Timeval, fs::socket::credentials::Credentials};
+use crate::{abi::Timeval, errno::Errno, fs::socket::credentials::Credentials};
 use linux_raw_sys::net;
 
-/// The options of a socket.
+/// The options of a socket that has no protocol options for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Limit on the charge, in bytes, of messages that were sent but not received.
@@ -16,12 +16,14 @@ pub struct Options {
     pub receive_timeout: u64,
     /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// Options that have no effect on Unix sockets, as a bit mask: address reuse, keepalive, broadcast.
-    pub(super) noted: u32,
+    /// Options that have no effect, as a bit mask: address reuse, keepalive, broadcast.
+    noted: u32,
 }
 
 impl Options {
-    pub(super) const fn new(buffer: usize) -> Self {
+    /// Returns the default options, with buffers of this size in bytes.
+    #[must_use]
+    pub const fn new(buffer: usize) -> Self {
         Self {
             send_buffer: buffer,
             receive_buffer: buffer,
@@ -30,6 +32,60 @@ impl Options {
             send_timeout: 0,
             noted: 0,
         }
+    }
+
+    /// Returns the value of an option of `SOL_SOCKET`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`.
+    pub fn get(&self, name: u32) -> Result<OptionValue, Errno> {
+        let time = |length| OptionValue::Time(Timeval::from_nanoseconds(length));
+        Ok(match name {
+            net::SO_SNDBUF => OptionValue::Number(self.send_buffer as i32),
+            net::SO_RCVBUF => OptionValue::Number(self.receive_buffer as i32),
+            net::SO_PASSCRED => OptionValue::Number(self.pass_credentials.into()),
+            net::SO_RCVTIMEO_OLD => time(self.receive_timeout),
+            net::SO_SNDTIMEO_OLD => time(self.send_timeout),
+            _ => {
+                let bit = noted_bit(name).ok_or(Errno::ENOPROTOOPT)?;
+                OptionValue::Number(i32::from(self.noted & bit != 0))
+            }
+        })
+    }
+
+    /// Sets a numeric option of `SOL_SOCKET`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`.
+    pub fn set(&mut self, name: u32, value: i32) -> Result<(), Errno> {
+        match name {
+            net::SO_SNDBUF => self.send_buffer = buffer_size(value),
+            net::SO_RCVBUF => self.receive_buffer = buffer_size(value),
+            net::SO_PASSCRED => self.pass_credentials = value != 0,
+            _ => {
+                let bit = noted_bit(name).ok_or(Errno::ENOPROTOOPT)?;
+                self.noted = (self.noted & !bit) | if value != 0 { bit } else { 0 };
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the timeout of receives or of sends, which `name` selects.
+    ///
+    /// # Errors
+    /// `EDOM` if the microseconds are out of range.
+    pub fn set_timeout(&mut self, name: u32, time: Timeval) -> Result<(), Errno> {
+        if !(0..1_000_000).contains(&time.microseconds) {
+            return Err(Errno::EDOM);
+        }
+        // A negative time expires immediately, so it becomes the shortest timeout.
+        let length = time.to_nanoseconds().unwrap_or(1);
+        if name == net::SO_RCVTIMEO_OLD {
+            self.receive_timeout = length;
+        } else {
+            self.send_timeout = length;
+        }
+        Ok(())
     }
 }
 
@@ -45,7 +101,7 @@ pub fn buffer_size(wanted: i32) -> usize {
 }
 
 /// Returns the bit in `noted` of an option without effect, or `None` for other options.
-pub(super) const fn noted_bit(name: u32) -> Option<u32> {
+const fn noted_bit(name: u32) -> Option<u32> {
     match name {
         net::SO_REUSEADDR => Some(1),
         net::SO_KEEPALIVE => Some(2),
@@ -64,6 +120,8 @@ pub enum OptionValue {
     Time(Timeval),
     /// The peer's credentials.
     Credentials(Credentials),
+    /// The multicast groups of which the socket is a member, as a bit mask.
+    Groups(u64),
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::{
     fs::{
         OpenFile, Readiness,
         inet::{InetFile, Protocol},
+        netlink::NetlinkFile,
         pipe::{Lender, PipeEnd},
         seek::explicit,
         socket::{SocketFile, SocketKind},
@@ -220,6 +221,7 @@ fn file_to_pipe(
     let socket = open.as_kind::<SocketFile>();
     let datagrams = open.as_kind::<InetFile>();
     let datagrams = datagrams.is_some_and(|file| file.socket.protocol == Protocol::Udp);
+    let datagrams = datagrams || open.as_kind::<NetlinkFile>().is_some();
     let messages = datagrams || socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
     let how = (pipe_waits, messages);
     let count = pipe.fill_from(context, limited(length), how, |done, bytes| {

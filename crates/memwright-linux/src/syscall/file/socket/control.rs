@@ -122,9 +122,7 @@ pub fn store(
 ) -> Result<(), Errno> {
     let mut control = ControlWriter::new(context, header);
     if let Some(credentials) = received.credentials.filter(|_| passes) {
-        let mut bytes = [0; Credentials::SIZE];
-        credentials.to_bytes(&mut bytes);
-        control.put(net::SOL_SOCKET, CREDENTIALS, &bytes)?;
+        control.put_credentials(&credentials)?;
     }
     let rights = core::mem::take(&mut received.rights);
     if !rights.is_empty() {
@@ -194,6 +192,16 @@ impl<'a> ControlWriter<'a> {
         self.at += step as u64;
         self.left -= step;
         Ok(())
+    }
+
+    /// Writes the sender's credentials.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn put_credentials(&mut self, credentials: &Credentials) -> Result<(), Errno> {
+        let mut bytes = [0; Credentials::SIZE];
+        credentials.to_bytes(&mut bytes);
+        self.put(net::SOL_SOCKET, CREDENTIALS, &bytes)
     }
 
     /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other

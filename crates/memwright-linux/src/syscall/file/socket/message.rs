@@ -8,18 +8,22 @@ use crate::{
     fs::{
         OpenFile,
         inet::{self, Incoming, InetSocket, Name, Outgoing},
-        socket::{Address, Received, Request, SocketKind},
+        netlink::{NetlinkName, NetlinkReceived, NetlinkSocket},
+        socket::{Address, Credentials, Received, Request, SocketKind},
         transfer::{Sink, Source},
     },
     sync::PausePoints,
     syscall::file::socket::{
         AnySocket,
         control::{self, ControlWriter},
-        opened, read_address, read_name, socket_of, store_name,
+        opened, read_address, read_name, read_netlink_name, socket_of, store_name,
     },
     user::UserMemory,
 };
 use linux_raw_sys::net;
+
+/// `NETLINK_PKTINFO`, the type of the control message that tells a multicast group.
+const NETLINK_GROUP: u32 = 3;
 
 abi_struct! {
     /// `struct user_msghdr` of `linux/socket.h`.
@@ -70,6 +74,18 @@ fn receiver(
     }
 }
 
+/// Reads the name of the receiver of what a netlink socket sends.
+fn netlink_receiver(
+    user: UserMemory<'_>,
+    address: u64,
+    length: u64,
+) -> Result<Option<NetlinkName>, Errno> {
+    if address == 0 || length as u32 == 0 {
+        return Ok(None);
+    }
+    read_netlink_name(user, address, length).map(Some)
+}
+
 /// Implements `sendto`.
 pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
@@ -97,6 +113,10 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 flags,
             };
             socket.send(context, &open, outgoing, &mut source)?
+        }
+        AnySocket::Netlink(socket) => {
+            let name = netlink_receiver(context.user, name, name_length)?;
+            socket.send(context, name, flags, &mut source)?
         }
     };
     Ok(sent as u64)
@@ -134,6 +154,23 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             }
             Ok(length_of(flags, &incoming))
         }
+        AnySocket::Netlink(socket) => {
+            let received = socket.receive(context, &open, flags, &mut sink)?;
+            if name != 0 {
+                let kernel = NetlinkName::default().to_bytes();
+                store_name(context.user, name, name_length, &kernel)?;
+            }
+            Ok(netlink_length(flags, received))
+        }
+    }
+}
+
+/// Returns the result of a receive from a netlink socket, as [`length_of`].
+const fn netlink_length(flags: u32, received: NetlinkReceived) -> u64 {
+    if flags & net::MSG_TRUNC != 0 {
+        received.length as u64
+    } else {
+        received.count as u64
     }
 }
 
@@ -189,12 +226,15 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
         flags,
         ..Request::default()
     };
-    let mut to = None;
+    let (mut to, mut to_netlink) = (None, None);
     match socket {
         AnySocket::Unix(socket) => {
             request.address = target(context.user, socket.kind, name.0, name.1)?;
         }
         AnySocket::Inet(socket) => to = receiver(context.user, socket, name)?,
+        AnySocket::Netlink(_) => {
+            to_netlink = netlink_receiver(context.user, name.0, name.1)?;
+        }
     }
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
@@ -214,6 +254,11 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
                 flags,
             };
             socket.send(context, open, outgoing, &mut source)?
+        }
+        AnySocket::Netlink(socket) => {
+            // The kernel ignores open files and credentials.
+            control::take(context, &bytes, &mut request)?;
+            socket.send(context, to_netlink, flags, &mut source)?
         }
     };
     Ok(sent as u64)
@@ -244,6 +289,13 @@ fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: 
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
             context.user.write_value(address, &header)?;
             return Ok(length_of(flags, &incoming));
+        }
+        AnySocket::Netlink(socket) => {
+            let received = socket.receive(context, open, flags, &mut sink)?;
+            tell_kernel(context, socket, &mut header, received)?;
+            header.flags |= flags & net::MSG_CMSG_CLOEXEC;
+            context.user.write_value(address, &header)?;
+            return Ok(netlink_length(flags, received));
         }
     };
     let mut received = socket.receive(context, open, flags, &mut sink)?;
@@ -379,6 +431,37 @@ fn tell_ends(
             }
         }
         None => header.name_length = 0,
+    }
+    control.finish(header);
+    Ok(())
+}
+
+/// Stores that a message is from the kernel, as far as the receiver asks for that.
+fn tell_kernel(
+    context: &Context<'_>,
+    socket: &NetlinkSocket,
+    header: &mut MessageHeader,
+    received: NetlinkReceived,
+) -> Result<(), Errno> {
+    header.flags = if received.count < received.length {
+        net::MSG_TRUNC
+    } else {
+        0
+    };
+    if header.name == 0 {
+        header.name_length = 0;
+    } else {
+        let kernel = NetlinkName::default().to_bytes();
+        store_in_header(context.user, header, &kernel)?;
+    }
+    let mut control = ControlWriter::new(context, header);
+    let (group, credentials) = socket.tells();
+    if group {
+        // A reply is for one socket, not for a group.
+        control.put(net::SOL_NETLINK, NETLINK_GROUP, &[0; 4])?;
+    }
+    if credentials {
+        control.put_credentials(&Credentials::default())?;
     }
     control.finish(header);
     Ok(())

@@ -1,6 +1,6 @@
 //! System calls on sockets: creating, naming, connecting, shutting down.
 //!
-//! There are Unix sockets, and TCP and UDP at the addresses of this machine. `socket` returns `EAFNOSUPPORT` for all other
+//! There are Unix sockets, TCP and UDP at the addresses of this machine, and netlink sockets. `socket` returns `EAFNOSUPPORT` for all other
 //! families, like a Linux kernel without them, so libraries find out at once.
 
 mod control;
@@ -13,6 +13,7 @@ use crate::{
     fs::{
         OpenFile,
         inet::{self, Family, InetFile, InetSocket, NAME_MAX, Name, Protocol},
+        netlink::{self, NAME_SIZE, NetlinkFile, NetlinkName, NetlinkSocket},
         socket::{ADDRESS_MAX, Address, Socket, SocketFile, SocketKind, open, pair},
     },
     identity::Capabilities,
@@ -168,6 +169,9 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let file = inet::open(context, Arc::new(socket), flags);
         return context.caller().add_descriptor(file, flags);
     }
+    if arguments[0] as u32 == net::AF_NETLINK {
+        return netlink_socket(context, arguments);
+    }
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
@@ -179,9 +183,42 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.caller().add_descriptor(file, flags)
 }
 
+/// Creates a netlink socket.
+fn netlink_socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let kind = netlink_kind(arguments[1] as u32, arguments[2] as u32)?;
+    let flags = arguments[1] as u32 & FLAGS;
+    context.check_heap()?;
+    context.caller().check_open_files()?;
+    let socket = NetlinkSocket::new(&context.kernel.netlink, kind);
+    let file = netlink::open(context, socket, flags);
+    context.caller().add_descriptor(file, flags)
+}
+
+/// Returns the type of a netlink socket with this type, which can be combined with flags, and this protocol (Linux 7.2
+/// `net/netlink/af_netlink.c`, `netlink_create`).
+///
+/// # Errors
+/// `EINVAL` for unknown flags, `ESOCKTNOSUPPORT` for another type, `EPROTONOSUPPORT` for a protocol other than
+/// `NETLINK_ROUTE`, as on a kernel without the others.
+const fn netlink_kind(kind: u32, protocol: u32) -> Result<u32, Errno> {
+    if kind & !(FLAGS | 0xf) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match (kind & 0xf, protocol) {
+        (kind @ (net::SOCK_RAW | net::SOCK_DGRAM), 0) => Ok(kind),
+        (net::SOCK_RAW | net::SOCK_DGRAM, _) => Err(Errno::EPROTONOSUPPORT),
+        (11.., _) => Err(Errno::EINVAL),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
 fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if Family::from_number(arguments[0] as u32).is_some() {
         protocol(arguments[1] as u32 & 0xf, arguments[2] as u32, true)?;
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if arguments[0] as u32 == net::AF_NETLINK {
+        netlink_kind(arguments[1] as u32, arguments[2] as u32)?;
         return Err(Errno::EOPNOTSUPP);
     }
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
@@ -215,11 +252,12 @@ fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     context.files().get_usable(int(number))
 }
 
-/// A socket of either kind.
+/// A socket of any kind.
 #[derive(Clone, Copy)]
 enum AnySocket<'a> {
     Unix(&'a Arc<Socket>),
     Inet(&'a Arc<InetSocket>),
+    Netlink(&'a NetlinkSocket),
 }
 
 /// Returns the socket of an open file.
@@ -227,9 +265,11 @@ fn socket_of(open: &OpenFile) -> Result<AnySocket<'_>, Errno> {
     if let Some(file) = open.as_kind::<SocketFile>() {
         return Ok(AnySocket::Unix(&file.socket));
     }
-    open.as_kind::<InetFile>()
-        .map(|file| AnySocket::Inet(&file.socket))
-        .ok_or(Errno::ENOTSOCK)
+    if let Some(file) = open.as_kind::<InetFile>() {
+        return Ok(AnySocket::Inet(&file.socket));
+    }
+    let file = open.as_kind::<NetlinkFile>().ok_or(Errno::ENOTSOCK)?;
+    Ok(AnySocket::Netlink(&file.socket))
 }
 
 /// Reads a Unix socket name of `length` bytes.
@@ -260,6 +300,22 @@ fn read_name(
     inet::decode(family, &bytes[..length], either)
 }
 
+/// Reads the name of a netlink socket, of `length` bytes.
+fn read_netlink_name(
+    user: UserMemory<'_>,
+    address: u64,
+    length: u64,
+) -> Result<NetlinkName, Errno> {
+    let length = length as u32 as usize;
+    if length > NAME_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; NAME_SIZE];
+    let bytes = &mut bytes[..length.min(NAME_SIZE)];
+    user.read_bytes(address, bytes)?;
+    NetlinkName::from_bytes(bytes)
+}
+
 /// Stores an encoded socket name, truncated to the available room, and its length.
 fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Result<(), Errno> {
     let limit: i32 = user.read_value(room)?;
@@ -282,6 +338,10 @@ fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             let name = read_name(context.user, socket.family, (address, length), false)?;
             socket.bind(context, name)?;
         }
+        AnySocket::Netlink(socket) => {
+            let name = read_netlink_name(context.user, address, length)?;
+            socket.bind(context, name)?;
+        }
     }
     Ok(0)
 }
@@ -300,6 +360,17 @@ fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             let name = read_name(context.user, socket.family, (address, length), false)?;
             socket.connect(context, &open, name)?;
         }
+        AnySocket::Netlink(socket) => {
+            let family: u16 = match length as u32 {
+                0 | 1 => return Err(Errno::EINVAL),
+                _ => context.user.read_value(address)?,
+            };
+            let name = match family {
+                0 => None,
+                _ => Some(read_netlink_name(context.user, address, length)?),
+            };
+            socket.connect(context, name)?;
+        }
     }
     Ok(0)
 }
@@ -313,6 +384,7 @@ fn listen(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             context.check_heap()?;
             socket.listen(limit)?;
         }
+        AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
     }
     Ok(0)
 }
@@ -346,6 +418,7 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
             }
             file
         }
+        AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
     };
     context.caller().add_descriptor(file, flags)
 }
@@ -379,6 +452,14 @@ fn name_of(
             let name = inet::encode(socket.family, name);
             store_name(user, address, room, name.bytes())?;
         }
+        AnySocket::Netlink(socket) => {
+            let name = if peer {
+                socket.peer_name()
+            } else {
+                socket.name()
+            };
+            store_name(user, address, room, &name.to_bytes())?;
+        }
     }
     Ok(0)
 }
@@ -399,6 +480,7 @@ fn shutdown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match socket_of(&open)? {
         AnySocket::Unix(socket) => socket.shut(how)?,
         AnySocket::Inet(socket) => socket.shut(how)?,
+        AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
     }
     Ok(0)
 }
@@ -406,6 +488,22 @@ fn shutdown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn netlink_sockets_are_raw_or_datagram_sockets() {
+        for (kind, protocol, expected) in [
+            (net::SOCK_RAW, 0, Ok(net::SOCK_RAW)),
+            (net::SOCK_DGRAM | raw::O_CLOEXEC, 0, Ok(net::SOCK_DGRAM)),
+            (net::SOCK_RAW, 15, Err(Errno::EPROTONOSUPPORT)),
+            (net::SOCK_RAW, u32::MAX, Err(Errno::EPROTONOSUPPORT)),
+            (net::SOCK_STREAM, 0, Err(Errno::ESOCKTNOSUPPORT)),
+            (net::SOCK_STREAM, 40, Err(Errno::ESOCKTNOSUPPORT)),
+            (12, 0, Err(Errno::EINVAL)),
+            (0x13, 0, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(netlink_kind(kind, protocol), expected, "{kind} {protocol}");
+        }
+    }
 
     #[test]
     fn protocols_follow_from_types() {

@@ -6,6 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         inet::{InetSocket, Value},
+        netlink::NetlinkSocket,
         socket::OptionValue,
     },
     syscall::file::socket::{AnySocket, opened, socket_of},
@@ -25,18 +26,21 @@ fn check_level(level: u64) -> Result<(), Errno> {
 pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, level, name, address, length, _] = arguments;
     let open = opened(context, number)?;
-    let socket = match socket_of(&open)? {
-        AnySocket::Unix(socket) => socket,
+    let value = match socket_of(&open)? {
+        AnySocket::Unix(socket) => {
+            check_level(level)?;
+            socket.option(name as u32)?
+        }
         AnySocket::Inet(socket) => {
             let value = socket.option(level as u32, name as u32)?;
             return store_value(context.user, address, length, value);
         }
+        AnySocket::Netlink(socket) => socket.option(level as u32, name as u32)?,
     };
-    check_level(level)?;
     let room: i32 = context.user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let mut bytes = [0; Timeval::SIZE];
-    let size = match socket.option(name as u32)? {
+    let size = match value {
         OptionValue::Number(number) => {
             number.to_bytes(&mut bytes[..4]);
             4
@@ -48,6 +52,10 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         OptionValue::Credentials(credentials) => {
             credentials.to_bytes(&mut bytes[..12]);
             12
+        }
+        OptionValue::Groups(groups) => {
+            groups.to_bytes(&mut bytes[..8]);
+            8
         }
     };
     let size = size.min(room);
@@ -62,6 +70,14 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
             return set_inet(
+                context.user,
+                socket,
+                (level as u32, name as u32),
+                (address, length),
+            );
+        }
+        AnySocket::Netlink(socket) => {
+            return set_netlink(
                 context.user,
                 socket,
                 (level as u32, name as u32),
@@ -83,6 +99,32 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let value: i32 = context.user.read_value(address)?;
     socket.set_option(name, value).map(|()| 0)
+}
+
+/// Sets an option of a netlink socket. Its own options are 0 if the value is too short (Linux 7.2
+/// `net/netlink/af_netlink.c`, `netlink_setsockopt`).
+fn set_netlink(
+    user: UserMemory<'_>,
+    socket: &NetlinkSocket,
+    (level, name): (u32, u32),
+    (address, length): (u64, u64),
+) -> CallResult {
+    let length = usize::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
+    let value = match (level, length) {
+        (net::SOL_NETLINK, ..4) => 0,
+        (_, ..4) => return Err(Errno::EINVAL),
+        _ => user.read_value(address)?,
+    };
+    match (level, name) {
+        (net::SOL_SOCKET, net::SO_RCVTIMEO_OLD | net::SO_SNDTIMEO_OLD) => {
+            if length < Timeval::SIZE {
+                return Err(Errno::EINVAL);
+            }
+            socket.set_timeout(name, user.read_value(address)?)?;
+        }
+        _ => socket.set_option(level, name, value)?,
+    }
+    Ok(0)
 }
 
 /// Stores the value of an option of an internet socket, cut to the caller's room, and its length.
