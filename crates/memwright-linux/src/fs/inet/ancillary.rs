@@ -96,8 +96,8 @@ const fn check_general(message: &ControlMessage<'_>) -> Result<(), Errno> {
 /// 7.2 `net/ipv4/ip_sockglue.c`, `ip_cmsg_send`; `net/ipv6/datagram.c`, `ip6_datagram_send_ctl`).
 ///
 /// # Errors
-/// `EINVAL` for a malformed message, a value out of its range or an address that is not one of this machine, `ENODEV` for
-/// an interface that does not exist.
+/// `EINVAL` for a malformed message, a value out of its range or an IPv6 address that is not one of this machine,
+/// `ENETUNREACH` for such an IPv4 address, `ENODEV` for an interface that does not exist.
 pub fn chosen(own: Family, to: Family, control: &[u8]) -> Result<Chosen, Errno> {
     let mut chosen = Chosen::default();
     for message in ControlMessages(control) {
@@ -154,7 +154,8 @@ fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
             }
         }
         net::IPV6_HOPLIMIT => chosen.hops = number(message.data, 0)?,
-        net::IPV6_TCLASS => chosen.class = number(message.data, 0)?,
+        // The number -1 is cut to a byte.
+        net::IPV6_TCLASS => chosen.class = Some(number(message.data, 0)?.unwrap_or(u8::MAX)),
         net::IPV6_DONTFRAG if number(message.data, 0)?.is_some_and(|value| value <= 1) => {}
         _ => return Err(Errno::EINVAL),
     }
@@ -189,8 +190,12 @@ const fn check_interface(number: i32) -> Result<(), Errno> {
 
 /// Chooses the address from which a datagram is sent, unless `ip` leaves it to the socket.
 fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
-    if !ip.is_here() {
-        return Err(Errno::EINVAL);
+    match ip {
+        ip if ip.is_here() => {}
+        Ip::V4([0 | 224..=239, ..] | [255, 255, 255, 255]) | Ip::V6(_) => {
+            return Err(Errno::EINVAL);
+        }
+        Ip::V4(_) => return Err(Errno::ENETUNREACH),
     }
     chosen.source = Some(ip).filter(|ip| !ip.is_any());
     Ok(())
@@ -304,11 +309,14 @@ mod tests {
             (V4, V4, IP, IP_PKTINFO, vec![0; 12], Ok(none)),
             (V4, V4, IP, IP_PKTINFO, vec![0; 13], Err(E::EINVAL)),
             (V4, V4, IP, IP_PKTINFO, vec![2, 0, 0, 0, 127, 0, 0, 2, 0, 0, 0, 0], Err(E::ENODEV)),
-            (V4, V4, IP, IP_PKTINFO, vec![1, 0, 0, 0, 10, 0, 0, 2, 0, 0, 0, 0], Err(E::EINVAL)),
+            (V4, V4, IP, IP_PKTINFO, vec![1, 0, 0, 0, 10, 0, 0, 2, 0, 0, 0, 0], Err(E::ENETUNREACH)),
+            (V4, V4, IP, IP_PKTINFO, vec![1, 0, 0, 0, 224, 0, 0, 2, 0, 0, 0, 0], Err(E::EINVAL)),
             (V6, V6, IPV6, IPV6_HOPLIMIT, one(0), Ok(hops(0))),
             (V6, V6, IPV6, IPV6_HOPLIMIT, one(-1), Ok(none)),
             (V6, V6, IPV6, IPV6_HOPLIMIT, one(-2), Err(E::EINVAL)),
             (V6, V6, IPV6, IPV6_TCLASS, one(255), Ok(class(255))),
+            (V6, V6, IPV6, IPV6_TCLASS, one(-1), Ok(class(255))),
+            (V6, V6, IPV6, IPV6_TCLASS, one(-2), Err(E::EINVAL)),
             (V6, V6, IPV6, IPV6_TCLASS, one(256), Err(E::EINVAL)),
             (V6, V6, IPV6, IPV6_TCLASS, vec![1], Err(E::EINVAL)),
             (V6, V6, IPV6, IPV6_DONTFRAG, one(1), Ok(none)),
