@@ -3,7 +3,10 @@
 use crate::procfs::{
     node::stub::Stub,
     process,
-    system::{cgroup, cpu, file_limits, general, huge, lock_stat, net, nodes, processors, vm},
+    system::{
+        cgroup, cpu, file_limits, general, huge, lock_stat, net, nodes, processors, unix_sockets,
+        vm,
+    },
 };
 
 /// The stubs of each module.
@@ -20,6 +23,7 @@ static ALL: &[&[&Stub]] = &[
     lock_stat::STUBS,
     huge::STUBS,
     net::STUBS,
+    unix_sockets::STUBS,
     nodes::STUBS,
     processors::STUBS,
 ];

@@ -157,9 +157,10 @@ fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
 }
 
 impl Drop for Socket {
-    /// Discards the messages of a socket that never had a descriptor, or whose open file was dropped before it was
+    /// Removes the socket from the list, and discards the messages of one that never had a descriptor, or whose open file was dropped before it was
     /// installed.
     fn drop(&mut self) {
+        self.registry.forget(self);
         let _waiting = self.empty(&mut Remains::default());
     }
 }

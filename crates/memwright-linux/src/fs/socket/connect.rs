@@ -27,10 +27,7 @@ pub fn pair(
     registry: &'static Registry,
     kind: SocketKind,
 ) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
-    let (one, other) = (
-        Arc::new(Socket::new(registry, kind)),
-        Arc::new(Socket::new(registry, kind)),
-    );
+    let (one, other) = (registry.create(kind)?, registry.create(kind)?);
     let credentials = Credentials::of(caller);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut state = from.state.lock();
@@ -154,7 +151,7 @@ impl Socket {
                 return Err(Errno::EISCONN);
             }
         }
-        let server = Arc::new(Self::new(self.registry, self.kind));
+        let server = self.registry.create(self.kind)?;
         {
             let (name, listener) = {
                 let state = target.state.lock();

@@ -18,6 +18,7 @@ use crate::{
     wait::Queues,
 };
 use alloc::{boxed::Box, sync::Arc};
+use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
@@ -27,6 +28,7 @@ pub fn open(caller: &dyn Caller, socket: Arc<Socket>, flags: u32) -> Arc<OpenFil
     let now = vfs.now();
     let file_system = vfs.mounts.socket_files();
     let inode = Inode::new(file_system, Body::Socket, 0o777, caller.subject(), now);
+    socket.number.store(inode.number, Ordering::Relaxed);
     let name = Short::of(format_args!("socket:[{}]", inode.number));
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let file = Box::new(SocketFile { socket });

@@ -4,6 +4,7 @@
 //! keeps it alive, not its peer. A thread locks the state of at most one socket at a time.
 
 mod address;
+mod census;
 mod close;
 mod connect;
 mod credentials;
@@ -26,6 +27,7 @@ mod send;
 mod socket;
 
 pub use address::{ADDRESS_MAX, Address};
+pub use census::{Found as FoundSocket, Row as SocketRow};
 pub use close::Directions;
 pub use connect::pair;
 pub use credentials::Credentials;

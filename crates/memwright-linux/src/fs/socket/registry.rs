@@ -11,6 +11,7 @@ use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
+use memwright_table::Rising;
 
 /// The key of a bound socket in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +57,11 @@ impl Bound {
     }
 }
 
-/// All bound sockets, and all open files in flight.
+/// All sockets, the names of those that are bound, and all open files in flight.
 pub struct Registry {
     bound: Lock<Bound>,
+    /// All sockets, in the order of their creation.
+    pub(super) all: Lock<Rising<Weak<Socket>>>,
     /// The open files in flight.
     pub flights: Flights,
 }
@@ -75,6 +78,7 @@ impl Registry {
     pub const fn new() -> Self {
         Self {
             bound: Lock::new(Rank::File, Bound::new()),
+            all: Lock::new(Rank::File, Rising::new()),
             flights: Flights::new(),
         }
     }

@@ -25,7 +25,7 @@ use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 use memwright_table::{OutOfMemory, TryPush};
 
 /// The node number of a socket that is not in flight.
@@ -73,6 +73,10 @@ pub struct Socket {
     pub kind: SocketKind,
     /// The names and the open files in flight of all sockets.
     pub(super) registry: &'static Registry,
+    /// The number of the socket in the list of all sockets.
+    pub(super) listed: AtomicU64,
+    /// The number of its inode; 0 before a program has the socket.
+    pub(super) number: AtomicU64,
     pub(super) state: Lock<State>,
     /// The node number of the socket among the sockets in flight.
     pub(super) flight: AtomicUsize,
@@ -88,9 +92,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Creates an unconnected socket.
-    #[must_use]
-    pub fn new(registry: &'static Registry, kind: SocketKind) -> Self {
+    /// Creates an unconnected socket, which is in no list.
+    pub(super) fn new(registry: &'static Registry, kind: SocketKind) -> Self {
         let state = State {
             inbox: VecDeque::new(),
             carried: 0,
@@ -112,6 +115,8 @@ impl Socket {
         Self {
             kind,
             registry,
+            listed: AtomicU64::new(u64::MAX),
+            number: AtomicU64::new(0),
             state: Lock::new(Rank::File, state),
             flight: AtomicUsize::new(GROUNDED),
             receiving: Turn::new(),

@@ -16,4 +16,5 @@ pub(crate) mod nodes;
 pub(crate) mod processors;
 pub(crate) mod sizes;
 pub(crate) mod split;
+pub(crate) mod unix_sockets;
 pub(crate) mod vm;

@@ -6,7 +6,10 @@ use crate::{
         inet::{Endpoint, Family, Found, Ip, Protocol, Row, Spot, TcpState},
         interface,
     },
-    procfs::node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
+    procfs::{
+        node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
+        system::unix_sockets::unix_sockets,
+    },
     sync::PausePoints,
     view::View,
 };
@@ -19,6 +22,7 @@ stubs! {
     REFERENCES: "/proc/net/tcp" "ref" Number(1), "The descriptors of a socket share one reference.";
     POINTER: "/proc/net/tcp" "pointer" Number(0), "Linux shows zeros to programs without privileges.";
     DROPS: "/proc/net/udp" "drops" Number(0), "Datagrams for which an inbox has no room are not counted.";
+    COUNT: "/proc/net/dev" "bytes, packets and errors" Number(0), "No packets pass through the interface.";
     CONGESTION_OF_LISTENER: "/proc/net/tcp" "numbers behind the pointer of a listening socket" Text("100 0 0 10 0"), "The numbers are constant on Linux too.";
     CONGESTION: "/proc/net/tcp" "numbers behind the pointer" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
 }
@@ -33,11 +37,13 @@ const PERMANENT: u64 = 0x80;
 pub static NET: FixedDirectory = FixedDirectory {
     first: 0x680,
     entries: &[
+        ("dev", 0o444, ProcNode::SystemText(counts)),
         ("if_inet6", 0o444, ProcNode::SystemText(interfaces)),
         ("tcp", 0o444, ProcNode::SystemText(tcp)),
         ("tcp6", 0o444, ProcNode::SystemText(tcp6)),
         ("udp", 0o444, ProcNode::SystemText(udp)),
         ("udp6", 0o444, ProcNode::SystemText(udp6)),
+        ("unix", 0o444, ProcNode::SystemText(unix_sockets)),
     ],
 };
 
@@ -59,6 +65,9 @@ const UDP_V4: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr
     pointer drops";
 const UDP_V6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr \
     tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
+
+const COUNTS: &str = "Inter-|   Receive                                                |  Transmit\n \
+    face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
 
 /// Writes `/proc/net/tcp`.
 ///
@@ -109,6 +118,25 @@ pub fn interfaces(_: &View<'_>, text: &mut Text) -> fmt::Result {
         line.text(" ").hex(number, 2);
     }
     line.text("       lo\n").write(text)
+}
+
+/// Writes `/proc/net/dev`: what passed through each interface (`dev_seq_printf_stats` of Linux 7.2,
+/// `net/core/net-procfs.c`).
+///
+/// # Errors
+/// Those of `text`.
+pub fn counts(_: &View<'_>, text: &mut Text) -> fmt::Result {
+    /// The widths of the columns.
+    const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
+    text.push(COUNTS.as_bytes())?;
+    text.push(b"    ")?;
+    text.push(interface::LOOPBACK)?;
+    let mut line = Line::new();
+    line.text(":");
+    for width in WIDTHS {
+        line.text(" ").decimal(COUNT.number(), width);
+    }
+    line.text("\n").write(text)
 }
 
 /// Writes the rows of the sockets of a family.

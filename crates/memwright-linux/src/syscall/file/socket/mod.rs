@@ -175,11 +175,8 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
-    let file = open(
-        context,
-        Arc::new(Socket::new(&context.kernel.sockets, kind)),
-        flags,
-    );
+    let socket = context.kernel.sockets.create(kind)?;
+    let file = open(context, socket, flags);
     context.caller().add_descriptor(file, flags)
 }
 
