@@ -272,7 +272,7 @@ static void told_v6(void)
 	CHECK_FAILS(send_with(one, SOL_IPV6, IPV6_PKTINFO, &wrong, sizeof wrong), EINVAL);
 	CHECK_FAILS(send_with(one, SOL_IPV6, IPV6_PKTINFO, &wrong, sizeof wrong - 1), EINVAL);
 
-	/* What an IPv4 socket sends to an IPv6 socket has a time to live, and is told by messages of both families. */
+	/* What an IPv4 socket sends to an IPv6 socket has a time to live, and messages of both families tell of it. */
 	int four = bound(AF_INET);
 	join(four, two, AF_INET);
 	set(two, SOL_IP, IP_RECVTTL, 1);

@@ -110,8 +110,9 @@ static void check_address(struct nlmsghdr *header)
 	CHECK(address != NULL && memcmp(address, four ? "\177\0\0\1" : (char *)&in6addr_loopback, four ? 4 : 16) == 0);
 	const unsigned *flags = attribute(header, sizeof *info, IFA_FLAGS, 4);
 	CHECK(flags != NULL && *flags == IFA_F_PERMANENT);
-	const struct ifa_cacheinfo *times = attribute(header, sizeof *info, IFA_CACHEINFO, sizeof *times);
-	CHECK(times != NULL && times->ifa_valid == -1U && times->ifa_prefered == -1U);
+	/* The address is valid and in use without end. */
+	const unsigned *times = attribute(header, sizeof *info, IFA_CACHEINFO, sizeof(struct ifa_cacheinfo));
+	CHECK(times != NULL && times[0] == -1U && times[1] == -1U);
 	if (four) {
 		CHECK(attribute(header, sizeof *info, IFA_LOCAL, 4) != NULL);
 		const void *label = attribute(header, sizeof *info, IFA_LABEL, 3);

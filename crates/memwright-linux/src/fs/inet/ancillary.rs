@@ -1,4 +1,4 @@
-//! The ancillary data of datagrams: what a program chooses for one datagram, and what a receiver asks to be told.
+//! The ancillary data of datagrams: what a program chooses for one datagram, and what is reported to a receiver.
 
 use crate::{
     errno::Errno,

@@ -30,7 +30,7 @@ pub struct Incoming {
     pub length: usize,
     /// The header of a datagram.
     pub header: Option<Header>,
-    /// What the receiver asks to be told about a datagram.
+    /// What is reported to the receiver about a datagram.
     pub told: Told,
 }
 

@@ -24,7 +24,7 @@ const BUFFER: usize = 212_992;
 pub(super) struct State {
     /// The port; `None` before the socket is bound.
     pub(super) port: Option<u32>,
-    /// The multicast groups of which the socket is a member. Nothing changes of which they would be told.
+    /// The multicast groups of which the socket is a member. Nothing changes of which they would be notified.
     pub(super) groups: u64,
     /// Where the socket sends to.
     pub(super) peer: NetlinkName,
@@ -85,7 +85,7 @@ impl NetlinkSocket {
 
 impl State {
     /// Returns whether the receive buffer has room for another reply. If it has not, replies are lost from now on, of
-    /// which a receive tells by an error (`netlink_overrun` of Linux 7.2, `net/netlink/af_netlink.c`).
+    /// which an error notifies the program (`netlink_overrun` of Linux 7.2, `net/netlink/af_netlink.c`).
     fn has_room(&mut self) -> bool {
         /// `NETLINK_NO_ENOBUFS`.
         const SILENT: u32 = 1 << 5;

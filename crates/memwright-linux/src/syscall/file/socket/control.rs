@@ -7,6 +7,7 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
+        caller::Caller,
         control::{ControlMessage, ControlMessages},
         socket::{Credentials, Received, Request},
     },
@@ -95,12 +96,12 @@ fn take_rights(context: &Context<'_>, data: &[u8], request: &mut Request) -> Res
 
 /// Checks the credentials in a message: a sender may claim an id other than its own only with the capability to change
 /// to it (`scm_check_creds` of Linux 7.2).
-fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
-    let process = context.process();
-    let credentials = process.identity.credentials.lock();
+fn check_credentials(caller: &dyn Caller, given: &Credentials) -> Result<(), Errno> {
+    let process = caller.ids().process;
+    let credentials = caller.identity().credentials.lock();
     let (user, group) = (credentials.user, credentials.group);
     let allowed = |own: bool, needed: Capabilities| own || credentials.has(needed);
-    let process_given = given.process == process.id;
+    let process_given = given.process == process;
     let user_given = [user.real, user.effective, user.saved].contains(&given.user);
     let group_given = [group.real, group.effective, group.saved].contains(&given.group);
     let granted = allowed(process_given, Capabilities::ADMINISTER)
@@ -120,13 +121,13 @@ pub fn store(
     received: &mut Received,
     flags: u32,
 ) -> Result<(), Errno> {
-    let mut control = ControlWriter::new(context, header);
+    let mut control = ControlWriter::new(context.user, header);
     if let Some(credentials) = received.credentials.filter(|_| passes) {
         control.put_credentials(&credentials)?;
     }
     let rights = core::mem::take(&mut received.rights);
     if !rights.is_empty() {
-        let numbers = control.install(rights, flags)?;
+        let numbers = control.install(context, rights, flags)?;
         if !numbers.is_empty() {
             control.put(net::SOL_SOCKET, RIGHTS, &numbers)?;
         }
@@ -137,7 +138,7 @@ pub fn store(
 
 /// Writes control messages one after another.
 pub struct ControlWriter<'a> {
-    context: &'a Context<'a>,
+    user: UserMemory<'a>,
     at: u64,
     left: usize,
     /// Some data did not fit.
@@ -146,9 +147,9 @@ pub struct ControlWriter<'a> {
 
 impl<'a> ControlWriter<'a> {
     /// Creates a writer to the buffer of a receive.
-    pub const fn new(context: &'a Context<'a>, header: &MessageHeader) -> Self {
+    pub const fn new(user: UserMemory<'a>, header: &MessageHeader) -> Self {
         Self {
-            context,
+            user,
             at: header.control,
             left: if header.control == 0 {
                 0
@@ -184,9 +185,8 @@ impl<'a> ControlWriter<'a> {
             level,
             kind,
         };
-        self.context.user.write_value(self.at, &header)?;
-        self.context
-            .user
+        self.user.write_value(self.at, &header)?;
+        self.user
             .write_bytes(self.at + ControlHeader::SIZE as u64, &data[..count])?;
         let step = length.next_multiple_of(8).min(self.left);
         self.at += step as u64;
@@ -206,7 +206,12 @@ impl<'a> ControlWriter<'a> {
 
     /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other
     /// files.
-    fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
+    fn install(
+        &mut self,
+        context: &Context<'_>,
+        rights: Vec<Arc<OpenFile>>,
+        flags: u32,
+    ) -> Result<Vec<u8>, Errno> {
         let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
         let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {
             raw::O_CLOEXEC
@@ -222,7 +227,7 @@ impl<'a> ControlWriter<'a> {
         };
         self.cut |= rights.len() > room;
         for open in rights.into_iter().take(room) {
-            match self.context.caller().add_descriptor(open, cloexec) {
+            match context.caller().add_descriptor(open, cloexec) {
                 #[expect(clippy::disallowed_methods, reason = "there is room")]
                 Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
                 Err(_) => {

@@ -285,14 +285,14 @@ fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: 
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
             let incoming = socket.receive(context, open, flags, &mut sink)?;
-            tell_ends(context, socket, &mut header, &incoming)?;
+            tell_ends(context.user, socket, &mut header, &incoming)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
             context.user.write_value(address, &header)?;
             return Ok(length_of(flags, &incoming));
         }
         AnySocket::Netlink(socket) => {
             let received = socket.receive(context, open, flags, &mut sink)?;
-            tell_kernel(context, socket, &mut header, received)?;
+            tell_kernel(context.user, socket, &mut header, received)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
             context.user.write_value(address, &header)?;
             return Ok(netlink_length(flags, received));
@@ -406,9 +406,9 @@ pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(result)
 }
 
-/// Stores the sender of a datagram, and what the receiver asks to be told about it.
+/// Stores the sender of a datagram, and what the receiver asks about it.
 fn tell_ends(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     socket: &InetSocket,
     header: &mut MessageHeader,
     incoming: &Incoming,
@@ -417,12 +417,12 @@ fn tell_ends(
     if incoming.count < incoming.length {
         header.flags = net::MSG_TRUNC;
     }
-    let mut control = ControlWriter::new(context, header);
+    let mut control = ControlWriter::new(user, header);
     match incoming.header {
         Some(received) => {
             if header.name != 0 {
                 let sender = inet::encode(socket.family, received.from);
-                store_in_header(context.user, header, sender.bytes())?;
+                store_in_header(user, header, sender.bytes())?;
             }
             if !incoming.told.is_empty() {
                 inet::tell(incoming.told, &received, |level, kind, data| {
@@ -438,7 +438,7 @@ fn tell_ends(
 
 /// Stores that a message is from the kernel, as far as the receiver asks for that.
 fn tell_kernel(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     socket: &NetlinkSocket,
     header: &mut MessageHeader,
     received: NetlinkReceived,
@@ -452,9 +452,9 @@ fn tell_kernel(
         header.name_length = 0;
     } else {
         let kernel = NetlinkName::default().to_bytes();
-        store_in_header(context.user, header, &kernel)?;
+        store_in_header(user, header, &kernel)?;
     }
-    let mut control = ControlWriter::new(context, header);
+    let mut control = ControlWriter::new(user, header);
     let (group, credentials) = socket.tells();
     if group {
         // A reply is for one socket, not for a group.
