@@ -73,7 +73,7 @@ impl NetlinkSocket {
             Some(own) if own != name.port => return Err(Errno::EINVAL),
             Some(_) => {}
             None if name.port != 0 => self.take_port(name.port)?,
-            None => self.bind_any(caller),
+            None => self.bind_any(caller)?,
         }
         let mut state = self.state.lock();
         state.groups = state.groups & !u64::from(u32::MAX) | u64::from(name.groups);
@@ -87,7 +87,7 @@ impl NetlinkSocket {
     pub fn connect(&self, caller: &dyn Caller, name: Option<NetlinkName>) -> Result<(), Errno> {
         let name = name.unwrap_or_default();
         name.check(caller)?;
-        self.bind_any(caller);
+        self.bind_any(caller)?;
         self.state.lock().peer = name;
         Ok(())
     }
@@ -109,16 +109,19 @@ impl NetlinkSocket {
     }
 
     /// Binds the socket to a port that the kernel chooses, unless it has one.
-    pub(super) fn bind_any(&self, caller: &dyn Caller) {
-        if self.state.lock().port.is_some() {
-            return;
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn bind_any(&self, caller: &dyn Caller) -> Result<(), Errno> {
+        if self.state.lock().port.is_none() {
+            let port = self.ports.claim_any(caller.ids().process)?;
+            self.keep_port(port);
         }
-        let port = self.ports.claim_any(caller.ids().process);
-        self.keep_port(port);
+        Ok(())
     }
 
     fn take_port(&self, port: u32) -> Result<(), Errno> {
-        if !self.ports.claim(port) {
+        if !self.ports.claim(port)? {
             return Err(Errno::EADDRINUSE);
         }
         self.keep_port(port);

@@ -1,13 +1,16 @@
 //! The ports of netlink sockets.
 
-use crate::sync::{Lock, Rank};
-use alloc::collections::BTreeSet;
+use crate::{
+    ordered::Ordered,
+    sync::{Lock, Rank, lock_with_room},
+};
+use memwright_table::OutOfMemory;
 
 /// The ports that the kernel chooses if that of the process is taken: from this number down, as on Linux.
 const FIRST: i32 = -4097;
 
 struct Taken {
-    ports: BTreeSet<u32>,
+    ports: Ordered<u32, ()>,
     next: i32,
 }
 
@@ -25,26 +28,33 @@ impl Ports {
     #[must_use]
     pub const fn new() -> Self {
         let taken = Taken {
-            ports: BTreeSet::new(),
+            ports: Ordered::new(),
             next: FIRST,
         };
         Self(Lock::new(Rank::File, taken))
     }
 
     /// Claims a port. Returns whether it was free.
-    pub fn claim(&self, port: u32) -> bool {
-        self.0.lock().ports.insert(port)
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn claim(&self, port: u32) -> Result<bool, OutOfMemory> {
+        let mut taken = lock_with_room(&self.0, |taken| &mut taken.ports)?;
+        Ok(taken.ports.insert(port, ())?.is_none())
     }
 
     /// Claims the port whose number is the id of `process`, or else another free one (`netlink_autobind` of Linux 7.2,
     /// `net/netlink/af_netlink.c`). Returns the port.
-    pub fn claim_any(&self, process: u32) -> u32 {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn claim_any(&self, process: u32) -> Result<u32, OutOfMemory> {
         let mut port = process;
         loop {
-            let mut taken = self.0.lock();
-            if taken.ports.insert(port) {
-                return port;
+            if self.claim(port)? {
+                return Ok(port);
             }
+            let mut taken = self.0.lock();
             port = taken.next as u32;
             taken.next = taken.next.checked_sub(1).unwrap_or(FIRST);
         }
@@ -63,11 +73,12 @@ mod tests {
     #[test]
     fn taken_ports_are_avoided() {
         let ports = Ports::new();
-        assert_eq!(ports.claim_any(7), 7);
-        assert_eq!(ports.claim_any(7), -4097_i32 as u32);
-        assert!(!ports.claim(7) && ports.claim(-4098_i32 as u32));
-        assert_eq!(ports.claim_any(7), -4099_i32 as u32);
+        assert_eq!(ports.claim_any(7), Ok(7));
+        assert_eq!(ports.claim_any(7), Ok(-4097_i32 as u32));
+        assert_eq!(ports.claim(7), Ok(false));
+        assert_eq!(ports.claim(-4098_i32 as u32), Ok(true));
+        assert_eq!(ports.claim_any(7), Ok(-4099_i32 as u32));
         ports.release(7);
-        assert_eq!(ports.claim_any(7), 7);
+        assert_eq!(ports.claim_any(7), Ok(7));
     }
 }

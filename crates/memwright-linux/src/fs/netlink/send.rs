@@ -59,7 +59,7 @@ impl NetlinkSocket {
             }
             None => self.peer_name(),
         };
-        self.bind_any(caller);
+        self.bind_any(caller)?;
         let (buffer, port) = {
             let state = self.state.lock();
             (state.options.send_buffer, state.port.unwrap_or(0))

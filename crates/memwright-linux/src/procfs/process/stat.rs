@@ -9,7 +9,10 @@ use crate::{
     },
     view::View,
 };
-use core::{fmt, sync::atomic::Ordering};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
 
 stubs! {
     TERMINAL: "/proc/PID/stat" "7 tty_nr" Number(0), "No process has a controlling terminal.";
@@ -73,7 +76,8 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
     // These legacy fields contain only the first 31 signals.
     let old = |set: u64| set & 0x7fff_ffff;
-    let before = [
+    let nice = thread.map_or(0, |thread| thread.nice().number());
+    let fields = [
         FLAGS.number(),
         usage.minor_faults,
         children.minor_faults,
@@ -83,15 +87,8 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
         ticks(usage.system),
         ticks(children.user),
         ticks(children.system),
-    ];
-    for some in before.chunks(TOGETHER) {
-        numbers(some).write(text)?;
-    }
-    let nice = thread.map_or(0, |thread| thread.nice().number());
-    let mut line = numbers(&[(20 + nice).unsigned_abs().into()]);
-    line.text(if nice < 0 { " -" } else { " " });
-    line.decimal(nice.unsigned_abs().into(), 0).write(text)?;
-    let after = [
+        (20 + nice).unsigned_abs().into(),
+        nice.unsigned_abs().into(),
         threads as u64,
         INTERVAL.number(),
         ticks(process.started),
@@ -126,14 +123,29 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
         addresses.environment_end,
         EXIT_CODE.number(),
     ];
-    for some in after.chunks(TOGETHER) {
-        numbers(some).write(text)?;
+    let (before, after) = fields.split_at(BEFORE_NICE);
+    if nice < 0 {
+        write_numbers(before, text)?;
+        write!(text, " {nice}")?;
+        write_numbers(&after[1..], text)?;
+    } else {
+        write_numbers(&fields, text)?;
     }
     text.push(b"\n")
 }
 
 /// Fields that fit in a line with all of their digits.
 const TOGETHER: usize = 8;
+
+/// Number of the fields from `flags` on that come before `nice`, the only one that can be negative.
+const BEFORE_NICE: usize = 10;
+
+/// Writes numbers in decimal, each after a space.
+fn write_numbers(fields: &[u64], text: &mut Text) -> fmt::Result {
+    fields
+        .chunks(TOGETHER)
+        .try_for_each(|some| numbers(some).write(text))
+}
 
 /// Returns numbers in decimal, each after a space.
 fn numbers(fields: &[u64]) -> Line {

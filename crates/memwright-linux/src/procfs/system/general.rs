@@ -15,7 +15,7 @@ use crate::{
         system::{counts, hugetlb},
     },
     random::Random,
-    uname::{BUILD, Name, RELEASE, SYSTEM, Which},
+    uname::{self, Name, Which},
     view::View,
 };
 use core::fmt::{self, Write};
@@ -38,6 +38,9 @@ stubs! {
     MOST_DESCRIPTORS: "/proc/sys/fs/nr_open" "" Number(DESCRIPTORS_MAX as u64), "The limit is enforced; on Linux it can be set.";
     MOST_GROUPS: "/proc/sys/kernel/ngroups_max" "" Number(GROUPS_MAX), "The limit is enforced, and constant on Linux too.";
     LAST_CAPABILITY: "/proc/sys/kernel/cap_last_cap" "" Number(Capabilities::LAST as u64), "The number is constant on Linux too.";
+    SYSTEM: "/proc/sys/kernel/ostype" "" Text(uname::SYSTEM), "The word is constant on Linux too.";
+    RELEASE: "/proc/sys/kernel/osrelease" "" Text(uname::RELEASE), "It is the version of Linux whose behaviour Memwright follows.";
+    BUILD: "/proc/sys/kernel/version" "" Text(uname::BUILD), "The kernel image is reproducible, so the text names no build.";
     PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
 }
 
