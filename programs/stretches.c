@@ -680,6 +680,48 @@ static void sleepers(void)
 		CHECK(pthread_join(threads[--count], NULL) == 0);
 }
 
+// Many timers of the CPU time of a process with many threads, and of one of its threads: they expire together, while other
+// threads sleep, wake and end.
+static void cpu_timers(void)
+{
+	enum { TIMERS = 4000, THREADS = 2000 };
+	static pthread_t threads[THREADS];
+	static timer_t timers[2 * TIMERS];
+	struct rlimit limit = {2 * TIMERS + 100, 2 * TIMERS + 100};
+	struct itimerspec at = {.it_interval = {0, 1000000}, .it_value = {0, 30000000}};
+	struct timespec instant, used = {0, 0};
+	sigset_t set;
+	int count = 0;
+	CHECK(setrlimit(RLIMIT_SIGPENDING, &limit) == 0);
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &instant) == 0);
+	instant.tv_sec++;
+	while (count < THREADS && pthread_create(&threads[count], NULL, sleep_until, &instant) == 0)
+		count++;
+	CHECK(count > 100);
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+	for (int i = 0; i < 2 * TIMERS; i++) {
+		clockid_t clock = i % 2 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
+		CHECK(timer_create(clock, &event, &timers[i]) == 0);
+		CHECK(timer_settime(timers[i], 0, &at, NULL) == 0);
+	}
+	for (int round = 0; round < 20; round++) {
+		siginfo_t info;
+		struct timespec nap = {0, 1000000};
+		CHECK(nanosleep(&nap, NULL) == 0);
+		long end = used.tv_nsec + 10000000L * (round + 1);
+		do
+			CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0);
+		while (used.tv_sec == 0 && used.tv_nsec < end);
+		for (int taken = 0; taken < 1000 && sigtimedwait(&set, &info, &(struct timespec){0, 0}) > 0; taken++)
+			;
+	}
+	for (int i = 0; i < count; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 // A parent exits with many children that have exited, that have a parent-death signal, or that it traces.
 static void orphans(void)
 {
@@ -956,6 +998,7 @@ static const struct {
 	{"watching", watching},
 	{"timers", timers},
 	{"sleepers", sleepers},
+	{"cpu_timers", cpu_timers},
 	{"orphans", orphans},
 	{"zeroes", zeroes},
 	{"sparse_file", sparse_file},

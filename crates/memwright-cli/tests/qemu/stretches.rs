@@ -48,6 +48,7 @@ const OPERATIONS: &[&str] = &[
     "watching",
     "timers",
     "sleepers",
+    "cpu_timers",
     "orphans",
     "zeroes",
     "sparse_file",

@@ -124,14 +124,19 @@ impl CpuClock {
         Some(self.counted.of(&usage))
     }
 
-    /// Returns whether the clock advances at present: its process or thread runs.
-    ///
-    /// # Locks
-    /// Takes the lock of the process's signals.
-    pub(super) fn advances(&self) -> bool {
+    /// Returns whether the clock measures a thread, which a CPU executes at present.
+    pub(super) fn is_of_running_thread(&self) -> bool {
         match &self.owner {
-            Owner::Process(process) => process.upgrade().is_some_and(|process| process.runs()),
+            Owner::Process(_) => false,
             Owner::Thread(thread) => thread.upgrade().is_some_and(|thread| is_running(&thread)),
+        }
+    }
+
+    /// Returns what the clock counts, if it measures a process.
+    pub(super) fn of_process(&self) -> Option<Counted> {
+        match &self.owner {
+            Owner::Process(_) => Some(self.counted),
+            Owner::Thread(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Process, Thread, cpu_clock::wait_for};
 use crate::{
     identity::{INFINITY, Resource},
     process::send_to_process,
-    scheduler::{Expiry, RunState, UsageSnapshot},
+    scheduler::{EXPIRING, Expiry, RunState, Timers, UsageSnapshot},
     signal::{Signal, SignalInfo},
 };
 use alloc::sync::Arc;
@@ -24,6 +24,15 @@ impl Process {
         self.measure_cpu_time();
         let used = self.cpu_usage();
         self.set_cpu_deadline(|| self.next_cpu_look(&used))
+    }
+
+    /// Sets the deadline for the timers that there are now. Without memory, the next switch to a thread tries again.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    pub(super) fn plan_cpu_look(self: &Arc<Self>) {
+        let used = self.cpu_usage();
+        let _ = self.set_cpu_deadline(|| self.next_cpu_look(&used));
     }
 
     /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if there is one. None of its threads has run.
@@ -80,8 +89,9 @@ impl Process {
     pub(super) fn next_cpu_look(&self, used: &UsageSnapshot) -> Option<u64> {
         let limit = self.cpu_limit_left(used);
         let alarms = self.cpu_alarms.lock().left(used);
+        let timers = self.cpu_timers.left(used);
         let cpus = self.tasks.scheduler.all_cpus().len().into();
-        let left = limit.into_iter().chain(alarms).min()?;
+        let left = [limit, alarms, timers].into_iter().flatten().min()?;
         Some(wait_for(left, cpus))
     }
 
@@ -113,6 +123,16 @@ impl Process {
     /// expired, and acts accordingly.
     pub(super) fn check_cpu_time(self: &Arc<Self>) {
         let used = self.cpu_usage();
+        let timers: &dyn Timers = self.tasks.scheduler;
+        let end = timers.now() + EXPIRING;
+        while timers.now() < end
+            && let Some((at, id)) = self.cpu_timers.pop_due(&used)
+        {
+            // Another thread may have deleted the timer.
+            if let Ok(timer) = self.posix_timer(id) {
+                timer.reach(self, at);
+            }
+        }
         let mut signals = [None; 3];
         // There is memory for the new deadline: the expired one has freed it.
         let _ = self.set_cpu_deadline(|| {

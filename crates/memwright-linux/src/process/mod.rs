@@ -7,6 +7,7 @@ mod cpu_alarm;
 mod cpu_clock;
 mod cpu_deadline;
 mod cpu_limit;
+mod cpu_timers;
 mod futex_wait;
 mod image;
 mod placement;
@@ -32,6 +33,7 @@ pub(crate) use cgroup_charge::{CountedPages, Walked};
 pub use cpu_alarm::CpuAlarms;
 pub(crate) use cpu_clock::wait_for;
 pub use cpu_clock::{Counted, CpuClock};
+use cpu_timers::CpuTimers;
 pub(crate) use futex_wait::{FutexKey, FutexPlace, FutexPosition, Scope, WaitRequest};
 pub use image::{Heap, Image, ImageAddresses};
 pub(crate) use placement::ThreadPlacement;
@@ -123,6 +125,8 @@ pub struct Process {
     cpu_deadline: NextLook,
     /// Its timers that measure CPU time.
     cpu_alarms: Lock<CpuAlarms>,
+    /// Its POSIX timers that measure its CPU time.
+    cpu_timers: CpuTimers,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<Alarm>,
     /// Its POSIX timers.
@@ -198,6 +202,7 @@ impl Process {
             children_usage: Usage::default(),
             cpu_deadline: NextLook::none(),
             cpu_alarms: Lock::new(Rank::Leaf, CpuAlarms::default()),
+            cpu_timers: CpuTimers::default(),
             alarm: Lock::new(Rank::Process, Alarm::default()),
             posix_timers: PosixTimers::default(),
             exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),

@@ -4,10 +4,7 @@
 //! expirations in the meantime are counted when a thread takes the signal. So a timer costs nothing between the
 //! signals that a program takes, whatever its interval is.
 
-use super::{
-    CpuClock, Process, Thread,
-    cpu_clock::{TICK, wait_for},
-};
+use super::{Counted, CpuClock, Process, Thread, cpu_clock::TICK};
 use crate::{
     abi::MILLISECOND,
     errno::Errno,
@@ -72,6 +69,18 @@ impl TimerClock {
         }
     }
 
+    fn measures_thread(&self) -> bool {
+        self.measures() && self.of_process().is_none()
+    }
+
+    /// Returns what the clock counts, if it is the CPU time of the process.
+    fn of_process(&self) -> Option<Counted> {
+        match self {
+            Self::Host(_) => None,
+            Self::Cpu(clock) => clock.of_process(),
+        }
+    }
+
     /// Returns the time of the clock in nanoseconds; `None` if the process or thread that it measures has ended.
     ///
     /// # Locks
@@ -99,11 +108,29 @@ enum Place {
     Ignored,
 }
 
+/// What leads to the next expiration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deadline {
+    /// A timer of the host's clock.
+    Host(TimerKey),
+    /// The process's looks at its CPU time, which reaches this time.
+    Cpu(u64),
+}
+
+/// What is left to do after the deadline of a timer was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    /// Nothing.
+    Complete,
+    /// The expiration is the first one of a CPU time of the process, which must look at that time earlier.
+    First,
+}
+
 /// The changing part of a timer.
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    deadline: Option<TimerKey>,
+    deadline: Option<Deadline>,
     place: Place,
     /// Expirations before the last signal that a thread took, in addition to the one that it stood for.
     overrun: i32,
@@ -127,7 +154,7 @@ pub struct PosixTimers(Lock<Table>);
 struct Table {
     timers: Ordered<i32, Arc<PosixTimer>>,
     count: u64,
-    /// The number of timers that measure CPU time.
+    /// The number of timers that measure the CPU time of threads.
     measuring: u64,
     next: i32,
 }
@@ -192,10 +219,10 @@ impl Process {
             clock,
             state: Lock::new(Rank::File, State::default()),
         };
-        let measures = timer.clock.measures();
+        let (measures, measures_thread) = (timer.clock.measures(), timer.clock.measures_thread());
         drop(table.timers.insert(id, Arc::new(timer))?);
         table.count += 1;
-        table.measuring += u64::from(measures);
+        table.measuring += u64::from(measures_thread);
         drop(table);
         if measures {
             self.measure_cpu_time();
@@ -212,8 +239,8 @@ impl Process {
         table.timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
-    /// Sets the deadlines again of the timers whose clocks advance. Returns whether there are timers that measure CPU
-    /// time.
+    /// Sets the deadlines again of the timers that measure threads that run. Returns whether there are timers that
+    /// measure the CPU time of threads.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -237,7 +264,7 @@ impl Process {
             let mut table = self.posix_timers.0.lock();
             let timer = table.timers.remove(&id).ok_or(Errno::EINVAL)?;
             table.count -= 1;
-            table.measuring -= u64::from(timer.clock.measures());
+            table.measuring -= u64::from(timer.clock.measures_thread());
             timer
         };
         timer.cancel(self.tasks.scheduler);
@@ -311,6 +338,20 @@ impl Process {
     }
 }
 
+impl State {
+    /// Returns whether a deadline is missing.
+    fn needs_deadline(&self) -> bool {
+        self.deadline.is_none() && matches!(self.place, Place::Nowhere | Place::Stale)
+    }
+
+    /// Notes that the expiration is due. Returns whether a signal is to be sent.
+    fn fall_due(&mut self) -> bool {
+        self.deadline = None;
+        // A signal that is in the queue stands for this expiration from now on.
+        core::mem::replace(&mut self.place, Place::Pending) != Place::Stale
+    }
+}
+
 impl PosixTimer {
     /// Sets the timer to `schedule`, whose times are those of its clock, which shows `now`. Returns the previous time
     /// until the next expiration, and the previous interval, both in nanoseconds.
@@ -332,7 +373,9 @@ impl PosixTimer {
             Place::Nowhere | Place::Ignored => Place::Nowhere,
             Place::Pending | Place::Stale => Place::Stale,
         };
-        self.arm(timers, &mut state, now);
+        let armed = self.arm(timers, &mut state, now);
+        drop(state);
+        self.plan_look(armed);
         Ok(old)
     }
 
@@ -345,29 +388,51 @@ impl PosixTimer {
             return (0, 0);
         };
         let mut state = self.state.lock();
-        if state.deadline.is_none() && matches!(state.place, Place::Nowhere | Place::Stale) {
-            self.arm(timers, &mut state, now);
-        }
-        self.left(&state.schedule, now)
+        let armed = if state.needs_deadline() {
+            self.arm(timers, &mut state, now)
+        } else {
+            Armed::Complete
+        };
+        let left = self.left(&state.schedule, now);
+        drop(state);
+        self.plan_look(armed);
+        left
     }
 
-    /// Sets the deadline again of a timer whose clock advances and that has none. The deadline is missing while nothing
-    /// runs that the clock measures. Returns whether the clock measures CPU time.
+    /// Sets the deadline again of a timer that measures a thread and has none, if the thread runs: the deadline is
+    /// missing while it does not. Returns whether the timer measures CPU time.
     fn resume(self: &Arc<Self>, timers: &dyn Timers) -> bool {
         let TimerClock::Cpu(clock) = &self.clock else {
             return false;
         };
-        let Some(now) = clock.time().filter(|_| clock.advances()) else {
+        if !clock.is_of_running_thread() {
+            return true;
+        }
+        let Some(now) = clock.time() else {
             return true;
         };
         // Without memory, the next switch to a thread tries again.
         let _ = timers.make_room_for_timer();
         let mut state = self.state.lock();
-        let has_none = state.deadline.is_none();
-        if has_none && matches!(state.place, Place::Nowhere | Place::Stale) {
-            self.arm(timers, &mut state, now);
+        if state.needs_deadline() {
+            // The deadline is one of the host's clock.
+            let _complete = self.arm(timers, &mut state, now);
         }
         true
+    }
+
+    /// Makes the process look at its CPU time in time for the timer, if it has to.
+    ///
+    /// # Locks
+    /// The caller does not hold the lock of the state.
+    fn plan_look(&self, armed: Armed) {
+        let process = match armed {
+            Armed::Complete => None,
+            Armed::First => self.process.upgrade(),
+        };
+        if let Some(process) = process {
+            process.plan_cpu_look();
+        }
     }
 
     /// Returns the overrun of the last signal that a thread took.
@@ -384,42 +449,74 @@ impl PosixTimer {
     }
 
     /// Replaces the deadline by that of the next expiration, if the timer sends signals. The timer's clock shows `now`.
-    /// The caller has made room for the deadline.
-    fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) {
-        if let Some(deadline) = state.deadline.take() {
-            timers.remove_timer(deadline);
-        }
+    /// The caller has made room for a timer of the host's clock.
+    #[must_use = "the process may have to plan a look"]
+    fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) -> Armed {
+        self.disarm(timers, state);
         let sends = self.notice.signal().is_some();
-        if let Some(next) = state.schedule.next.filter(|_| sends) {
-            let at = self.deadline(timers, next, now);
-            let this: Weak<Self> = Arc::downgrade(self);
-            state.deadline = timers.add_timer(at, this).ok();
+        let Some(next) = state.schedule.next.filter(|_| sends) else {
+            return Armed::Complete;
+        };
+        if let Some(counted) = self.clock.of_process() {
+            let process = self.process.upgrade();
+            let added =
+                process.and_then(|process| process.cpu_timers.add(counted, next, self.id).ok());
+            state.deadline = added.map(|_| Deadline::Cpu(next));
+            return match added {
+                Some(true) => Armed::First,
+                Some(false) | None => Armed::Complete,
+            };
+        }
+        let at = self.deadline(timers, next, now);
+        let this: Weak<Self> = Arc::downgrade(self);
+        state.deadline = timers.add_timer(at, this).ok().map(Deadline::Host);
+        Armed::Complete
+    }
+
+    fn disarm(&self, timers: &dyn Timers, state: &mut State) {
+        match state.deadline.take() {
+            None => {}
+            Some(Deadline::Host(key)) => timers.remove_timer(key),
+            Some(Deadline::Cpu(at)) => {
+                let counted = self.clock.of_process();
+                if let (Some(counted), Some(process)) = (counted, self.process.upgrade()) {
+                    process.cpu_timers.remove(counted, at, self.id);
+                }
+            }
         }
     }
 
     /// Returns the time of the host's clock at which the timer's clock, which shows `now`, can show `next` at the
-    /// earliest.
+    /// earliest. A thread runs on one CPU at a time.
     fn deadline(&self, timers: &dyn Timers, next: u64, now: u64) -> u64 {
-        let delay = match &self.clock {
-            TimerClock::Host(_) => return next,
-            TimerClock::Cpu(clock) if clock.is_threads() => next.saturating_sub(now).max(TICK),
+        match &self.clock {
+            TimerClock::Host(_) => next,
             TimerClock::Cpu(_) => {
-                let cpus = self
-                    .process
-                    .upgrade()
-                    .map_or(1, |process| process.tasks.scheduler.all_cpus().len().into());
-                wait_for(next.saturating_sub(now), cpus)
+                let delay = next.saturating_sub(now).max(TICK);
+                timers.now().saturating_add(delay)
             }
-        };
-        timers.now().saturating_add(delay)
+        }
     }
 
     /// Removes the deadline of a timer that is being deleted.
     fn cancel(&self, timers: &dyn Timers) {
         let mut state = self.state.lock();
         state.schedule.next = None;
-        if let Some(deadline) = state.deadline.take() {
-            timers.remove_timer(deadline);
+        self.disarm(timers, &mut state);
+    }
+
+    /// Handles that the CPU time of the process has reached `at`, the time of an expiration.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    pub(super) fn reach(self: &Arc<Self>, process: &Arc<Process>, at: u64) {
+        let sends = {
+            let mut state = self.state.lock();
+            // The timer may have been set again since.
+            state.deadline == Some(Deadline::Cpu(at)) && state.fall_due()
+        };
+        if sends {
+            self.send(process);
         }
     }
 
@@ -440,7 +537,9 @@ impl PosixTimer {
         let passed = state.schedule.pass(now);
         state.overrun = overrun(passed);
         let overrun = state.overrun;
-        self.arm(timers, &mut state, now);
+        let armed = self.arm(timers, &mut state, now);
+        drop(state);
+        self.plan_look(armed);
         Some(overrun)
     }
 
@@ -488,7 +587,8 @@ impl PosixTimer {
         if state.place == Place::Ignored {
             state.place = Place::Nowhere;
             let this: Weak<Self> = Arc::downgrade(self);
-            state.deadline = timers.add_timer(timers.now() + LATER, this).ok();
+            let key = timers.add_timer(timers.now() + LATER, this);
+            state.deadline = key.ok().map(Deadline::Host);
         }
     }
 }
@@ -508,25 +608,23 @@ impl Expiry for PosixTimer {
         let Some(now) = self.clock.now(timers) else {
             return;
         };
-        {
+        let sends = {
             let mut state = self.state.lock();
             // Another CPU may have set the timer again after this deadline passed.
-            if state.deadline != Some(key) {
+            if state.deadline != Some(Deadline::Host(key)) {
                 return;
             }
-            state.deadline = None;
             if state.schedule.next.is_some_and(|next| next > now) {
+                state.deadline = None;
                 drop(state);
                 self.resume(timers);
                 return;
             }
-            let before = core::mem::replace(&mut state.place, Place::Pending);
-            if before == Place::Stale {
-                // The signal in the queue stands for this expiration from now on.
-                return;
-            }
+            state.fall_due()
+        };
+        if sends {
+            self.send(&process);
         }
-        self.send(&process);
     }
 }
 

@@ -63,6 +63,7 @@ pub use state::RunState;
 pub(crate) use state::{RunWord, Woken};
 pub(crate) use task::Sleep;
 pub use task::{Schedulable, Task};
+pub(crate) use timers::EXPIRING;
 pub use timers::{Expiry, TimerKey, Timers};
 pub use usage::{Usage, UsageSnapshot};
 pub use work::Work;

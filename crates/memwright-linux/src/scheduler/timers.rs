@@ -64,6 +64,10 @@ fn cpu_of(key: TimerKey) -> usize {
 /// run in between.
 const TOGETHER: usize = 256;
 
+/// Nanoseconds after which no further timer is handled at a time. A signal to a process of many threads, which all block
+/// it, takes long.
+pub(crate) const EXPIRING: u64 = 200_000;
+
 /// Removes the first timer if its deadline has passed.
 fn pop_due<T>(
     map: &Lock<Ordered<TimerKey, TimerAction<T>>>,
@@ -121,6 +125,7 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Handles the expired timers of this CPU, up to [`TOGETHER`].
     pub(super) fn expire(&self) {
+        let mut spent = 0;
         for _ in 0..TOGETHER {
             let cpu = self.cpu();
             let now = self.host.now();
@@ -135,6 +140,10 @@ impl<T: Schedulable> Scheduler<T> {
                 Some((key, TimerAction::Expire(expiry))) => {
                     if let Some(expiry) = expiry.upgrade() {
                         expiry.expire(key);
+                    }
+                    spent += self.host.now() - now;
+                    if spent > EXPIRING {
+                        return;
                     }
                 }
                 None => return,
