@@ -137,7 +137,7 @@ static void shares(int first, int second)
 				__asm__ volatile("" ::: "memory");
 		}
 	}
-	struct timespec nap = { 0, 800000000 };
+	struct timespec nap = { 0, 300000000 };
 	nanosleep(&nap, NULL);
 	double ratio = time_of(children[0]) / time_of(children[1]);
 	CHECK(ratio > 2.4 && ratio < 4);
