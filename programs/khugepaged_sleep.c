@@ -35,27 +35,33 @@ static void rest(long milliseconds)
 	nanosleep(&moment, NULL);
 }
 
-/* Returns whether the memory is one huge page. */
+/* Returns whether the memory is one huge page. Uses no memory that it has not used before: there may be none. */
 static int is_huge(void)
 {
-	char line[512];
-	int here = 0;
-	long huge = -1;
-	FILE *file = fopen("/proc/self/smaps", "r");
-	NEED(file != NULL);
-	while (huge < 0 && fgets(line, sizeof line, file)) {
+	static char text[1 << 16];
+	size_t length = 0;
+	ssize_t more;
+	int file = open("/proc/self/smaps", O_RDONLY), here = 0;
+	NEED(file >= 0);
+	while ((more = read(file, text + length, sizeof text - 1 - length)) > 0)
+		length += (size_t)more;
+	close(file);
+	text[length] = 0;
+	for (char *line = text; line; line = strchr(line, '\n')) {
 		unsigned long start, end;
+		line += *line == '\n';
 		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
 			here = start <= (uintptr_t)memory && (uintptr_t)memory < end;
 		else if (here && strncmp(line, "AnonHugePages:", 14) == 0)
-			huge = atol(line + 14);
+			return atol(line + 14) == (long)(HUGE / 1024);
 	}
-	fclose(file);
-	return huge == (long)(HUGE / 1024);
+	return 0;
 }
 
 int main(void)
 {
+	/* While the pool has all memory, nothing can be allocated. */
+	NEED(mlockall(MCL_CURRENT) == 0);
 	char *whole = mmap(NULL, 3 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(whole != MAP_FAILED);
 	NEED(madvise(whole, 3 * HUGE, MADV_NOHUGEPAGE) == 0);
