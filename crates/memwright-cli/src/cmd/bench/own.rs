@@ -50,7 +50,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
 /// Runs workloads on every kernel, and prints the rows that change.
 ///
 /// # Errors
-/// Those of [`bench`]; a package that is not installed, unless nothing is run.
+/// Those of [`bench()`]; a package that is not installed, unless nothing is run.
 pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, Failure> {
     check_rows(args).map_err(Failure::Usage)?;
     if !args.dry_run {
