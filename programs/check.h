@@ -136,6 +136,26 @@ static inline pid_t fork_checked(void)
 	return child;
 }
 
+/* Reads a file in pieces of `piece` bytes. The next call overwrites the text. */
+static inline char *read_pieces(const char *path, size_t piece)
+{
+	static char text[1 << 20];
+	size_t length = 0;
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0);
+	for (;;) {
+		ssize_t count = read(file, text + length, piece);
+		NEED(count >= 0);
+		if (count == 0)
+			break;
+		length += count;
+		NEED(length + piece < sizeof text);
+	}
+	text[length] = 0;
+	close(file);
+	return text;
+}
+
 /* Returns the number in a row "name ... number" of a file; -1 without that row. */
 static inline long row_in(const char *path, const char *name)
 {

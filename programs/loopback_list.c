@@ -17,26 +17,6 @@ struct row {
 	unsigned long inode;
 };
 
-/* Reads a file in pieces of `piece` bytes. The next call overwrites the text. */
-static char *read_all(const char *name, size_t piece)
-{
-	static char text[1 << 20];
-	size_t length = 0;
-	int file = open(name, O_RDONLY);
-	NEED(file >= 0);
-	for (;;) {
-		ssize_t count = read(file, text + length, piece);
-		NEED(count >= 0);
-		if (count == 0)
-			break;
-		length += count;
-		NEED(length + piece < sizeof text);
-	}
-	text[length] = 0;
-	close(file);
-	return text;
-}
-
 /* Parses a line. Returns whether it is a socket's. */
 static int parse(const char *line, struct row *row)
 {
@@ -48,7 +28,7 @@ static int parse(const char *line, struct row *row)
 static int find(const char *name, int local, int remote, struct row *found)
 {
 	int count = 0;
-	for (char *line = read_all(name, 4096), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+	for (char *line = read_pieces(name, 4096), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		struct row row;
 		*end = 0;
 		if (parse(line, &row) && row.local == (unsigned)local && row.remote == (unsigned)remote) {
@@ -171,7 +151,7 @@ static int rows_of(int port, const char *name, size_t piece, unsigned long *sum)
 {
 	int rows = 0;
 	*sum = 0;
-	for (char *line = read_all(name, piece), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+	for (char *line = read_pieces(name, piece), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		struct row row;
 		*end = 0;
 		if (!parse(line, &row) || (row.local != (unsigned)port && row.remote != (unsigned)port))
@@ -252,12 +232,12 @@ static void interfaces(void)
 
 static void headers(void)
 {
-	CHECK(strncmp(read_all("/proc/net/tcp", 4096), "  sl  local_address rem_address   st tx_queue rx_queue tr ", 58) == 0);
-	CHECK(strcspn(read_all("/proc/net/tcp", 4096), "\n") == 149);
-	CHECK(strcspn(read_all("/proc/net/udp", 4096), "\n") == 127);
-	CHECK(strncmp(read_all("/proc/net/tcp6", 4096), "  sl  local_address                         remote_address ", 59) == 0);
-	CHECK(strncmp(read_all("/proc/net/udp6", 4096), "  sl  local_address                         remote_address ", 59) == 0);
-	CHECK(strstr(read_all("/proc/net/if_inet6", 4096), "00000000000000000000000000000001 01 80 10 80       lo\n") != NULL);
+	CHECK(strncmp(read_pieces("/proc/net/tcp", 4096), "  sl  local_address rem_address   st tx_queue rx_queue tr ", 58) == 0);
+	CHECK(strcspn(read_pieces("/proc/net/tcp", 4096), "\n") == 149);
+	CHECK(strcspn(read_pieces("/proc/net/udp", 4096), "\n") == 127);
+	CHECK(strncmp(read_pieces("/proc/net/tcp6", 4096), "  sl  local_address                         remote_address ", 59) == 0);
+	CHECK(strncmp(read_pieces("/proc/net/udp6", 4096), "  sl  local_address                         remote_address ", 59) == 0);
+	CHECK(strstr(read_pieces("/proc/net/if_inet6", 4096), "00000000000000000000000000000001 01 80 10 80       lo\n") != NULL);
 	char link[32] = "";
 	NEED(readlink("/proc/net", link, sizeof link - 1) > 0);
 	CHECK(strcmp(link, "self/net") == 0);

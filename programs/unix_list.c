@@ -14,31 +14,11 @@ struct row {
 	char name[128];
 };
 
-/* Reads the file in pieces of `piece` bytes. The next call overwrites the text. */
-static char *read_all(size_t piece)
-{
-	static char text[1 << 20];
-	size_t length = 0;
-	int file = open("/proc/net/unix", O_RDONLY);
-	NEED(file >= 0);
-	for (;;) {
-		ssize_t count = read(file, text + length, piece);
-		NEED(count >= 0);
-		if (count == 0)
-			break;
-		length += count;
-		NEED(length + piece < sizeof text);
-	}
-	text[length] = 0;
-	close(file);
-	return text;
-}
-
 /* Returns how many rows have this inode, or this name for inode 0, and the last of them. */
 static int find(unsigned long inode, const char *name, struct row *found)
 {
 	int count = 0;
-	for (char *line = read_all(4096), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+	for (char *line = read_pieces("/proc/net/unix", 4096), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		struct row row = { 0 };
 		*end = 0;
 		if (sscanf(line, "%*x: %x %x %x %x %x %lu %127[^\n]", &row.references, &row.protocol, &row.flags,
@@ -73,7 +53,7 @@ static void rows(void)
 {
 	struct row row;
 	const char *header = "Num       RefCount Protocol Flags    Type St Inode Path\n";
-	CHECK(strncmp(read_all(4096), header, strlen(header)) == 0);
+	CHECK(strncmp(read_pieces("/proc/net/unix", 4096), header, strlen(header)) == 0);
 	int plain = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	NEED(plain >= 0);
 	unsigned long inode = inode_of(plain);
@@ -135,7 +115,7 @@ static void many(void)
 	for (size_t piece = 100; piece < 20000; piece *= 7) {
 		static char seen[MANY];
 		memset(seen, 0, sizeof seen);
-		for (char *line = read_all(piece), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+		for (char *line = read_pieces("/proc/net/unix", piece), *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 			unsigned long inode;
 			if (sscanf(line, "%*x: %*x %*x %*x %*x %*x %lu", &inode) != 1)
 				continue;
