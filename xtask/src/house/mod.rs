@@ -35,7 +35,7 @@ const fn ceiling(measure: Measure, most: usize, goal: usize) -> Ceiling {
 
 /// The ceilings. They are only ever lowered.
 const CEILINGS: &[Ceiling] = &[
-    ceiling(Measure::ContextSignatures, 474, 0),
+    ceiling(Measure::ContextSignatures, 473, 0),
     ceiling(Measure::KernelSignatures, 48, 0),
     ceiling(Measure::PlantedLines, 0, 0),
     ceiling(Measure::NumberedRules, 0, 0),

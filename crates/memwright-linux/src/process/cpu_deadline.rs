@@ -22,17 +22,19 @@ impl Process {
     /// [`OutOfMemory`]; the limit is then not enforced before one of the threads is next switched to.
     pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         self.measure_cpu_time();
-        let used = self.cpu_usage();
-        self.set_cpu_deadline(|| self.next_cpu_look(&used))
+        self.plan_cpu_look()
     }
 
-    /// Sets the deadline for the timers that there are now. Without memory, the next switch to a thread tries again.
+    /// Sets the deadline for the limit and the timers that there are now.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the next switch to one of the threads tries again.
     ///
     /// # Locks
     /// The caller holds no lock.
-    pub(super) fn plan_cpu_look(self: &Arc<Self>) {
+    pub(super) fn plan_cpu_look(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         let used = self.cpu_usage();
-        let _ = self.set_cpu_deadline(|| self.next_cpu_look(&used));
+        self.set_cpu_deadline(|| self.next_cpu_look(&used))
     }
 
     /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if there is one. None of its threads has run.

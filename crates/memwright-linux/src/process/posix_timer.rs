@@ -431,7 +431,8 @@ impl PosixTimer {
             Armed::First => self.process.upgrade(),
         };
         if let Some(process) = process {
-            process.plan_cpu_look();
+            // Without memory, the next switch to a thread tries again.
+            let _ = process.plan_cpu_look();
         }
     }
 

@@ -3,11 +3,14 @@
 use crate::{
     context::{Arguments, CallResult},
     errno::Errno,
-    identity::{Capabilities, Resource},
+    identity::Resource,
     process::{Process, Thread},
     scheduler::Nice,
     sync::PausePoints,
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::{
+        call::{Kind, SystemCall, int, real},
+        process::scheduling::Rights,
+    },
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -94,46 +97,18 @@ fn getpriority(caller: &Arc<Thread>, which: u32, number: u32) -> CallResult {
     highest.ok_or(Errno::ESRCH)
 }
 
-/// What the owner of a thread and the caller's rights allow.
-#[derive(Clone, Copy, Debug)]
-struct Rights {
-    /// The caller's effective user is the thread's effective or real one.
-    owns: bool,
-    /// The caller has `CAP_SYS_NICE`.
-    privileged: bool,
-    /// `RLIMIT_NICE` of the thread.
-    limit: u64,
-}
-
-/// Checks whether a caller with these rights may change a nice value (`set_one_prio`).
+/// Checks whether a caller with these rights may change a nice value of a thread with this `RLIMIT_NICE`
+/// (`set_one_prio`).
 ///
 /// # Errors
 /// `EPERM` for another user's thread, `EACCES` for a value that is lower than before and lower than the limit.
-fn check(rights: Rights, before: Nice, after: Nice) -> Result<(), Errno> {
-    if !rights.owns && !rights.privileged {
+fn check(rights: Rights, limit: u64, before: Nice, after: Nice) -> Result<(), Errno> {
+    if !rights.may_change() {
         Err(Errno::EPERM)
-    } else if after < before && after.rank() > rights.limit && !rights.privileged {
+    } else if after < before && after.rank() > limit && !rights.privileged {
         Err(Errno::EACCES)
     } else {
         Ok(())
-    }
-}
-
-/// Returns the rights of `caller` to change `thread`.
-fn rights(caller: &Thread, thread: &Thread) -> Rights {
-    let (effective, privileged) = {
-        let credentials = caller.process.identity.credentials.lock();
-        (
-            credentials.user.effective,
-            credentials.has(Capabilities::NICE),
-        )
-    };
-    let identity = &thread.process.identity;
-    let owner = identity.credentials.lock().user;
-    Rights {
-        owns: effective == owner.effective || effective == owner.real,
-        privileged,
-        limit: identity.soft_limit(Resource::Nice),
     }
 }
 
@@ -145,11 +120,9 @@ fn setpriority(caller: &Arc<Thread>, arguments: &Arguments) -> CallResult {
     let &[which, number, value, ..] = arguments;
     let nice = Nice::nearest(int(value));
     let mut result = Err(Errno::ESRCH);
-    each_selected(
-        caller,
-        which as u32,
-        number as u32,
-        &mut |thread| match check(rights(caller, thread), thread.nice(), nice) {
+    each_selected(caller, which as u32, number as u32, &mut |thread| {
+        let limit = thread.process.identity.soft_limit(Resource::Nice);
+        match check(Rights::of(caller, thread), limit, thread.nice(), nice) {
             Err(error) => result = Err(error),
             Ok(()) => {
                 if result == Err(Errno::ESRCH) {
@@ -157,8 +130,8 @@ fn setpriority(caller: &Arc<Thread>, arguments: &Arguments) -> CallResult {
                 }
                 thread.set_nice(nice);
             }
-        },
-    )?;
+        }
+    })?;
     result
 }
 
@@ -178,13 +151,9 @@ mod tests {
             (false, true, 0, 5, -20, Ok(())),
             (false, false, 40, 0, 1, Err(Errno::EPERM)),
         ] {
-            let rights = Rights {
-                owns,
-                privileged,
-                limit,
-            };
+            let rights = Rights { owns, privileged };
             let (before, after) = (Nice::nearest(before), Nice::nearest(after));
-            assert_eq!(check(rights, before, after), expected, "{rights:?}");
+            assert_eq!(check(rights, limit, before, after), expected, "{rights:?}");
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     let length = bytes.len().min(size as usize);
     context.user.read_bytes(mask, &mut bytes[..length])?;
     let thread = find(context.thread, id)?;
-    if !may_change(context, &thread) {
+    if !Rights::of(context.thread, &thread).may_change() {
         return Err(Errno::EPERM);
     }
     let scheduler = &context.kernel.scheduler;
@@ -73,17 +73,36 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     Ok(0)
 }
 
-/// Returns whether the caller owns the thread or is privileged (`check_same_owner` of Linux 7.2).
-fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
-    let (caller, privileged) = {
-        let credentials = context.process().identity.credentials.lock();
-        (
-            credentials.user.effective,
-            credentials.has(Capabilities::NICE),
-        )
-    };
-    let owner = thread.process.identity.credentials.lock().user;
-    privileged || caller == owner.effective || caller == owner.real
+/// What lets a caller change how a thread is scheduled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rights {
+    /// The caller's effective user is the thread's effective or real one.
+    pub(super) owns: bool,
+    /// The caller has `CAP_SYS_NICE`.
+    pub(super) privileged: bool,
+}
+
+impl Rights {
+    /// Returns the rights of `caller` to change `thread`.
+    pub(super) fn of(caller: &Thread, thread: &Thread) -> Self {
+        let (effective, privileged) = {
+            let credentials = caller.process.identity.credentials.lock();
+            (
+                credentials.user.effective,
+                credentials.has(Capabilities::NICE),
+            )
+        };
+        let owner = thread.process.identity.credentials.lock().user;
+        Self {
+            owns: effective == owner.effective || effective == owner.real,
+            privileged,
+        }
+    }
+
+    /// Returns whether the caller owns the thread or is privileged (`check_same_owner` of Linux 7.2).
+    pub(super) fn may_change(self) -> bool {
+        self.owns || self.privileged
+    }
 }
 
 /// Implements `sched_getscheduler`: always `SCHED_OTHER`.
