@@ -36,7 +36,7 @@ pub use node::mounts::Mounts;
 pub use node::open_file::{File, Mapping, OpenFile};
 pub use node::{
     FileTable, FsContext, caller, dentry, disk_node, file_limits, file_owner, generated, inode,
-    open_file, used, vfs, xattrs,
+    open_file, socket_entry, used, vfs, xattrs,
 };
 pub use open::{Executable, executable};
 pub use types::lower as lower_tree;

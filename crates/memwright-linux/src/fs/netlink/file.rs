@@ -5,20 +5,17 @@ use crate::{
     fs::{
         abilities::{Polling, Positions, Splices},
         caller::Caller,
-        dentry::Dentry,
-        inode::{Body, Inode},
         interface::{self, Addresses},
         netlink::socket::NetlinkSocket,
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
+        socket_entry::open_socket,
         transfer::{Sink, Source},
     },
-    short::Short,
     wait::Queues,
 };
-use alloc::{boxed::Box, sync::Arc};
-use linux_raw_sys::general as raw;
+use alloc::sync::Arc;
 
 /// The open file behind a descriptor of a socket.
 pub struct NetlinkFile {
@@ -29,15 +26,7 @@ pub struct NetlinkFile {
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(caller: &dyn Caller, socket: NetlinkSocket, flags: u32) -> Arc<OpenFile> {
-    let vfs = caller.vfs();
-    let now = vfs.now();
-    let file_system = vfs.mounts.socket_files();
-    let inode = Inode::new(file_system, Body::Socket, 0o777, caller.subject(), now);
-    let name = Short::of(format_args!("socket:[{}]", inode.number));
-    let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
-    let file = Box::new(NetlinkFile { socket });
-    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    Arc::new(OpenFile::new(Some(vfs), entry, status, file))
+    open_socket(caller, flags, |_| NetlinkFile { socket })
 }
 
 impl File for NetlinkFile {

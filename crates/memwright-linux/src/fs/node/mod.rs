@@ -13,6 +13,7 @@ mod lock;
 pub mod mounts;
 pub mod open_file;
 mod place;
+pub mod socket_entry;
 mod table;
 pub mod used;
 pub mod vfs;

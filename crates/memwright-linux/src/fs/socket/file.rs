@@ -5,35 +5,27 @@ use crate::{
     fs::{
         abilities::{Polling, Positions, Splices},
         caller::Caller,
-        dentry::Dentry,
-        inode::{Body, Inode},
         interface::{self, Addresses},
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
         socket::{Request, Socket, SocketFile, SocketKind},
+        socket_entry::open_socket,
         transfer::{Sink, Source},
     },
-    short::Short,
     wait::Queues,
 };
-use alloc::{boxed::Box, sync::Arc};
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::{general as raw, ioctl};
+use linux_raw_sys::ioctl;
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(caller: &dyn Caller, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
-    let vfs = caller.vfs();
-    let now = vfs.now();
-    let file_system = vfs.mounts.socket_files();
-    let inode = Inode::new(file_system, Body::Socket, 0o777, caller.subject(), now);
-    socket.number.store(inode.number, Ordering::Relaxed);
-    let name = Short::of(format_args!("socket:[{}]", inode.number));
-    let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
-    let file = Box::new(SocketFile { socket });
-    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    Arc::new(OpenFile::new(Some(vfs), entry, status, file))
+    open_socket(caller, flags, |number| {
+        socket.number.store(number, Ordering::Relaxed);
+        SocketFile { socket }
+    })
 }
 
 impl File for SocketFile {
