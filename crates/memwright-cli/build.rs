@@ -61,7 +61,8 @@ fn build_init(workspace: &Path, to: &Path) {
         workspace.join("programs/lab/init.c"),
         workspace.join("include/memwright"),
     );
-    for path in [&source, &workspace.join("programs/lab/unpack.h"), &headers] {
+    let own = ["unpack.h", "names.h"].map(|name| workspace.join("programs/lab").join(name));
+    for path in [&source, &headers].into_iter().chain(&own) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rustc-env=MEMWRIGHT_GUEST_INIT={}", to.display());

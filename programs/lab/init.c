@@ -7,8 +7,8 @@
  * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, with its output redirected to
  * files. Only after that it writes the output to the port of QEMU's debug console: a serial line would cause interrupts.
  * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set up,
- * 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait status,
- * the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
+ * 'm' a path that the program did not find (names.h), 'f' the archive cannot be unpacked, 'b' the notes of the kernel's
+ * image, 'n' an error number of execve, 'x' a wait status, the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
  * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
  * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, "swap" with
  * the size of the compressed swap device in bytes, and "root" if the program finds the files of a root. As any other process,
@@ -186,6 +186,8 @@ static void make_swap(const char *bytes)
 		warn("no swap: the kernel has no zram\n");
 }
 
+#include "names.h"
+
 static void redirect(int to, const char *path, int flags)
 {
 	int file = open(path, flags, 0600);
@@ -218,6 +220,17 @@ static int execute(const char *path, char **arguments, char **environment)
 	return -result;
 }
 
+/* Passes the listener of the names to the first process. Both ends of the socket are closed at exec. */
+static void let_names_be_watched(int socket)
+{
+	int listener = install_listener();
+	if (listener >= 0) {
+		pass_file(socket, listener);
+		close(listener);
+	}
+	close(socket);
+}
+
 static void become_program(char **arguments, char **environment, const char *folder, int refusal)
 {
 	redirect(0, "/.memwright/input", O_RDONLY);
@@ -248,7 +261,7 @@ static int print_functions(void)
 
 int main(int count, char **words)
 {
-	int status = 0, refusal[2];
+	int status = 0, refusal[2], names[2] = { -1, -1 };
 	uint32_t number;
 	if (getpid() != 1)
 		return count == 2 && strcmp(words[1], "functions") == 0 ? print_functions() : 1;
@@ -276,12 +289,26 @@ int main(int count, char **words)
 		make_swap(swap[0]);
 	if (access("/.memwright/root", F_OK) == 0)
 		serve_root();
+	if (source.is_watched)
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, names);
 	/* Lets the kernel finish work that it deferred while files were created. */
 	sleep(2);
 	pid_t child = fork();
 	if (child == 0) {
 		iopl(0);
+		if (source.is_watched) {
+			close(names[0]);
+			let_names_be_watched(names[1]);
+		}
 		become_program(arguments, environment, folder && folder[0] ? folder[0] : "/", refusal[1]);
+	}
+	if (source.is_watched) {
+		close(names[1]);
+		int listener = pass_file(names[0], -1);
+		if (listener >= 0)
+			watch_names(listener, child);
+		else
+			warn("names that the program does not find are not reported: the kernel has no seccomp filters\n");
 	}
 	/* Makes the page exclusive to this process before the run begins: then the kernel need not copy it in the wait. */
 	*(volatile int *)&status = 0;

@@ -13,6 +13,8 @@
 enum { SELECTOR_PORT = 0x510, DATA_PORT = 0x511, DMA_HIGH_PORT = 0x514, DMA_LOW_PORT = 0x518, DIRECTORY = 0x19 };
 enum { DMA_ERROR = 1, DMA_READ = 2, DMA_SELECT = 8 };
 #define PROGRAM_FILE "opt/memwright/program"
+/* The same archive; names that the program does not find are to be reported. */
+#define WATCHED_PROGRAM_FILE "opt/memwright/watched-program"
 
 struct transfer {
 	uint32_t control, length;
@@ -37,6 +39,7 @@ static struct {
 	int has_addresses;
 	/* The read position in the pages, how much they hold, and what the device still has. */
 	size_t at, held, left;
+	int is_watched;
 } source;
 
 static int find_addresses(void)
@@ -103,7 +106,8 @@ static int open_source(void)
 		return 0;
 	uint32_t count = be32toh(*(uint32_t *)source.bytes);
 	for (uint32_t i = 0; i < count && (unsigned char *)(entry + 1) <= source.bytes + PIECE; i++, entry++) {
-		if (strcmp(entry->name, PROGRAM_FILE) != 0)
+		source.is_watched = strcmp(entry->name, WATCHED_PROGRAM_FILE) == 0;
+		if (!source.is_watched && strcmp(entry->name, PROGRAM_FILE) != 0)
 			continue;
 		int key = be16toh(entry->key);
 		source.left = be32toh(entry->size);

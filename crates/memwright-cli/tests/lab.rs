@@ -587,6 +587,91 @@ fn linux_7_3_and_memwright_count_the_same_events() {
     }
 }
 
+/// On Linux alone, this program looks up four names of its tree, by a path, a link, a folder's descriptor and in a child that
+/// it traces; and two that are not missed: one does not exist, and one it has removed itself.
+const CURIOUS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void)
+{
+	struct utsname name;
+	struct stat about;
+	int status = 0, folder = open("/data", O_PATH);
+	if (folder < 0 || chdir("/data") || access("/gone/removed", F_OK) || unlink("/gone/removed"))
+		return 1;
+	uname(&name);
+	if (strstr(name.version, "Memwright"))
+		return 0;
+	open("/data/absent", O_RDONLY);
+	stat("/gone/removed", &about);
+	open("/data/by-path", O_RDONLY);
+	lstat("/data/link/by-link", &about);
+	faccessat(folder, "by-folder", R_OK, 0);
+	pid_t child = fork();
+	if (child == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		_exit(access("by-child", F_OK) == 0);
+	}
+	return waitpid(child, &status, 0) != child || status;
+}
+"#;
+
+#[test]
+fn names_that_only_linux_looks_up_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "debian:trixie-backports";
+    if !is_kept(&folder, kernel) {
+        return;
+    }
+    let source = folder.path().join("main.c");
+    fs::write(&source, CURIOUS).unwrap();
+    let program = build(&folder, &source);
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("data/inner")).unwrap();
+    fs::copy(&program, root.join("curious")).unwrap();
+    for name in [
+        "removed",
+        "by-path",
+        "inner/by-link",
+        "by-folder",
+        "by-child",
+    ] {
+        fs::write(root.join("data").join(name), name).unwrap();
+    }
+    std::os::unix::fs::symlink("inner", root.join("data/link")).unwrap();
+    // A run that removes a name lists its folder.
+    fs::create_dir(root.join("gone")).unwrap();
+    fs::write(root.join("gone/removed"), "").unwrap();
+    let file = folder.path().join("account.json");
+    let shown = root.to_str().unwrap();
+    let json = file.to_str().unwrap();
+    let options = ["run", "--root", shown, "--kernel", kernel, "--json", json];
+    let mut command = run(&folder, &options);
+    command.arg("/curious");
+    let (document, said) = account(&folder, &mut command, "account.json");
+    assert_eq!(document["outcome"]["exited"], 0, "{said}");
+    let missed = ["by-child", "by-folder", "by-path", "inner/by-link"];
+    let missed = missed.map(|name| format!("/data/{name}"));
+    assert_eq!(document["missed"], serde_json::json!(missed), "{said}");
+    for name in &missed {
+        assert!(
+            said.contains(&format!("did not find {name}, which")),
+            "{said}"
+        );
+    }
+    let mut command = run(&folder, &[&options[..], &["--no-verify"]].concat());
+    command.arg("/curious");
+    let (document, said) = account(&folder, &mut command, "account.json");
+    assert_eq!(document.get("missed"), None, "{said}");
+}
+
 /// Linux disables huge pages in a small memory: a message says so if they were requested, and it is true.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {

@@ -56,6 +56,7 @@ pub fn document() -> Document {
         errors_sha256: Some("00".to_owned()),
         repeats: Some(false),
         differs: vec!["output".to_owned()],
+        missed: Some(vec!["/etc/x".to_owned()]),
         run: Some(counts),
         regions: Some(vec![Region {
             region: 1,

@@ -19,6 +19,8 @@ pub struct Said {
     pub errors: Vec<u8>,
     /// What the guest could not set up for the program, one line each.
     pub warnings: Vec<u8>,
+    /// The absolute paths that the program looked up and that the guest did not have, if it was to report them.
+    pub not_found: Vec<Vec<u8>>,
     /// The kernel's build ID, if it reports one.
     pub build_id: Option<String>,
     /// How the program ended.
@@ -142,6 +144,7 @@ mod tests {
             output: b"x".to_vec(),
             errors: Vec::new(),
             warnings: Vec::new(),
+            not_found: Vec::new(),
             build_id: None,
             outcome: Outcome::Exited(0),
             counted: Some(Counted {

@@ -113,6 +113,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     write_archive(&archive)?;
     let guest = Guest {
         program: archive,
+        reports_names: false,
         counting: Counting::Nothing,
         profile: None,
         ..guest.clone()

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{slice, thread};
 
@@ -25,12 +25,14 @@ use crate::count::plugin;
 use crate::count::said::Said;
 use crate::guestfs::initrd::{self, Manifest};
 use crate::guestfs::prepare::Prepared;
+use crate::guestfs::root::Record;
 use crate::guestfs::tree::Tree;
 use crate::host::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::host::output::say;
 use crate::host::taken::Taken;
 use crate::lab::kernel_symbols::{self, Names};
 use crate::lab::linux_run;
+use crate::lab::missed_names::{missed, say_missed};
 use crate::lab::rehearsal;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
@@ -73,8 +75,8 @@ pub struct Laboratory<'a> {
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
-    // What the program has seen of the tree of `--root`, for documents.
-    seen: Vec<String>,
+    // What the program has seen of the tree of `--root` on Memwright.
+    seen: Option<Arc<Record>>,
     input: Vec<u8>,
     files: PathBuf,
     swap: Option<u64>,
@@ -168,7 +170,7 @@ impl<'a> Laboratory<'a> {
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, patience).map_err(missing)?;
         let seen = match dry_run {
-            true => Vec::new(),
+            true => None,
             false => rehearsal::add_files(&mut prepared, plan, input)?,
         };
         prepared.check_size(&plan.setup)?;
@@ -253,15 +255,24 @@ impl<'a> Laboratory<'a> {
             System::Linux => {
                 let guest = self.guest(image);
                 self.add_modules(image, &guest.boot)?;
-                let (state, results) = match self.state(image, runs) {
+                let (state, results, missed) = match self.state(image, runs) {
                     Ok(state) => {
-                        let results = run(count, || linux_run::run(&guest, runs, state.as_ref()));
-                        (state, results)
+                        let (results, missed) = thread::scope(|scope| {
+                            let names = scope.spawn(|| self.missed(image, runs, state.as_ref()));
+                            let results =
+                                run(count, || linux_run::run(&guest, runs, state.as_ref()));
+                            (results, joined(names))
+                        });
+                        (state, results, missed)
                     }
-                    Err(error) => (None, vec![Err(error)]),
+                    Err(error) => (None, vec![Err(error)], Ok(None)),
                 };
                 let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
-                self.conclude(image, runs, results, &guest.command_line(), names)
+                let mut measured =
+                    self.conclude(image, runs, results, &guest.command_line(), names)?;
+                measured.document.missed = missed.map_err(Failure::Guest)?;
+                say_missed(&image.name, measured.document.missed.as_deref());
+                Ok(measured)
             }
             System::Memwright => {
                 let guest = self.own_guest();
@@ -271,6 +282,29 @@ impl<'a> Laboratory<'a> {
                 self.conclude(image, runs, results, &options, names)
             }
         }
+    }
+
+    /// Runs the program once more, uncounted, and returns the paths in the tree of `--root` that it looked up and that its
+    /// guest lacks. Returns `None` without a tree, and if runs are not verified.
+    fn missed(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        state: Option<&State>,
+    ) -> anyhow::Result<Option<Vec<String>>> {
+        let (Some(seen), Some(root), true) = (&self.seen, &self.prepared.root, self.plan.verify)
+        else {
+            return Ok(None);
+        };
+        let guest = Guest {
+            reports_names: true,
+            counting: Counting::Nothing,
+            profile: None,
+            ..self.guest(image)
+        };
+        let said = linux_run::run(&guest, runs, state)
+            .with_context(|| format!("{}: looking for names missed", image.name))?;
+        Ok(Some(missed(&root.open()?, seen, &said.not_found)))
     }
 
     /// Combines the runs on an image. The first is the result; another one verifies it.
@@ -351,6 +385,7 @@ impl<'a> Laboratory<'a> {
             image: image.path.clone(),
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
+            reports_names: false,
             append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -472,7 +507,8 @@ impl<'a> Laboratory<'a> {
         let settings = settings(&self.plan.setup, &self.prepared.files, &input, &[]);
         let policies = policies.iter();
         let policies = policies.map(|policy| format!("policy={policy}"));
-        let seen = self.seen.iter().cloned();
+        let seen = self.seen.iter().flat_map(|seen| seen.lines());
+        let seen = seen.map(|line| format!("root={line}"));
         settings.into_iter().chain(policies).chain(seen).collect()
     }
 
@@ -518,6 +554,7 @@ impl<'a> Laboratory<'a> {
             errors_sha256: Some(hexadecimal_hash(&said.errors)),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
+            missed: None,
             run,
             regions: regions.flatten(),
             functions,
@@ -533,13 +570,15 @@ impl<'a> Laboratory<'a> {
 fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Said>>| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
-        };
-        threads.into_iter().map(join).collect()
+        threads.into_iter().map(joined).collect()
     })
+}
+
+/// Waits for a thread, and returns its result.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
 }
 
 /// Refuses options that Memwright's kernel does not support.

@@ -7,6 +7,7 @@ pub mod input;
 mod kernel_symbols;
 pub mod laboratory;
 mod linux_run;
+mod missed_names;
 mod own_run;
 mod rehearsal;
 pub mod run;

@@ -33,8 +33,8 @@ struct Program {
     root: RootChoice,
 }
 
-/// Adds the files that the program uses of the tree of `--root` to those of its guest. Returns one line for each path
-/// that it looked up; none if no tree was chosen.
+/// Adds the files that the program uses of the tree of `--root` to those of its guest. Returns what the program looked
+/// up; `None` if no tree was chosen.
 ///
 /// # Errors
 /// If the rehearsal did not run to the program's end, or a file cannot be read.
@@ -42,9 +42,9 @@ pub fn add_files(
     prepared: &mut Prepared,
     plan: &ImagePlan,
     input: &Input,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Option<Arc<Record>>, Failure> {
     let Some(root) = prepared.root.clone() else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let setup = &plan.setup;
     let program = Program {
@@ -68,7 +68,7 @@ pub fn add_files(
         }
     };
     carry(&seen, &root.open()?, &mut prepared.tree)?;
-    Ok(seen.lines().map(|line| format!("root={line}")).collect())
+    Ok(Some(seen))
 }
 
 /// Runs the program on Memwright's kernel, and returns what it has seen of the tree.

@@ -26,6 +26,9 @@ pub struct Guest {
     pub boot: PathBuf,
     /// The archive of the program and its files, which the first process unpacks.
     pub program: PathBuf,
+    /// Whether the first process reports the names that the program looks up in vain. The program then runs under a
+    /// filter, and its counts are not those of other runs.
+    pub reports_names: bool,
     /// Words that are appended to the kernel's command line.
     pub append: String,
     /// The machine.
@@ -108,7 +111,11 @@ impl Guest {
             // Every guest has the file, so that a state does not depend on the program.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
-                option("name=opt/memwright/program,file=", &self.program)
+                let name = match self.reports_names {
+                    false => "name=opt/memwright/program,file=",
+                    true => "name=opt/memwright/watched-program,file=",
+                };
+                option(name, &self.program)
             }
         };
         let (panic, monitor) = match start {

@@ -111,6 +111,7 @@ impl OwnGuest<'_> {
             output: report.output,
             errors: report.errors,
             warnings: Vec::new(),
+            not_found: Vec::new(),
             build_id: None,
             outcome,
             counted: self.counting.result(tally)?,

@@ -55,6 +55,10 @@ pub struct Document {
     /// The differences of the second run: the titles of rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
+    /// The paths in the tree of `--root` that the program looked up on this kernel and that its guest lacked, because the
+    /// run on Memwright did not use them; absent if they were not looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Vec<String>>,
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Counts>,
