@@ -24,6 +24,9 @@ pub fn run(words: &[&str]) -> Result<()> {
     if install {
         let packages = scripts.iter().flat_map(|script| &script.packages);
         install::install_named(&packages.map(String::as_str).collect::<Vec<_>>())?;
+        for script in &scripts {
+            script.install_python_packages()?;
+        }
     }
     let command = command::built(Profile::Release)?;
     let mut failed = 0;

@@ -75,6 +75,7 @@ mod tests {
             name: "x".to_owned(),
             title: "Does it".to_owned(),
             packages: Vec::new(),
+            python_packages: Vec::new(),
         };
         let measured = Measured {
             faults: 1,

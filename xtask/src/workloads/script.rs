@@ -7,6 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
+/// Debian's Python.
+const PYTHON: &str = "/usr/bin/python3";
+
 /// A script that runs a whole program, and what it needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
@@ -16,24 +19,27 @@ pub struct Script {
     pub title: String,
     /// The Debian packages that must be installed.
     pub packages: Vec<String>,
+    /// The packages of the Python Package Index that must be installed for Debian's Python, each as `name==version`.
+    pub python_packages: Vec<String>,
 }
 
 impl Script {
-    /// Parses the first lines: a title, and the packages.
+    /// Parses the first lines: a title, Debian's packages, and those of Python if there are any.
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let title = lines.next().and_then(|line| line.strip_prefix("# "));
         let packages = lines
             .next()
             .and_then(|line| line.strip_prefix("# package: "));
+        let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect();
+        let python = lines.next().and_then(|line| line.strip_prefix("# pypi: "));
         Ok(Self {
             name: name.to_owned(),
             title: title.context("the first line is not a title")?.to_owned(),
             packages: packages
-                .context("the second line does not name packages")?
-                .split_ascii_whitespace()
-                .map(str::to_owned)
-                .collect(),
+                .map(words)
+                .context("the second line does not name packages")?,
+            python_packages: python.map(words).unwrap_or_default(),
         })
     }
 
@@ -47,7 +53,45 @@ impl Script {
             let version = text.strip_prefix("installed ").ok_or(package.clone())?;
             Ok(format!("{package} {version}"))
         };
-        self.packages.iter().map(version).collect()
+        let python_version = |package: &String| {
+            let (name, version) = package.split_once("==").ok_or(package.clone())?;
+            let mut query = Command::new(PYTHON);
+            query.args(["-m", "pip", "show", name]);
+            let output = query.output().map_err(|_| package.clone())?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let is_installed = text
+                .lines()
+                .any(|line| line.strip_prefix("Version: ") == Some(version));
+            is_installed
+                .then(|| format!("{name} {version} (PyPI)"))
+                .ok_or(package.clone())
+        };
+        let debian = self.packages.iter().map(version);
+        debian
+            .chain(self.python_packages.iter().map(python_version))
+            .collect()
+    }
+
+    /// Installs the packages of Python.
+    ///
+    /// # Errors
+    /// If pip fails.
+    pub fn install_python_packages(&self) -> Result<()> {
+        if self.python_packages.is_empty() {
+            return Ok(());
+        }
+        let options = [
+            "-m",
+            "pip",
+            "install",
+            "--break-system-packages",
+            "--no-deps",
+        ];
+        shell::run(
+            Command::new(PYTHON)
+                .args(options)
+                .args(&self.python_packages),
+        )
     }
 }
 
@@ -86,6 +130,9 @@ mod tests {
         let script = Script::parse("x", "# A title\n# package: one two\ntrue\n").unwrap();
         assert_eq!(script.title, "A title");
         assert_eq!(script.packages, ["one", "two"]);
+        assert_eq!(script.python_packages, [""; 0]);
+        let script = Script::parse("x", "# A title\n# package: one\n# pypi: two==3\n").unwrap();
+        assert_eq!(script.python_packages, ["two==3"]);
         for wrong in ["", "A title\n", "# A title\ntrue\n"] {
             assert!(Script::parse("x", wrong).is_err(), "{wrong:?}");
         }

@@ -88,7 +88,7 @@ impl Chosen {
         }
         text.push_str("Workloads, with the Debian packages that they need:\n");
         for one in &self.workloads {
-            let packages = one.packages().join(" ");
+            let packages = [one.packages(), one.python_packages()].concat().join(" ");
             text.push_str(&format!(
                 "{:width$}  {} ({packages})\n",
                 one.name,

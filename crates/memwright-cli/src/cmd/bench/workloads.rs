@@ -18,6 +18,9 @@ use crate::model::size::MemorySize;
 /// The folder of a workload in its guest. The scripts look there for the program that marks regions.
 const PLACE: &str = "/workload";
 
+/// The folder in which pip installs packages for Debian's Python.
+const PYTHON: &str = "/usr/local/lib";
+
 /// A script that runs a whole program.
 #[derive(Debug)]
 pub struct Workload {
@@ -46,6 +49,7 @@ pub const WORKLOADS: &[Workload] = workloads![
     "cpython-socket",
     "cpython-subprocess",
     "cpython-threading",
+    "duckdb",
     "ffmpeg",
     "gcc-build",
     "gdb",
@@ -109,6 +113,11 @@ impl Workload {
         self.line("# package: ").split_ascii_whitespace().collect()
     }
 
+    /// Returns the packages of the Python Package Index that it needs for Debian's Python, each as `name==version`.
+    pub fn python_packages(&self) -> Vec<&'static str> {
+        self.line("# pypi: ").split_ascii_whitespace().collect()
+    }
+
     /// Returns the rest of the first line of the script that begins with `start`.
     fn line(&self, start: &str) -> &'static str {
         let mut lines = self.script.lines();
@@ -122,6 +131,22 @@ impl Workload {
     /// # Errors
     /// One line with the missing packages, and the command that installs them.
     pub fn check_packages(&self) -> Result<(), Failure> {
+        self.check_debian_packages()?;
+        let mut needed = self.python_packages();
+        needed.retain(|package| !is_in_python(Path::new(PYTHON), package));
+        if needed.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Environment(anyhow!(
+            "{} needs {} in Debian's Python: /usr/bin/python3 -m pip install --break-system-packages --no-deps {}",
+            self.name,
+            needed.join(" and "),
+            needed.join(" ")
+        )))
+    }
+
+    /// Checks that Debian's packages are installed.
+    fn check_debian_packages(&self) -> Result<(), Failure> {
         let packages = self.packages();
         let Some(missing) = apt::not_installed(&packages) else {
             let all = packages.join(", ");
@@ -183,6 +208,15 @@ impl Workload {
     }
 }
 
+/// Returns whether a package of the Python Package Index, given as `name==version`, is installed for one of the versions of
+/// Python in `folder`.
+fn is_in_python(folder: &Path, package: &str) -> bool {
+    let about = format!("{}.dist-info", package.replace("==", "-"));
+    let versions = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut packages = versions.map(|version| version.path().join("dist-packages"));
+    packages.any(|packages| packages.join(&about).is_dir())
+}
+
 /// The files of a workload for its guest, removed with this value.
 #[derive(Debug)]
 pub struct Packed {
@@ -228,6 +262,18 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_package_of_python_is_found_in_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let packages = folder.path().join("python3.11/dist-packages");
+        fs::create_dir_all(packages.join("one-1.2.dist-info")).unwrap();
+        fs::create_dir_all(folder.path().join("python3.13")).unwrap();
+        for (package, expected) in [("one==1.2", true), ("one==1.3", false), ("on==1.2", false)] {
+            assert_eq!(is_in_python(folder.path(), package), expected, "{package}");
+        }
+        assert!(!is_in_python(&folder.path().join("absent"), "one==1.2"));
     }
 
     #[test]
