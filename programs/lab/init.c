@@ -11,7 +11,7 @@
  * image, 'n' an error number of execve, 'x' a wait status, the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
  * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
  * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, "swap" with
- * the size of the compressed swap device in bytes, and "root" if the program finds the files of a root. As any other process,
+ * the kind of the swap device and its size in bytes, and "root" if the program finds the files of a root. As any other process,
  * with the argument "functions", it prints the names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
@@ -171,19 +171,34 @@ static int write_to(const char *path, const void *bytes, size_t length)
 	return done;
 }
 
-/* Creates a compressed swap device of this many bytes (the header is union swap_header of linux/swap.h) and enables it. */
-static void make_swap(const char *bytes)
+/* Prepares a compressed device of this many bytes. Returns whether it exists. */
+static int make_zram(const char *bytes)
 {
-	static uint32_t header[PAGE / sizeof(uint32_t)];
 	/* The algorithm that Memwright uses, if the kernel has it. */
 	if (!write_to("/sys/block/zram0/comp_algorithm", "lz4", 3))
 		warn("swap is not compressed by LZ4\n");
+	return write_to("/sys/block/zram0/disksize", bytes, strlen(bytes));
+}
+
+/* Writes the header of swap (union swap_header of linux/swap.h) to a device of this many bytes, and enables it. */
+static int enable_swap(const char *device, const char *bytes)
+{
+	static uint32_t header[PAGE / sizeof(uint32_t)];
 	header[256] = 1;
 	header[257] = strtoul(bytes, NULL, 10) / PAGE - 1;
 	memcpy((char *)header + PAGE - 10, "SWAPSPACE2", 10);
-	if (!write_to("/sys/block/zram0/disksize", bytes, strlen(bytes)) || !write_to("/dev/zram0", header, PAGE) ||
-	    swapon("/dev/zram0", 0) != 0)
+	return write_to(device, header, PAGE) && swapon(device, 0) == 0;
+}
+
+/* Enables the swap device of this kind. */
+static void make_swap(const char *kind, const char *bytes)
+{
+	if (strcmp(kind, "disk") == 0) {
+		if (!enable_swap("/dev/vda", bytes))
+			warn("no swap: the kernel has no driver of virtio-blk\n");
+	} else if (!make_zram(bytes) || !enable_swap("/dev/zram0", bytes)) {
 		warn("no swap: the kernel has no zram\n");
+	}
 }
 
 #include "names.h"
@@ -285,8 +300,8 @@ int main(int count, char **words)
 	}
 	char **arguments = read_strings("/.memwright/argv"), **environment = read_strings("/.memwright/env");
 	char **folder = read_strings("/.memwright/folder"), **swap = read_strings("/.memwright/swap");
-	if (swap && swap[0])
-		make_swap(swap[0]);
+	if (swap && swap[0] && swap[1])
+		make_swap(swap[0], swap[1]);
 	if (access("/.memwright/root", F_OK) == 0)
 		serve_root();
 	if (source.is_watched)

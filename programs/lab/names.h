@@ -185,7 +185,7 @@ static void watch_names(int listener, pid_t child)
 	while (poll(files, 2, -1) > 0 && !files[1].revents) {
 		memset(&call, 0, sizeof call);
 		if (ioctl(listener, RECEIVE_CALL, &call) != 0) {
-			/* The caller was killed meanwhile, or nobody is left under the filter. */
+			/* The caller was killed meanwhile, or no process is left under the filter. */
 			if (files[0].revents & POLLHUP)
 				break;
 			continue;

@@ -118,7 +118,7 @@ fn a_column_that_cannot_be_is_refused_in_words() {
         (",speed=1", "a column has no speed; it has append, cpus,"),
         (",cpus=99", "cpus=99: expected a number from 1 to 64"),
         (",program=/no/such", "/no/such"),
-        (",swap=disk:64M", "a Linux kernel takes --swap zram:SIZE"),
+        (",swap=tape:64M", "expected zram:SIZE or disk:SIZE"),
         ("", "two kernels are called"),
     ] {
         let column = format!("{KERNEL}{changes}");

@@ -672,6 +672,40 @@ fn names_that_only_linux_looks_up_are_said() {
     assert_eq!(document.get("missed"), None, "{said}");
 }
 
+/// Runs a program that accesses 192 MiB at random in a guest of 128 MiB, and checks that Memwright reads at most 5 % more
+/// pages from swap than Linux.
+fn reads_no_more_from_swap_than_linux(swap: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "debian:trixie-backports";
+    if !is_kept(&folder, kernel) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/random_access.c");
+    let program = build(&folder, &source);
+    let read = |kernel: &[&str]| -> u64 {
+        let options = ["run", "--memory", "128M", "--swap", swap];
+        let mut command = run(&folder, &[&options[..], kernel].concat());
+        let output = command.arg(&program).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        printed.trim().parse().unwrap()
+    };
+    let linux = read(&["--no-verify", "--no-count", "--kernel", kernel]);
+    let own = read(&[]);
+    assert!(own > 20_000 && own * 100 <= linux * 105, "{own} {linux}");
+}
+
+#[test]
+fn linux_7_3_swaps_in_no_less_from_zram() {
+    reads_no_more_from_swap_than_linux("zram:256M");
+}
+
+#[test]
+fn linux_7_3_swaps_in_no_less_from_a_disk() {
+    reads_no_more_from_swap_than_linux("disk:256M");
+}
+
 /// Linux disables huge pages in a small memory: a message says so if they were requested, and it is true.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {

@@ -21,6 +21,7 @@ pub struct Rule {
 }
 
 const QEMU: &str = "memwright-cli/qemu";
+const LAB: &str = "memwright-cli/lab";
 
 #[rustfmt::skip]
 pub const RULES: &[Rule] = &[
@@ -100,6 +101,20 @@ pub const RULES: &[Rule] = &[
         of: 1,
         runs: [0, 1],
         what: "on a swap disk, the test that the first tier runs on compressed swap",
+    },
+    Rule {
+        binary: LAB,
+        beginnings: &["linux_7_3_swaps_in_no_less_from_zram"],
+        of: 1,
+        runs: [0, 1],
+        what: "pages that are swapped in at random accesses, beside Linux, in compressed memory",
+    },
+    Rule {
+        binary: LAB,
+        beginnings: &["linux_7_3_swaps_in_no_less_from_a_disk"],
+        of: 1,
+        runs: [0, 0],
+        what: "pages that are swapped in at random accesses, beside Linux, from a disk",
     },
     Rule {
         binary: QEMU,

@@ -47,7 +47,7 @@ use crate::model::machine::Machine;
 use crate::model::profile::Profile;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::shell::shell_line;
-use crate::model::size::{SwapKind, SwapSize};
+use crate::model::size::SwapSize;
 use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
@@ -79,7 +79,7 @@ pub struct Laboratory<'a> {
     seen: Option<Arc<Record>>,
     input: Vec<u8>,
     files: PathBuf,
-    swap: Option<u64>,
+    swap: Option<SwapSize>,
     names: RegionNames,
     // The region that is profiled, if it is not the complete run.
     region: Option<u16>,
@@ -121,7 +121,7 @@ impl<'a> Laboratory<'a> {
         let Setup { swap, .. } = &plan.setup;
         let machine = Machine::of(&plan.setup, Clock::Instructions);
         let swap = match system {
-            System::Linux => swap_bytes(swap),
+            System::Linux => only_swap(swap),
             System::Memwright => own_kernel_takes(&plan.setup).map(|()| None),
         };
         let swap = swap.map_err(Failure::Usage)?;
@@ -358,8 +358,8 @@ impl<'a> Laboratory<'a> {
 
     /// Returns the saved state from which runs on this image start, or `None` if they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        // If CPUs run in turns, the first turns after a restore depend on the host.
-        if self.machine.cpus > 1 {
+        // If CPUs run in turns, the first turns after a restore depend on the host. A state has no disk.
+        if self.machine.cpus > 1 || self.machine.disk.is_some() {
             return Ok(None);
         }
         let guest = self.guest(image);
@@ -423,11 +423,11 @@ impl<'a> Laboratory<'a> {
 
     /// Creates the archive of an image that comes with the modules for swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
-        if self.swap.is_none() {
+        let Some(swap) = self.swap else {
             return Ok(());
-        }
+        };
         let mut tree = first_process();
-        for module in kept::modules(&image.path)? {
+        for module in kept::modules(&image.path, swap.kind)? {
             let name = module.file_name().unwrap_or_default();
             tree.add_own_copy(&module, &Path::new(OWN).join("modules").join(name))?;
         }
@@ -597,12 +597,11 @@ fn write_kernel(place: &Path) -> anyhow::Result<()> {
     std::fs::write(place, kernel::image()?).with_context(context)
 }
 
-/// Returns the size of the one device of compressed memory that a Linux guest can have.
-fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
+/// Returns the one swap device that a Linux guest can have.
+fn only_swap(wanted: &[SwapSize]) -> anyhow::Result<Option<SwapSize>> {
     match wanted {
         [] => Ok(None),
-        [one] if one.kind == SwapKind::Zram => Ok(Some(one.bytes())),
-        [_] => Err(anyhow!("a Linux kernel takes --swap zram:SIZE")),
+        [one] => Ok(Some(*one)),
         [..] => Err(anyhow!("a Linux kernel takes one --swap")),
     }
 }
@@ -616,13 +615,13 @@ fn first_process() -> Tree {
 }
 
 /// Adds the program's input, its arguments and the size of swap to a Linux guest's files.
-fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
+fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
     let place = Path::new(OWN).join("input");
     prepared.tree.add_bytes(&place, 0o600, input.to_vec());
-    if let Some(bytes) = swap {
+    if let Some(swap) = swap {
         let place = Path::new(OWN).join("swap");
-        let text = bytes.to_string().into_bytes();
-        prepared.tree.add_bytes(&place, 0o600, text);
+        let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
+        prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
     }
     // A program of a root finds what it would find on its own machine.
     if prepared.root.is_some() {

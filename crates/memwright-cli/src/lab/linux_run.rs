@@ -13,9 +13,10 @@ use crate::count::said::Said;
 use crate::count::wires::Wires;
 use crate::host::folder::private_folder;
 use crate::linux::frames::{NOT_UNPACKED, parse_frames};
-use crate::linux::guest::{Guest, Start};
+use crate::linux::guest::{Guest, Start, disk_beside};
 use crate::linux::no_result::NoResult;
 use crate::model::image::System;
+use crate::qemu::disk;
 use crate::qemu::launch;
 use crate::qemu::process::Process;
 use crate::qemu::runs::Runs;
@@ -42,6 +43,9 @@ pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<
     {
         state.say_unusable(&error);
         return run(guest, runs, None);
+    }
+    if let Some(size) = guest.machine.disk {
+        disk::make(&disk_beside(&serial), size).context("cannot make the disk")?;
     }
     let line = guest.arguments(&serial, Some(&wires), start);
     let (log, writer) = io::pipe().context("cannot make a pipe")?;

@@ -18,7 +18,7 @@ pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<Stri
         // A path that this machine cannot resolve either is not missed.
         let path = root.resolve(path).ok().flatten()?;
         let was_found = matches!(seen.node(&path), Some(Some(_)));
-        (!was_found && path != b"/").then_some(path)
+        (!was_found && !path.is_empty()).then_some(path)
     });
     let paths: BTreeSet<Vec<u8>> = in_tree.collect();
     let shown = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();

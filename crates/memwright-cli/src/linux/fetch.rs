@@ -14,23 +14,13 @@ use crate::linux::image;
 use crate::linux::kept::{
     ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
+use crate::linux::modules::{self, LISTS};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
 
 /// The package that depends on the newest image package.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// Modules that are kept with the image: those that Linux needs for swap in compressed memory, in the order in which
-/// they are loaded. A kernel lacks modules that are built in, or that it does not need.
-const MODULES: [&str; 6] = [
-    "lib/lz4/lz4_compress",
-    "lib/lz4/lz4hc_compress",
-    "crypto/lz4",
-    "crypto/lz4hc",
-    "mm/zsmalloc",
-    "drivers/block/zram/zram",
-];
-
 /// Stores an image under a name.
 ///
 /// # Errors
@@ -75,6 +65,7 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
         sha256: hexadecimal_hash(bytes),
         config_sha256: configuration.map(|bytes| hexadecimal_hash(&bytes)),
         version: image::version(bytes),
+        modules: LISTS,
     };
     fs::write(fresh.join(ABOUT), serde_json::to_vec_pretty(&kept)?)?;
     let folder = place(name)?;
@@ -167,12 +158,12 @@ fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
     for parent in ["usr/lib/modules", "lib/modules"] {
         for version in fs::read_dir(root.join(parent)).into_iter().flatten() {
             let kernel = version?.path().join("kernel");
-            for (index, module) in MODULES.iter().enumerate() {
+            for (index, module) in modules::all().enumerate() {
                 let (from, name) = module.rsplit_once('/').unwrap_or(("", module));
                 for suffix in ["ko", "ko.xz", "ko.zst"] {
                     let path = kernel.join(from).join(format!("{name}.{suffix}"));
                     if path.exists() {
-                        fs::rename(&path, folder.join(format!("{index}-{name}.{suffix}")))?;
+                        fs::rename(&path, folder.join(format!("{index:02}-{name}.{suffix}")))?;
                     }
                 }
             }

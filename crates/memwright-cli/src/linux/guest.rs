@@ -8,6 +8,7 @@ use crate::count::wires::Wires;
 use crate::model::image::System;
 use crate::model::machine::Machine;
 use crate::qemu::command::{machine_arguments, option};
+use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 
 /// No mitigations for hardware bugs that TCG does not have, and no randomized layout: runs repeat, and the code paths
@@ -54,6 +55,11 @@ pub enum Start<'a> {
 /// silently ignore the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
+/// Returns the file of the disk of the guest whose serial line is in this file.
+pub fn disk_beside(serial: &Path) -> PathBuf {
+    serial.with_file_name("disk")
+}
+
 /// Returns the kernel's command line with the appended words.
 fn command_line(append: &str) -> String {
     match append {
@@ -76,7 +82,8 @@ pub fn check_command_line(append: &str) -> anyhow::Result<()> {
 }
 
 impl Guest {
-    /// Returns QEMU's arguments, with the guest's serial line in this file. A run by this command adds [`Wires`].
+    /// Returns QEMU's arguments, with the guest's serial line in this file, and its disk, if there is one, beside it. A run
+    /// by this command adds [`Wires`].
     pub fn arguments(
         &self,
         serial: &Path,
@@ -98,6 +105,9 @@ impl Guest {
         add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
         add(&[word("-chardev"), &option("file,id=serial,path=", serial)]);
         add(&[word("-serial"), word("chardev:serial")]);
+        if self.machine.disk.is_some() {
+            line.extend(disk::arguments(&disk_beside(serial)));
+        }
         line.extend(self.start(start));
         let cpus = self.machine.cpus;
         let counting = &self.counting;

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
+use crate::linux::modules::{self, LISTS};
 use crate::model::image::MEMWRIGHT;
+use crate::model::size::SwapKind;
 
 /// The prefix of names that refer to a package.
 pub const DEBIAN: &str = "debian:";
@@ -36,6 +38,9 @@ pub struct Kept {
     pub config_sha256: Option<String>,
     /// The version text of the image.
     pub version: String,
+    /// The version of the lists of modules by which a package's modules were stored.
+    #[serde(default)]
+    pub modules: u32,
 }
 
 /// Resolves an image on the command line: a path, or the name of a kept image.
@@ -84,9 +89,12 @@ pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder()?.join(name))
 }
 
+/// Returns the image in a folder; `None` if there is none, or a package's was stored without modules that are needed now.
 fn read(folder: &Path) -> Option<Kept> {
     let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
-    serde_json::from_slice(&text.ok()?).ok()
+    let kept: Kept = serde_json::from_slice(&text.ok()?).ok()?;
+    let is_current = kept.modules == LISTS || !kept.name.starts_with(DEBIAN);
+    is_current.then_some(kept)
 }
 
 /// Returns the possible path of an image's debug information: next to it, or the image itself if it is an ELF file.
@@ -101,11 +109,11 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
-/// Returns the modules that are kept with an image, in the order in which they are loaded.
+/// Returns the modules for this kind of swap that are kept with an image, in the order in which they are loaded.
 ///
 /// # Errors
 /// A module that cannot be read.
-pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn modules(image: &Path, kind: SwapKind) -> anyhow::Result<Vec<PathBuf>> {
     let folder = image.with_file_name(MODULE_FOLDER);
     let Ok(entries) = fs::read_dir(&folder) else {
         return Ok(Vec::new());
@@ -114,6 +122,7 @@ pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut paths = paths
         .map_err(|error: std::io::Error| error)
         .with_context(|| folder.display().to_string())?;
+    paths.retain(|path| modules::serves(path, kind));
     paths.sort();
     Ok(paths)
 }

@@ -5,4 +5,5 @@ pub mod frames;
 pub mod guest;
 pub mod image;
 pub mod kept;
+pub mod modules;
 pub mod no_result;

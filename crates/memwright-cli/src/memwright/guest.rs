@@ -18,12 +18,12 @@ use crate::count::wires::Wires;
 use crate::host::folder::private_folder;
 use crate::host::output::show;
 use crate::memwright::input::Source;
-use crate::memwright::run::make_disk;
 use crate::memwright::session::{Report, Streams};
 use crate::memwright::symbolise::Symbols;
 use crate::model::image::System;
 use crate::model::machine::Machine;
 use crate::qemu::command::{Places, arguments};
+use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 use crate::qemu::runs::Runs;
 
@@ -77,7 +77,7 @@ impl OwnGuest<'_> {
         let wires =
             Wires::make(folder.path(), &self.machine).context("cannot make the guest's memory")?;
         if let Some(size) = self.machine.disk {
-            make_disk(&places.disk, size).context("cannot make the disk")?;
+            disk::make(&places.disk, size).context("cannot make the disk")?;
         }
         let errors = folder.path().join("qemu.log");
         let (log, writer) = io::pipe().context("cannot make a pipe")?;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -31,8 +30,8 @@ use crate::model::machine::{Clock, Machine};
 use crate::model::memwright_run::Document;
 use crate::model::plan::OwnPlan;
 use crate::model::shell::shell_line;
-use crate::model::size::MemorySize;
 use crate::qemu::command::{Places, arguments};
+use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 use crate::qemu::process::Cut;
 use crate::qemu::runs::Runs;
@@ -179,7 +178,7 @@ impl<'a> Run<'a> {
             Attendance::Among(runs) => runs.check()?,
         }
         if let Some(size) = self.machine.disk {
-            make_disk(&folder.places().disk, size).context("cannot make the disk")?;
+            disk::make(&folder.places().disk, size).context("cannot make the disk")?;
         }
         let port = self.plan.gdb.then(gdb::free_port).transpose()?;
         let line = arguments(folder.places(), &self.machine, &Backing::Own, port);
@@ -310,12 +309,4 @@ fn seen(root: &Mutex<RootServer>) -> (Record, bool) {
     // A panic of the server has ended the run.
     let root = root.lock().unwrap_or_else(PoisonError::into_inner);
     (root.record().clone(), root.has_changed())
-}
-
-/// Creates the sparse file of the disk, which is removed after the run.
-///
-/// # Errors
-/// I/O errors of creating a file.
-pub fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
-    File::create_new(path)?.set_len(size.bytes())
 }

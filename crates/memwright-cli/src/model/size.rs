@@ -139,6 +139,16 @@ pub enum SwapKind {
     Disk,
 }
 
+impl SwapKind {
+    /// Returns its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zram => "zram",
+            Self::Disk => "disk",
+        }
+    }
+}
+
 /// The maximum size of a swap device in bytes: its bitmap of pages must fit in one piece of the kernel's heap.
 const MOST_SWAP: u64 = 63 << 30;
 
@@ -161,11 +171,7 @@ impl SwapSize {
 impl fmt::Display for SwapSize {
     /// Formats it in the kernel's syntax.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            SwapKind::Zram => "zram",
-            SwapKind::Disk => "disk",
-        };
-        write!(formatter, "{kind}:{}", self.size.bytes())
+        write!(formatter, "{}:{}", self.kind.name(), self.size.bytes())
     }
 }
 

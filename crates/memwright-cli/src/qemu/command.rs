@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use memwright_linux::channel::{DISK_QUEUE, DISK_SLOT, WINDOW, WINDOW_SLOT};
+use memwright_linux::channel::{WINDOW, WINDOW_SLOT};
 
 use crate::model::machine::{Apic, Clock, Machine};
+use crate::qemu::disk;
 use crate::qemu::nodes::{self, Backing};
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
@@ -109,14 +110,9 @@ pub fn arguments(
         word(&format!("ivshmem-plain,memdev=window,addr={WINDOW_SLOT}")),
     ]);
     if machine.disk.is_some() {
-        let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
-        add(&[word("-drive"), &option(drive, &places.disk)]);
-        let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
-        // By default QEMU stops the machine for ever if the host's disk is full.
-        let device = format!("{device},werror=report,rerror=report");
-        let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
-        add(&[word("-device"), word(&device)]);
+        line.extend(disk::arguments(&places.disk));
     }
+    let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
     add(&[
         word("-device"),

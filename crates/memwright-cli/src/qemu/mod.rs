@@ -2,6 +2,7 @@
 
 pub mod backports;
 pub mod command;
+pub mod disk;
 pub mod launch;
 pub mod nodes;
 pub mod process;

@@ -1,0 +1,72 @@
+//! The modules of Linux kernels that the command's guests need.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::model::size::SwapKind;
+
+/// The version of the lists: a Debian kernel that was stored with another one is fetched again.
+pub const LISTS: u32 = 1;
+
+/// What swap in compressed memory needs, in the order of loading.
+const ZRAM: &[&str] = &[
+    "lib/lz4/lz4_compress",
+    "lib/lz4/lz4hc_compress",
+    "crypto/lz4",
+    "crypto/lz4hc",
+    "mm/zsmalloc",
+    "drivers/block/zram/zram",
+];
+
+/// What a disk needs, in the order of loading.
+const DISK: &[&str] = &[
+    "drivers/virtio/virtio",
+    "drivers/virtio/virtio_ring",
+    "drivers/virtio/virtio_pci_legacy_dev",
+    "drivers/virtio/virtio_pci_modern_dev",
+    "drivers/virtio/virtio_pci",
+    "drivers/block/virtio_blk",
+];
+
+/// Returns the paths of all modules below the folder of a kernel's modules, without suffixes, in the order of loading. A
+/// kernel lacks those that are built in, or that it does not need.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    ZRAM.iter().chain(DISK).copied()
+}
+
+/// Returns whether a stored module, as `05-zram.ko.xz`, is one that this kind of swap needs.
+pub fn serves(stored: &Path, kind: SwapKind) -> bool {
+    let list = match kind {
+        SwapKind::Zram => ZRAM,
+        SwapKind::Disk => DISK,
+    };
+    let name = stored.file_name().and_then(OsStr::to_str);
+    let name = name.and_then(|name| name.split_once('-'));
+    let Some((module, _)) = name.and_then(|(_, name)| name.split_once('.')) else {
+        return false;
+    };
+    list.iter()
+        .any(|path| path.rsplit('/').next() == Some(module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_swap_has_its_modules() {
+        for (stored, zram, disk) in [
+            ("00-lz4_compress.ko", true, false),
+            ("5-zram.ko.xz", true, false),
+            ("modules/06-virtio.ko.zst", false, true),
+            ("11-virtio_blk.ko", false, true),
+            ("virtio_blk.ko", false, false),
+            ("11-virtio_blk", false, false),
+            ("12-other.ko", false, false),
+        ] {
+            let stored = Path::new(stored);
+            assert_eq!(serves(stored, SwapKind::Zram), zram, "{stored:?}");
+            assert_eq!(serves(stored, SwapKind::Disk), disk, "{stored:?}");
+        }
+    }
+}
