@@ -111,18 +111,27 @@ impl OomKiller {
     }
 
     /// Kills the largest process in a group that is over its limit or in those below, unless one of their processes is being
-    /// killed already. `thread` is the thread that waits for the memory; it need not be in the group.
-    pub(crate) fn relieve_group(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) -> Relief {
+    /// killed already. `thread` is the thread that waits for the memory; it need not be in the group. `is_over` tells
+    /// whether the group is still over its limit: a process that was found before can have exited since
+    /// (`mem_cgroup_out_of_memory` looks again too).
+    pub(crate) fn relieve_group(
+        &self,
+        thread: &Arc<Thread>,
+        group: &Arc<Cgroup>,
+        is_over: impl FnOnce() -> bool,
+    ) -> Relief {
         let members = self.tasks.living_in(group);
         let reason = "a group is out of memory";
-        match choose(members, &thread.process, group.most()) {
+        let victim = match choose(members, &thread.process, group.most()) {
             Choice::Awaited => return Relief::Awaited,
-            Choice::Victim(victim) => self.kill(&victim, reason, false),
-            Choice::Nobody if thread.process.is_within(group) => {
-                self.kill(&thread.process, reason, false);
-            }
+            Choice::Victim(victim) => victim,
+            Choice::Nobody if thread.process.is_within(group) => thread.process.clone(),
             Choice::Nobody => return Relief::Nobody,
+        };
+        if !is_over() {
+            return Relief::Awaited;
         }
+        self.kill(&victim, reason, false);
         Relief::Killed
     }
 

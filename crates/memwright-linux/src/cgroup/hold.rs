@@ -105,7 +105,8 @@ impl Cgroups {
                 (how, rounds) = (Measurement::Walk, rounds - 1);
                 continue;
             }
-            match self.oom.relieve_group(thread, group) {
+            let is_over = || self.measure(group, Measurement::Walk) > group.most();
+            match self.oom.relieve_group(thread, group, is_over) {
                 Relief::Killed => {
                     group.count(Event::OutOfMemory);
                     self.changes().note();

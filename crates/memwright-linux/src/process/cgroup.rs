@@ -380,3 +380,21 @@ impl Membership {
         self.before = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_epoch_says_when_to_check() {
+        let due = Due::new();
+        assert!(due.is_due(1, 0));
+        due.set(1, 100);
+        assert!(!due.is_due(1, 100) && due.is_due(1, 101));
+        assert!(due.is_due(2, 0));
+        due.set(3, 50);
+        // A thread that began to look at an older epoch does not overwrite what a newer one has found.
+        due.set(2, 1000);
+        assert!(!due.is_due(3, 50) && due.is_due(3, 51) && due.is_due(2, 0));
+    }
+}

@@ -24,6 +24,7 @@ pub enum Presence {
 }
 
 /// A file in the directories of cgroups.
+#[derive(Clone, Copy)]
 pub struct GroupFile {
     pub(in crate::procfs) name: &'static str,
     /// Where it exists.

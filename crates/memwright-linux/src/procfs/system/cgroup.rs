@@ -362,8 +362,7 @@ fn most_groups(bytes: &[u8]) -> Result<u32, Errno> {
     }
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
+        text => (false, text.strip_prefix(b"+").unwrap_or(text)),
     };
     if digits.first().is_none_or(|digit| !digit.is_ascii_digit()) {
         return Err(Errno::EINVAL);
