@@ -6,9 +6,10 @@ use crate::{
     scheduler::{UsageSnapshot, Work},
     sync::{Lock, Rank},
 };
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use memwright::Memcg;
+use memwright_table::TryPush;
 
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
@@ -52,6 +53,15 @@ impl Events {
             counter.store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// Why there is no path of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathError {
+    /// The path is longer than the caller allows.
+    TooLong,
+    /// There is no memory for it.
+    OutOfMemory,
 }
 
 /// The place of a group in the tree. Changed under the lock of the process table.
@@ -166,6 +176,24 @@ impl Cgroup {
     pub(crate) fn is_within(self: &Arc<Self>, above: &Self) -> bool {
         let mut groups = self.upwards().skip_while(|group| group.level > above.level);
         above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
+    }
+
+    /// Returns the path from the root, without a slash at its start. With that slash and a NUL, it has at most `most` bytes.
+    pub(crate) fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
+        let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
+        if start >= most {
+            return Err(PathError::TooLong);
+        }
+        let mut path = Vec::new();
+        let filled = path.try_fill(start, b'/');
+        filled.map_err(|_| PathError::OutOfMemory)?;
+        for group in self.upwards() {
+            start -= group.name.len();
+            path[start..][..group.name.len()].copy_from_slice(&group.name);
+            start -= 1;
+        }
+        path.drain(..path.len().min(1));
+        Ok(path)
     }
 
     /// Returns the owner that its swap slots are charged to, or that of no one while it has no memory controller.
@@ -384,6 +412,16 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_the_names_of_all_groups() {
+        let root = Arc::new(Cgroup::new(0, b"", None));
+        let one = Arc::new(Cgroup::new(1, b"one", Some(root)));
+        let two = Arc::new(Cgroup::new(2, b"b", Some(one.clone())));
+        assert_eq!(one.path(4096).as_deref(), Ok(&b"one"[..]));
+        assert_eq!(two.path(7).as_deref(), Ok(&b"one/b"[..]));
+        assert_eq!(two.path(6), Err(PathError::TooLong));
+    }
 
     #[test]
     fn the_newest_epoch_says_when_to_check() {

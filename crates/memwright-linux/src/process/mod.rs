@@ -28,7 +28,7 @@ mod usage;
 
 pub use alarm::Alarm;
 pub use cgroup::{Cgroup, Membership};
-pub(crate) use cgroup::{Event, Events, NO_MOST, UNLIMITED, faults};
+pub(crate) use cgroup::{Event, Events, NO_MOST, PathError, UNLIMITED, faults};
 pub(crate) use cgroup_charge::{CountedPages, Walked};
 pub(crate) use cgroup_tree::Population;
 

@@ -2,16 +2,16 @@
 
 use crate::{
     errno::Errno,
+    process::PathError,
     procfs::node::{Subject, Text},
     user::PATH_MAX,
     view::View,
 };
-use alloc::vec::Vec;
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,
 };
-use memwright_table::{TryPush, VirtAddr};
+use memwright_table::VirtAddr;
 
 /// Copies the bytes that the process's memory now contains between the addresses `start` and `end`. The cursor is an
 /// offset in bytes from `start`.
@@ -46,26 +46,16 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
 /// # Errors
 /// Those of `text`.
 pub fn cgroup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let Some(group) = subject.process.cgroup() else {
-        return text.write_str("0::/\n");
-    };
-    let length: usize = group.upwards().map(|group| group.name.len() + 1).sum();
-    if length >= PATH_MAX {
-        return text.fail(Errno::ENAMETOOLONG);
-    }
-    let mut path = Vec::new();
-    path.try_fill(length, 0).map_err(|_| fmt::Error)?;
-    let mut start = length;
-    for group in group.upwards() {
-        start -= group.name.len();
-        path[start..][..group.name.len()].copy_from_slice(&group.name);
-        start -= 1;
-        path[start] = b'/';
-    }
-    text.write_str("0::")?;
-    text.push(&path)?;
-    if group.place.removed.load(Ordering::SeqCst) {
-        text.write_str(" (deleted)")?;
+    text.write_str("0::/")?;
+    if let Some(group) = subject.process.cgroup() {
+        match group.path(PATH_MAX) {
+            Ok(path) => text.push(&path)?,
+            Err(PathError::TooLong) => return text.fail(Errno::ENAMETOOLONG),
+            Err(PathError::OutOfMemory) => return Err(fmt::Error),
+        }
+        if group.place.removed.load(Ordering::SeqCst) {
+            text.write_str(" (deleted)")?;
+        }
     }
     text.write_char('\n')
 }
