@@ -270,8 +270,8 @@ impl Caller for Context<'_> {
     }
 
     fn count_pages(&self, pages: u64) -> Option<Memcg> {
-        let group = self.process().cgroup()?;
-        group.note_called(pages);
-        Some(group.memcg)
+        let group = self.process().charged_group()?;
+        self.kernel.cgroups.note_called(pages);
+        Some(group.memcg())
     }
 }

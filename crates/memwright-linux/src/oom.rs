@@ -2,8 +2,9 @@
 
 use crate::{
     Memory,
+    changes::Changes,
     host::{Channel, Channels},
-    process::{Cgroup, Process, REAPER, Tasks, Thread, kill_process},
+    process::{Cgroup, Event, Process, REAPER, Tasks, Thread, kill_process},
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{format, string::String, sync::Arc};
@@ -28,6 +29,8 @@ pub struct OomKiller {
     pub(crate) tasks: &'static Tasks,
     channels: &'static dyn Channels,
     kills: AtomicU64,
+    /// A cgroup became populated or empty, or an event was counted in one.
+    pub(crate) group_changes: Changes,
 }
 
 impl OomKiller {
@@ -42,6 +45,7 @@ impl OomKiller {
             tasks,
             channels,
             kills: AtomicU64::new(0),
+            group_changes: Changes::default(),
         })
     }
 
@@ -106,19 +110,28 @@ impl OomKiller {
         }
     }
 
-    /// Kills the largest process of a group that is over its limit, unless a process of the group is being killed
-    /// already. `thread` is the thread that waits for the memory; it need not be in the group.
-    pub(crate) fn relieve_group(&self, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
+    /// Kills the largest process in a group that is over its limit or in those below, unless one of their processes is being
+    /// killed already. `thread` is the thread that waits for the memory; it need not be in the group. `is_over` tells
+    /// whether the group is still over its limit: a process that was found before can have exited since
+    /// (`mem_cgroup_out_of_memory` looks again too).
+    pub(crate) fn relieve_group(
+        &self,
+        thread: &Arc<Thread>,
+        group: &Arc<Cgroup>,
+        is_over: impl FnOnce() -> bool,
+    ) -> Relief {
         let members = self.tasks.living_in(group);
         let reason = "a group is out of memory";
-        match choose(members, &thread.process, group.most()) {
+        let victim = match choose(members, &thread.process, group.most()) {
             Choice::Awaited => return Relief::Awaited,
-            Choice::Victim(victim) => self.kill(&victim, reason, false),
-            Choice::Nobody if thread.process.is_in(group) => {
-                self.kill(&thread.process, reason, false);
-            }
+            Choice::Victim(victim) => victim,
+            Choice::Nobody if thread.process.is_within(group) => thread.process.clone(),
             Choice::Nobody => return Relief::Nobody,
+        };
+        if !is_over() {
+            return Relief::Awaited;
         }
+        self.kill(&victim, reason, false);
         Relief::Killed
     }
 
@@ -139,6 +152,10 @@ impl OomKiller {
             self.describe();
         }
         self.kills.fetch_add(1, Ordering::Relaxed);
+        if let Some(group) = victim.charged_group() {
+            group.count(Event::Killed);
+            self.group_changes.note();
+        }
         kill_process(victim);
     }
 

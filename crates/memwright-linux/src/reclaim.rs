@@ -36,7 +36,7 @@ impl Among<'_> {
     fn memcg(&self) -> Option<Memcg> {
         match self {
             Among::All => None,
-            Among::Cgroup(group) => Some(group.memcg),
+            Among::Charged(_, memcg) => Some(*memcg),
         }
     }
 }

@@ -229,7 +229,7 @@ pub use types::huge::{HugeMode, HugeRefusal, SharedMode, SharedSetting, SharedSi
 pub use types::huge_settings::{HugeSettings, ScanSettings};
 pub use types::layout::Layout;
 pub use types::mdwe::ExecGain;
-pub use types::memcg::{MAX_MEMCGS, Memcg};
+pub use types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 pub use types::merge::{MergeCounts, MergeSettings, MergedPages};
 pub use types::numa_policy::{PlaceMode, PlacePolicy, PolicyId};
 pub use types::policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};

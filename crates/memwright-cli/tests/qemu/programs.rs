@@ -154,7 +154,7 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let grouped = |cpus| {
-        Boot::of("groups", "musl-static", &["group_limits"])
+        Boot::of("groups", "musl-static", &["group_limits", "group_nesting"])
             .option("--swap", "zram:64M")
             .cpus(cpus)
     };

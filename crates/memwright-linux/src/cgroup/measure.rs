@@ -141,7 +141,7 @@ impl Cgroups {
                 let _ = spaces.try_insert(place, space);
             }
         }
-        self.oom.memory.visit_objects(group.memcg, &mut |frame| {
+        self.oom.memory.visit_objects(group.memcg(), &mut |frame| {
             let first = u64::from(frame.number());
             let new = measuring.seen.note(first, 1);
             measuring.charge.shared += new;
@@ -150,32 +150,37 @@ impl Cgroups {
         measuring.charge
     }
 
-    /// Returns the number of pages ever mapped system-wide plus the number that the group's processes read or wrote by
-    /// system calls. Between two points in time, the group's charge grows by at most as much as this value.
-    pub(super) fn ever_had(&self, group: &Cgroup) -> u64 {
-        self.oom.memory.ever_mapped() + group.called.load(Ordering::Relaxed)
-    }
-
-    /// Measures the group. Sets the value of `ever_had` at which to measure it again, before the charge can exceed the
+    /// Measures the group. Sets the value of `ever` at which to measure it again, before the charge can exceed the
     /// limit or exceed the peak by much. Returns the charge in pages.
     pub(crate) fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
+        self.measured(group, how).pages
+    }
+
+    /// Measures the group like [`measure`](Self::measure).
+    pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
             // Read this first, so that pages mapped during the measurement count as mapped after it.
-            let mapped = self.ever_had(group);
-            let pages = self.pages(group, how);
-            if pages <= group.most() {
-                group.peak.fetch_max(pages, Ordering::Relaxed);
-            }
-            let room = room(pages, group.peak(), group.most());
-            group
-                .look_at
-                .store(mapped.saturating_add(room), Ordering::SeqCst);
+            let ever = self.ever();
+            let measured = Measured {
+                ever,
+                pages: self.pages(group, how),
+            };
+            measured.note(group);
             // Measure again if a process joined or the limit changed in the meantime.
             if group.changes.load(Ordering::SeqCst) == changes {
-                return pages;
+                return measured;
             }
         }
+    }
+
+    /// Returns whether the processes and objects that `above` is charged for are all in `below`, the populated group
+    /// directly below it.
+    pub(super) fn is_charged_like(&self, above: &Cgroup, below: &Cgroup) -> bool {
+        let population = &above.population;
+        let alone = (population.members(), population.children()) == (0, 1);
+        let objects = |group: &Cgroup| self.oom.memory.swap().objects_of(group.memcg());
+        alone && below.population.is_populated() && objects(above) == objects(below)
     }
 
     /// Returns the charge of the group in pages.
@@ -202,7 +207,7 @@ impl Cgroups {
     /// times.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
-            charged: self.oom.memory.object_pages(group.memcg),
+            charged: self.oom.memory.object_pages(group.memcg()),
             changes: group.changes.load(Ordering::SeqCst),
             ..CountedPages::default()
         };
@@ -215,6 +220,27 @@ impl Cgroups {
             }
         }
         counted
+    }
+}
+
+/// The result of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// The value of `Cgroups::ever` when it began.
+    ever: u64,
+    pub(super) pages: u64,
+}
+
+impl Measured {
+    /// Records the result in a group.
+    pub(super) fn note(&self, group: &Cgroup) {
+        let pages = self.pages;
+        if pages <= group.most() {
+            group.peak.fetch_max(pages, Ordering::Relaxed);
+        }
+        let room = room(pages, group.peak(), group.most());
+        let look_at = self.ever.saturating_add(room);
+        group.look_at.store(look_at, Ordering::SeqCst);
     }
 }
 

@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering;
 use memwright::Memcg;
 
 impl Cgroups {
-    /// Returns the minor and major faults of the present and former members of the group, counted while they were
-    /// members.
+    /// Returns the minor and major faults of the present and former members of the group and of those below, counted while
+    /// they were members.
     pub(crate) fn total_faults(&self, group: &Cgroup) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| group.faults[kind].load(Ordering::Relaxed));
         for process in self.oom.tasks.living_in(group) {
@@ -21,33 +21,46 @@ impl Cgroups {
         sum
     }
 
-    /// Moves a process to a group, or to the root.
+    /// Moves a process to a group, or to the root, which has the number 0.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed.
-    pub(crate) fn enter(&self, process: &Process, group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
+    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below it
+    /// (`cgroup_migrate_vet_dst`), `ENOMEM`.
+    pub(crate) fn enter(&self, process: &Process, id: u32) -> Result<(), Errno> {
         let usage = process.total_usage();
         // The lock keeps other threads from removing the group and from creating processes.
         let mut tasks = self.oom.tasks.lock();
-        if let Some(group) = &group {
-            self.get(group.id).ok_or(Errno::ENODEV)?;
-            group.look_soon();
+        let group = self.get(id).ok_or(Errno::ENODEV)?;
+        let group = group.parent().is_some().then_some(group);
+        let gives = |group: &Arc<Cgroup>| group.place.gives_memory.load(Ordering::SeqCst);
+        if group.as_ref().is_some_and(gives) {
+            return Err(Errno::EBUSY);
         }
-        let memcg = group.as_ref().map_or(Memcg::NOBODY, |group| group.memcg);
-        tasks.note_cgroup(process, group.as_deref());
-        {
+        let moved = tasks.move_to_cgroup(process, group.as_ref());
+        let changed = moved.map_err(|_| Errno::ENOMEM)?;
+        let charged = group.as_ref().and_then(Cgroup::charged);
+        let memcg = charged
+            .as_ref()
+            .map_or(Memcg::NOBODY, |group| group.memcg());
+        let old = {
             let mut membership = process.membership.lock();
             membership.settle(faults(&usage));
-            let old = core::mem::replace(&mut membership.group, group);
-            drop(membership);
-            drop(old);
-        }
+            let group = core::mem::replace(&mut membership.group, group);
+            (
+                group,
+                core::mem::replace(&mut membership.charged, charged.clone()),
+            )
+        };
+        drop(old);
         if let Some(space) = process.space() {
             space.set_memcg(memcg);
         }
+        self.look_soon(charged.iter().flat_map(|group| group.upwards()));
         process.mark_threads();
         drop(tasks);
-        self.changes.note();
+        if changed {
+            self.changes().note();
+        }
         Ok(())
     }
 }

@@ -1,59 +1,56 @@
-//! Groups of processes with memory limits: cgroup v2 with one level of groups below the root (Linux 7.2
-//! Documentation/admin-guide/cgroup-v2.rst).
+//! Groups of processes with memory limits: cgroup v2 (Linux 7.3 Documentation/admin-guide/cgroup-v2.rst).
 //!
 //! ```text
-//! members.rs  processes of a group     measure.rs  the charge of a group
-//! hold.rs     enforcing the limit
+//! tree.rs     creating, finding and removing groups     control.rs  which groups have the memory controller
+//! members.rs  processes of a group                      measure.rs  the charge of a group
+//! hold.rs     enforcing the limits
 //! ```
 //!
-//! A group is charged for the frames that its processes map: private memory, and shared memory in shared mappings, each
-//! frame once. It is also charged for pages of in-memory files that were first written by a system call of one of its
-//! processes. Pages of other files in private mappings, page tables and the kernel's own memory are not charged. When a
-//! process moves to another group, its charge moves with it. Files stay charged to the group that wrote them, and swap
-//! slots to the group that swapped the pages out.
+//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and shared
+//! memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first written by a
+//! system call of one of these processes. Pages of other files in private mappings, page tables and the kernel's own memory
+//! are not charged. When a process moves to another group, its charge moves with it. Files stay charged to the group that
+//! wrote them, and swap slots to the group that swapped the pages out.
 //!
 //! Mapping and unmapping pages updates no counter of a group, so a process outside all groups pays nothing. On return
-//! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many the group's system
-//! calls read and wrote. The thread measures the group only if these numbers allow the group to be over its limit. It
-//! then reclaims any excess before it continues.
+//! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many system calls of processes
+//! in groups read and wrote. Only if these numbers allow the group, or one above it, to be over its limit does the thread
+//! visit each of these groups and measure those that can be over their limits. It then reclaims any excess before it
+//! continues.
 //!
 //! A measurement walks the memory of the group. At the limit, where a group is measured for every few pages, the counters
-//! of its address spaces tell the change since the last walk (`process/cgroup_charge.rs`).
+//! of its address spaces tell the change since the last walk (`process/cgroup_charge.rs`). A group in which only one of
+//! the groups below has processes and files is not measured beside that one: their charges are equal.
 
+mod control;
 mod hold;
 mod measure;
 mod members;
+mod tree;
 
 pub(crate) use measure::Measurement;
 
 use crate::{
     changes::Changes,
-    errno::Errno,
     oom::OomKiller,
-    process::{Cgroup, UNLIMITED},
+    process::Cgroup,
     reclaim::Reclaim,
     sync::{Lock, Rank},
 };
-use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::Ordering;
-use memwright::{MAX_MEMCGS, Memcg};
-use memwright_table::TryPush;
-
-#[derive(Default)]
-struct Groups {
-    groups: Vec<Arc<Cgroup>>,
-    last: u32,
-    /// The memory controller is enabled (`cgroup.subtree_control`).
-    memory: bool,
-}
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+use tree::Groups;
 
 /// All groups of the machine, and what enforces their limits.
 pub(crate) struct Cgroups {
     reclaim: Arc<Reclaim>,
     oom: Arc<OomKiller>,
+    root: Arc<Cgroup>,
     groups: Lock<Groups>,
-    /// A group got its first process, lost its last one, or exceeded its limit.
-    pub(crate) changes: Changes,
+    /// Pages that system calls of processes in groups read from or wrote to in-memory files.
+    called: AtomicU64,
+    /// The number of changes after which each thread has to check the limits of its groups again.
+    epoch: AtomicU64,
 }
 
 impl Cgroups {
@@ -62,105 +59,53 @@ impl Cgroups {
         Self {
             reclaim,
             oom,
+            root: Arc::new(Cgroup::new(0, b"", None)),
             groups: Lock::new(Rank::Lists, Groups::default()),
-            changes: Changes::default(),
+            called: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
         }
     }
 
-    /// Creates a group.
-    ///
-    /// # Errors
-    /// `EEXIST` if a group has the name, `EINVAL` for a name that contains a line break, `EAGAIN` if there are too many
-    /// groups, `ENOMEM`.
-    pub(crate) fn make(&self, name: &[u8]) -> Result<(), Errno> {
-        if name.contains(&b'\n') {
-            return Err(Errno::EINVAL);
+    /// Changes of which groups are populated, and events.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.oom.group_changes
+    }
+
+    /// Records that a process in a group is about to read or write `pages` pages by a system call.
+    pub(crate) fn note_called(&self, pages: u64) {
+        self.called.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Returns the number of pages ever mapped system-wide plus the number that processes in groups read or wrote by
+    /// system calls. Between two points in time, the charge of a group grows by at most as much as this value.
+    pub(super) fn ever(&self) -> u64 {
+        self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
+    }
+
+    /// Makes the next thread in one of `groups`, or below, that returns to user mode measure them.
+    pub(crate) fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
+        // Before the groups change, for a thread that has already read the new value of one; and after, for a thread that
+        // has read the old value of another.
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        for group in groups {
+            group.forget_measurement();
         }
-        // The lock keeps other threads from creating a group.
-        let _tasks = self.oom.tasks.lock();
-        let memcg = {
-            let groups = self.groups.lock();
-            if groups.groups.iter().any(|group| &*group.name == name) {
-                return Err(Errno::EEXIST);
-            }
-            let free = |memcg: &Memcg| groups.groups.iter().all(|one| one.memcg != *memcg);
-            let mut all = (0..MAX_MEMCGS).map(Memcg::new);
-            all.find(free).ok_or(Errno::EAGAIN)?
-        };
-        let opened = self.oom.memory.swap().open_memcg(memcg);
-        opened.map_err(|_| Errno::ENOMEM)?;
-        let mut groups = self.groups.lock();
-        groups.last += 1;
-        let group = Arc::new(Cgroup::new(groups.last, name, memcg));
-        groups.groups.try_push(group).map_err(|_| Errno::ENOMEM)
+        self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Removes a group.
-    ///
-    /// # Errors
-    /// `EBUSY` while a process is in the group, `ENODEV` if there is no group with this number.
-    pub(crate) fn remove(&self, id: u32) -> Result<(), Errno> {
-        let removed = {
-            let tasks = self.oom.tasks.lock();
-            let group = self.get(id).ok_or(Errno::ENODEV)?;
-            if tasks.has_living_in(&group) {
-                return Err(Errno::EBUSY);
-            }
-            self.groups.lock().groups.retain(|other| other.id != id);
-            group
-        };
-        drop(removed);
-        Ok(())
-    }
-
-    /// Returns the group with this number.
-    pub(crate) fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
-        self.find(|group| group.id == id)
-    }
-
-    /// Returns the group with this name.
-    pub(crate) fn named(&self, name: &[u8]) -> Option<Arc<Cgroup>> {
-        self.find(|group| &*group.name == name)
-    }
-
-    /// Returns the first group created after the one with number `id`.
-    pub(crate) fn after(&self, id: u32) -> Option<Arc<Cgroup>> {
-        self.find(|group| group.id > id)
-    }
-
-    fn find(&self, wanted: impl Fn(&Cgroup) -> bool) -> Option<Arc<Cgroup>> {
-        let groups = self.groups.lock();
-        groups.groups.iter().find(|group| wanted(group)).cloned()
-    }
-
-    /// Returns whether the memory controller is enabled.
-    pub(crate) fn limit_memory(&self) -> bool {
-        self.groups.lock().memory
-    }
-
-    /// Enables or disables the memory controller. Disabling it removes all limits.
-    pub(crate) fn set_limit_memory(&self, on: bool) {
-        let groups = {
-            let mut groups = self.groups.lock();
-            groups.memory = on;
-            groups.groups.clone()
-        };
-        if !on {
-            for group in groups {
-                group.set_most(UNLIMITED);
-                self.set_most_slots(&group, UNLIMITED);
-            }
-        }
+    /// Sets the memory limit of a group in pages. A caller that lowers the limit enforces it afterwards with `hold`.
+    pub(crate) fn set_most(&self, group: &Arc<Cgroup>, pages: u64) {
+        group.most.store(pages, Ordering::Relaxed);
+        self.look_soon(core::iter::once(group));
     }
 
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub(crate) fn set_most_slots(&self, group: &Cgroup, slots: u64) {
-        group.most_slots.store(slots, Ordering::Relaxed);
-        // The lock keeps other threads from removing the group: the swap owner of a removed group can already belong to
-        // another group.
+        // The lock keeps other threads from removing the group or its controller: another group can have the memcg then.
         let _tasks = self.oom.tasks.lock();
-        if self.get(group.id).is_some() {
-            self.oom.memory.swap().limit_memcg(group.memcg, slots);
+        if group.has_memory() {
+            group.most_slots.store(slots, Ordering::Relaxed);
+            self.oom.memory.swap().limit_memcg(group.memcg(), slots);
         }
     }
 }

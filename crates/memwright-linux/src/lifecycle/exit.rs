@@ -92,6 +92,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     process.return_space();
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());
+    let emptied;
     let (orphans, heir, wanted, parent, sent) = {
         let mut tasks = kernel.tasks.lock();
         let (orphans, heir) = tasks.orphan_children(process.id);
@@ -105,6 +106,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
             member.life = Life::Zombie(status);
         }
+        emptied = tasks.leave_cgroup(process);
         let change = Change::Ended(status);
         let sent = parent
             .as_ref()
@@ -113,8 +115,8 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         (orphans, heir, wanted, parent, sent)
     };
     process.ended.wake_all();
-    if process.cgroup().is_some() {
-        kernel.cgroups.changes.note();
+    if emptied {
+        kernel.cgroups.changes().note();
     }
     for orphan in &orphans {
         adopt(kernel, process, orphan, heir);

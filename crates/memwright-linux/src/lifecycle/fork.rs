@@ -178,8 +178,7 @@ fn enter(
         parent.id
     };
     tasks.enter(child, to)?;
-    tasks.note_cgroup(child, parent.cgroup().as_deref());
-    child.inherit_cgroup(parent);
+    tasks.inherit_cgroup(child, parent);
     tasks.threads.insert(child.id, thread.clone());
     // The child joins the caller's group and session even if `CLONE_PARENT` gives it the caller's parent.
     tasks.join(child, parent.group(), parent.session());

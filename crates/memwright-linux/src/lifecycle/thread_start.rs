@@ -97,7 +97,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     signals.threads.try_push(thread, state)?;
     thread.process.identity.user().threads.add(1);
     drop(signals);
-    if thread.process.cgroup().is_some() {
+    if thread.process.charged_group().is_some() {
         // Set the flag here: a thread that moves the process to another cgroup sets it only for threads that exist
         // then.
         thread.set_work(Work::CGROUP, true);

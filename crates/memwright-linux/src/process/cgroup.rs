@@ -1,19 +1,22 @@
 //! The cgroup of a process: its limits, its events, and the membership.
 
-use super::{Process, Walked};
+use super::{Population, Process, Walked};
 use crate::{
     reclaim_cursor::ReclaimCursor,
     scheduler::{UsageSnapshot, Work},
     sync::{Lock, Rank},
 };
-use alloc::{boxed::Box, sync::Arc};
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use memwright::Memcg;
+use memwright_table::TryPush;
 
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
+/// No limit of the number or depth of groups (`INT_MAX`).
+pub(crate) const NO_MOST: u32 = i32::MAX as u32;
 
-/// How often each event happened in a group (`memory.events`).
+/// How often each event happened in a group, or in the group and those below it.
 #[derive(Default)]
 pub(crate) struct Events {
     /// The group was about to exceed its limit.
@@ -24,28 +27,108 @@ pub(crate) struct Events {
     pub(crate) killed: AtomicU64,
 }
 
+/// An event of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The group was about to exceed its limit.
+    Max,
+    /// Reclaim found no further page.
+    OutOfMemory,
+    /// One of its processes was killed for lack of memory.
+    Killed,
+}
+
+impl Events {
+    fn count(&self, event: Event) {
+        let counter = match event {
+            Event::Max => &self.max,
+            Event::OutOfMemory => &self.out_of_memory,
+            Event::Killed => &self.killed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn reset(&self) {
+        for counter in [&self.max, &self.out_of_memory, &self.killed] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why there is no path of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathError {
+    /// The path is longer than the caller allows.
+    TooLong,
+    /// There is no memory for it.
+    OutOfMemory,
+}
+
+/// The place of a group in the tree. Changed under the lock of the process table.
+pub(crate) struct GroupPlace {
+    /// The groups directly below.
+    pub(crate) children: AtomicU32,
+    /// All groups below.
+    pub(crate) descendants: AtomicU32,
+    /// The groups with the memory controller, this one included.
+    pub(crate) memories: AtomicU32,
+    /// The most groups below, and the most levels below, that may exist.
+    pub(crate) most_descendants: AtomicU32,
+    pub(crate) most_depth: AtomicU32,
+    /// The groups directly below have the memory controller (`cgroup.subtree_control`).
+    pub(crate) gives_memory: AtomicBool,
+    /// How many groups directly below have `gives_memory`.
+    pub(crate) givers: AtomicU32,
+    /// The group was removed.
+    pub(crate) removed: AtomicBool,
+}
+
+impl Default for GroupPlace {
+    fn default() -> Self {
+        Self {
+            children: AtomicU32::new(0),
+            descendants: AtomicU32::new(0),
+            memories: AtomicU32::new(0),
+            most_descendants: AtomicU32::new(NO_MOST),
+            most_depth: AtomicU32::new(NO_MOST),
+            gives_memory: AtomicBool::new(false),
+            givers: AtomicU32::new(0),
+            removed: AtomicBool::new(false),
+        }
+    }
+}
+
 /// A group of processes.
 pub struct Cgroup {
-    /// Its number. Numbers are never reused.
+    /// Its number. Numbers are never reused. The root has 0.
     pub(crate) id: u32,
     /// Its name.
     pub(crate) name: Box<[u8]>,
-    /// The owner that its swap slots are charged to.
-    pub(crate) memcg: Memcg,
+    /// The group above; `None` for the root.
+    above: Option<Arc<Cgroup>>,
+    /// The number of groups above.
+    pub(crate) level: u32,
+    pub(crate) place: GroupPlace,
+    pub(crate) population: Population,
+    /// The memcg of the group, as a number; 0 while the group has no memory controller.
+    memcg: AtomicU16,
     /// Memory limit in pages.
     pub(crate) most: AtomicU64,
     /// Swap limit in slots.
     pub(crate) most_slots: AtomicU64,
-    /// While `ever_had` is at most this value, the group cannot be over its limit.
+    /// While `Cgroups::ever` is at most this value, the group cannot be over its limit.
     pub(crate) look_at: AtomicU64,
-    /// Pages that system calls of its processes read from or wrote to in-memory files.
-    pub(crate) called: AtomicU64,
+    /// The lowest `look_at` of the group and those above it.
+    pub(crate) due: Due,
     /// Number of changes to the inputs of `look_at`.
     pub(crate) changes: AtomicU64,
     /// Largest measured charge in pages.
     pub(crate) peak: AtomicU64,
+    /// The events of the group and of those below it.
     pub(crate) events: Events,
-    /// Minor and major faults of former members.
+    /// The events of the group itself.
+    pub(crate) own_events: Events,
+    /// Minor and major faults of former members of the group and of those below it.
     pub(crate) faults: [AtomicU64; 2],
     /// The cursor of the reclaim of its pages.
     pub(crate) cursor: ReclaimCursor,
@@ -54,33 +137,103 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    pub(crate) fn new(id: u32, name: &[u8], memcg: Memcg) -> Self {
+    /// Creates a group below `above`; the root without it.
+    pub(crate) fn new(id: u32, name: &[u8], above: Option<Arc<Self>>) -> Self {
         Self {
             id,
             name: name.into(),
-            memcg,
+            level: above.as_ref().map_or(0, |above| above.level + 1),
+            above,
+            place: GroupPlace::default(),
+            population: Population::default(),
+            memcg: AtomicU16::new(Memcg::NOBODY.raw()),
             most: AtomicU64::new(UNLIMITED),
             most_slots: AtomicU64::new(UNLIMITED),
             look_at: AtomicU64::new(0),
-            called: AtomicU64::new(0),
+            due: Due::new(),
             changes: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             events: Events::default(),
+            own_events: Events::default(),
             faults: Default::default(),
             cursor: ReclaimCursor::new(),
             walked: Lock::new(Rank::Leaf, None),
         }
     }
 
+    /// Returns the group above; `None` for the root.
+    pub(crate) fn parent(&self) -> Option<&Arc<Self>> {
+        self.above.as_ref()
+    }
+
+    /// Iterates over the group and those above it, without the root.
+    pub(crate) fn upwards(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        core::iter::successors(Some(self), |group| group.parent())
+            .take_while(|group| group.parent().is_some())
+    }
+
+    /// Returns whether the group is `above` or below it.
+    pub(crate) fn is_within(self: &Arc<Self>, above: &Self) -> bool {
+        let mut groups = self.upwards().skip_while(|group| group.level > above.level);
+        above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
+    }
+
+    /// Returns the path from the root, without a slash at its start. With that slash and a NUL, it has at most `most` bytes.
+    pub(crate) fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
+        let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
+        if start >= most {
+            return Err(PathError::TooLong);
+        }
+        let mut path = Vec::new();
+        let filled = path.try_fill(start, b'/');
+        filled.map_err(|_| PathError::OutOfMemory)?;
+        for group in self.upwards() {
+            start -= group.name.len();
+            path[start..][..group.name.len()].copy_from_slice(&group.name);
+            start -= 1;
+        }
+        path.drain(..path.len().min(1));
+        Ok(path)
+    }
+
+    /// Returns the owner that its swap slots are charged to, or that of no one while it has no memory controller.
+    pub(crate) fn memcg(&self) -> Memcg {
+        Memcg::from_raw(self.memcg.load(Ordering::SeqCst))
+    }
+
+    /// Returns whether the group has the memory controller.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memcg() != Memcg::NOBODY
+    }
+
+    /// Gives the group the memory controller, without limits, or takes it away. Returns the memcg that it had.
+    pub(crate) fn set_memcg(&self, memcg: Memcg) -> Memcg {
+        self.most.store(UNLIMITED, Ordering::Relaxed);
+        self.most_slots.store(UNLIMITED, Ordering::Relaxed);
+        self.peak.store(0, Ordering::Relaxed);
+        self.events.reset();
+        self.own_events.reset();
+        self.forget_measurement();
+        Memcg::from_raw(self.memcg.swap(memcg.raw(), Ordering::SeqCst))
+    }
+
+    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from this
+    /// one upwards; `None` if there is none.
+    pub(crate) fn charged(self: &Arc<Self>) -> Option<Arc<Self>> {
+        self.upwards().find(|group| group.has_memory()).cloned()
+    }
+
+    /// Counts an event of this group, which is one of all groups above too.
+    pub(crate) fn count(self: &Arc<Self>, event: Event) {
+        self.own_events.count(event);
+        for group in self.upwards() {
+            group.events.count(event);
+        }
+    }
+
     /// Returns the memory limit in pages, or [`UNLIMITED`].
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
-    }
-
-    /// Sets the memory limit in pages. A caller that lowers the limit enforces it afterwards with `Cgroups::hold`.
-    pub(crate) fn set_most(&self, pages: u64) {
-        self.most.store(pages, Ordering::Relaxed);
-        self.look_soon();
     }
 
     /// Returns the swap limit in slots, or [`UNLIMITED`].
@@ -94,15 +247,53 @@ impl Cgroup {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Records that processes of the group are about to read or write `pages` pages by system calls.
-    pub(crate) fn note_called(&self, pages: u64) {
-        self.called.fetch_add(pages, Ordering::Relaxed);
-    }
-
-    /// Makes the next thread of the group that returns to user mode measure it.
-    pub(crate) fn look_soon(&self) {
+    /// Makes the group be measured at the next check. `Cgroups::look_soon` also makes threads check.
+    pub(crate) fn forget_measurement(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.look_at.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Cgroup {
+    /// Drops the groups above iteratively: programs decide how deep the tree is.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut group) = above.and_then(Arc::into_inner) {
+            above = group.above.take();
+        }
+    }
+}
+
+/// When the threads of a group check the limits of the group and of those above it.
+pub(crate) struct Due {
+    /// The value of `Cgroups::epoch` that `at` was computed for.
+    epoch: AtomicU64,
+    at: AtomicU64,
+    /// Orders the writers.
+    writer: Lock<()>,
+}
+
+impl Due {
+    fn new() -> Self {
+        Self {
+            epoch: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            writer: Lock::new(Rank::Leaf, ()),
+        }
+    }
+
+    /// Returns whether the limits have to be checked in this epoch after so many pages.
+    pub(crate) fn is_due(&self, epoch: u64, ever: u64) -> bool {
+        self.epoch.load(Ordering::SeqCst) != epoch || ever > self.at.load(Ordering::SeqCst)
+    }
+
+    /// Sets when to check again, as computed from what held in `epoch`, unless a newer epoch is recorded.
+    pub(crate) fn set(&self, epoch: u64, at: u64) {
+        let _writer = self.writer.lock();
+        if self.epoch.load(Ordering::SeqCst) <= epoch {
+            self.at.store(at, Ordering::SeqCst);
+            self.epoch.store(epoch, Ordering::SeqCst);
+        }
     }
 }
 
@@ -111,6 +302,8 @@ impl Cgroup {
 pub struct Membership {
     /// The group; `None` for the root.
     pub(crate) group: Option<Arc<Cgroup>>,
+    /// The group that is charged for the process, if there is one: `group` or one above it.
+    pub(crate) charged: Option<Arc<Cgroup>>,
     /// Minor and major faults of the process before it joined the group.
     before: [u64; 2],
 }
@@ -125,35 +318,59 @@ impl Process {
         self.membership.lock().group.clone()
     }
 
-    /// Returns whether the process is in `group`.
+    /// Returns the group that is charged for the memory of the process, if there is one.
+    pub(crate) fn charged_group(&self) -> Option<Arc<Cgroup>> {
+        self.membership.lock().charged.clone()
+    }
+
+    /// Returns whether the process is in `group` itself.
     pub(crate) fn is_in(&self, group: &Cgroup) -> bool {
-        self.cgroup().is_some_and(|own| own.id == group.id)
+        let own = self.cgroup();
+        own.map_or(0, |own| own.id) == group.id
+    }
+
+    /// Returns whether the process is in `group` or in one below it.
+    pub(crate) fn is_within(&self, group: &Cgroup) -> bool {
+        self.cgroup().is_some_and(|own| own.is_within(group))
     }
 
     /// Returns the owner that the swap slots of the process are charged to.
     pub(crate) fn memcg(&self) -> Memcg {
-        let membership = self.membership.lock();
-        let group = membership.group.as_ref();
-        group.map_or(Memcg::NOBODY, |group| group.memcg)
+        let charged = self.charged_group();
+        charged.map_or(Memcg::NOBODY, |group| group.memcg())
+    }
+
+    /// Charges another group for the process from now on.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the process table.
+    pub(crate) fn set_charged(&self, group: Option<Arc<Cgroup>>) {
+        let memcg = group.as_ref().map_or(Memcg::NOBODY, |group| group.memcg());
+        let old = core::mem::replace(&mut self.membership.lock().charged, group);
+        drop(old);
+        if let Some(space) = self.space() {
+            space.set_memcg(memcg);
+        }
+        self.mark_threads();
     }
 
     /// Puts a new process into the group of its parent. No thread of the new process runs yet.
     ///
     /// # Locks
     /// The caller holds the lock of the process table.
-    pub(crate) fn inherit_cgroup(&self, parent: &Self) {
-        let Some(group) = parent.cgroup() else {
-            return;
+    pub(crate) fn inherit_membership(&self, parent: &Self) {
+        let (group, charged) = {
+            let membership = parent.membership.lock();
+            (membership.group.clone(), membership.charged.clone())
         };
-        let memcg = group.memcg;
         *self.membership.lock() = Membership {
-            group: Some(group),
+            group,
+            charged: None,
             before: [0; 2],
         };
-        if let Some(space) = self.space() {
-            space.set_memcg(memcg);
+        if charged.is_some() {
+            self.set_charged(charged);
         }
-        self.mark_threads();
     }
 
     /// Sets the work flag by which the threads of the process check the limit of their group.
@@ -182,11 +399,40 @@ impl Process {
 
 impl Membership {
     pub(crate) fn settle(&mut self, now: [u64; 2]) {
-        if let Some(group) = &self.group {
+        let charged = self.charged.as_ref();
+        for group in charged.into_iter().flat_map(|group| group.upwards()) {
             for (sum, (now, before)) in group.faults.iter().zip(now.iter().zip(self.before)) {
                 sum.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
             }
         }
         self.before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_the_names_of_all_groups() {
+        let root = Arc::new(Cgroup::new(0, b"", None));
+        let one = Arc::new(Cgroup::new(1, b"one", Some(root)));
+        let two = Arc::new(Cgroup::new(2, b"b", Some(one.clone())));
+        assert_eq!(one.path(4096).as_deref(), Ok(&b"one"[..]));
+        assert_eq!(two.path(7).as_deref(), Ok(&b"one/b"[..]));
+        assert_eq!(two.path(6), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn the_newest_epoch_says_when_to_check() {
+        let due = Due::new();
+        assert!(due.is_due(1, 0));
+        due.set(1, 100);
+        assert!(!due.is_due(1, 100) && due.is_due(1, 101));
+        assert!(due.is_due(2, 0));
+        due.set(3, 50);
+        // A thread that began to look at an older epoch does not overwrite what a newer one has found.
+        due.set(2, 1000);
+        assert!(!due.is_due(3, 50) && due.is_due(3, 51) && due.is_due(2, 0));
     }
 }

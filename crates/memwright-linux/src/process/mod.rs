@@ -3,6 +3,7 @@
 mod alarm;
 mod cgroup;
 mod cgroup_charge;
+mod cgroup_tree;
 mod cpu_alarm;
 mod cpu_clock;
 mod cpu_deadline;
@@ -27,8 +28,9 @@ mod usage;
 
 pub use alarm::Alarm;
 pub use cgroup::{Cgroup, Membership};
-pub(crate) use cgroup::{UNLIMITED, faults};
+pub(crate) use cgroup::{Event, Events, NO_MOST, PathError, UNLIMITED, faults};
 pub(crate) use cgroup_charge::{CountedPages, Walked};
+pub(crate) use cgroup_tree::Population;
 
 pub use cpu_alarm::CpuAlarms;
 pub(crate) use cpu_clock::wait_for;

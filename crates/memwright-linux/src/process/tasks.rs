@@ -3,6 +3,7 @@
 use super::{Cgroup, Ended, Life, Process, Thread, Tracees};
 use crate::{
     batch::Batch,
+    ordered::Ordered,
     scheduler::Scheduler,
     sync::{Lock, LockGuard, Rank},
 };
@@ -12,6 +13,7 @@ use alloc::{
     vec::Vec,
 };
 use core::sync::atomic::Ordering;
+use memwright::Memcg;
 use memwright_table::{OutOfMemory, TryPush};
 
 /// Process id of the built-in reaper.
@@ -50,8 +52,8 @@ impl Member {
 #[derive(Clone, Copy)]
 pub(crate) enum Among<'a> {
     All,
-    /// The members of a cgroup.
-    Cgroup(&'a Cgroup),
+    /// Processes with these ids, in order, and the objects that are charged to this memcg.
+    Charged(&'a [u32], Memcg),
 }
 
 /// The data under the lock of the process table.
@@ -66,8 +68,10 @@ pub struct TaskTable {
     /// Pairs (group, process id). `sessions` has pairs (session, process id).
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
-    /// Pairs (cgroup, process id), without the processes of the root.
+    /// Pairs (cgroup, id of a living process), without the processes of the root.
     cgroups: BTreeSet<(u32, u32)>,
+    /// The populated cgroups below the root by parent and id.
+    pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
     last_id: u32,
     /// Number of living processes that adopt orphans.
     subreapers: usize,
@@ -153,19 +157,11 @@ impl Tasks {
     pub(crate) fn next_among(&self, first: u32, among: Among<'_>) -> Option<Arc<Process>> {
         match among {
             Among::All => self.next(first, |_| true),
-            Among::Cgroup(group) => self.lock().member_of_cgroup(group.id, first, |_| true),
+            Among::Charged(ids, _) => {
+                let from = ids.partition_point(|id| *id < first);
+                ids[from..].iter().find_map(|id| self.process(*id))
+            }
         }
-    }
-
-    /// Iterates over the living processes of a cgroup, in order of id. The table is locked only for each step.
-    pub(crate) fn living_in(&self, group: &Cgroup) -> impl Iterator<Item = Arc<Process>> + '_ {
-        let (cgroup, mut first) = (group.id, 0);
-        core::iter::from_fn(move || {
-            let table = self.lock();
-            let process = table.member_of_cgroup(cgroup, first, Member::is_alive)?;
-            first = process.id + 1;
-            Some(process)
-        })
     }
 
     /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
@@ -290,36 +286,20 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
-    /// Returns the process of a cgroup with the lowest id from `first` on for which `wanted` holds.
-    fn member_of_cgroup(
-        &self,
-        cgroup: u32,
-        first: u32,
-        wanted: impl Fn(&Member) -> bool,
-    ) -> Option<Arc<Process>> {
-        let mut members = self.members_in(&self.cgroups, cgroup, first);
-        let member = members.find(|member| wanted(member))?;
+    /// Returns the living process of a cgroup with the lowest id from `first` on.
+    pub(crate) fn member_of_cgroup(&self, cgroup: u32, first: u32) -> Option<Arc<Process>> {
+        let member = self.members_in(&self.cgroups, cgroup, first).next()?;
         Some(member.process.clone())
     }
 
-    /// Returns whether a cgroup has a living process.
-    pub(crate) fn has_living_in(&self, group: &Cgroup) -> bool {
-        self.member_of_cgroup(group.id, 0, Member::is_alive)
-            .is_some()
+    /// Records that a process is in a cgroup. Returns whether it was not.
+    pub(super) fn index_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
+        self.cgroups.insert((cgroup, process))
     }
 
-    /// Records that a process moves from its cgroup to this one. `None` is the root. A process that is not in the table any
-    /// more is not recorded.
-    pub(crate) fn note_cgroup(&mut self, process: &Process, to: Option<&Cgroup>) {
-        let id = process.id;
-        if let Some(from) = process.cgroup() {
-            self.cgroups.remove(&(from.id, id));
-        }
-        let member = self.members.get(&id);
-        let is_here = member.is_some_and(|member| core::ptr::eq(&*member.process, process));
-        if let Some(to) = to.filter(|_| is_here) {
-            self.cgroups.insert((to.id, id));
-        }
+    /// Records that a process is not in a cgroup any more. Returns whether it was.
+    pub(super) fn unindex_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
+        self.cgroups.remove(&(cgroup, process))
     }
 
     /// Moves a process to this group and session, in the process itself and in the indices of the table.
@@ -496,7 +476,7 @@ impl TaskTable {
         let process = &member.process;
         self.groups.remove(&(process.group(), id));
         self.sessions.remove(&(process.session(), id));
-        self.note_cgroup(process, None);
+        self.leave_cgroup(process);
         process.identity.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             let children = &mut parent.children;

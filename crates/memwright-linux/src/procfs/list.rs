@@ -45,7 +45,7 @@ impl ProcNode {
             }
             Self::Processors => processors::list(view, position, emit),
             Self::Nodes => nodes::list(view, position, emit),
-            Self::Cgroups => cgroup::list_root(view, position, emit),
+            Self::Cgroups => return cgroup::list(view, 0, position, emit),
             Self::Cgroup(id) => return cgroup::list(view, id, position, emit),
             Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {

@@ -52,8 +52,8 @@ impl ProcNode {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
             Self::Processors => processors::child(view, name).ok_or(Errno::ENOENT),
             Self::Nodes => nodes::child(view, name).ok_or(Errno::ENOENT),
-            Self::Cgroups => cgroup::root_child(view, name).ok_or(Errno::ENOENT),
-            Self::Cgroup(id) => cgroup::child(view, id, name).ok_or(Errno::ENOENT),
+            Self::Cgroups => cgroup::child(view, 0, name),
+            Self::Cgroup(id) => cgroup::child(view, id, name),
             Self::Processor(number, directory) => {
                 directory.child(number, name).ok_or(Errno::ENOENT)
             }

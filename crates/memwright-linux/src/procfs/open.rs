@@ -145,10 +145,10 @@ impl ProcNode {
             Self::ProcessText(id, thread, writer) => {
                 let subject = Subject::find(view, id, thread)?;
                 let read = writer.read.ok_or(Errno::EINVAL)?;
-                read(view, &subject, text).map_err(|_| Errno::ENOMEM)
+                read(view, &subject, text).map_err(|_| text.failure())
             }
             Self::CgroupText(id, file) => {
-                let group = cgroup::find(view, id)?;
+                let group = cgroup::find(view, id, file)?;
                 (file.read)(view, &group, text).map_err(|_| Errno::ENOMEM)
             }
             Self::DescriptorInfo(id, number) => {
@@ -193,7 +193,12 @@ impl ProcNode {
             Self::SystemControl(control) => (control.store)(view, bytes),
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
-                store(view, &cgroup::find(view, id)?, bytes)
+                let group = cgroup::find(view, id, file)?;
+                // As for the files above.
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                store(view, &group, bytes)
             }
             _ => Err(Errno::EINVAL),
         }

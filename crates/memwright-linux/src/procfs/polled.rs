@@ -131,7 +131,7 @@ impl ProcNode {
         } else if let Self::CgroupText(_, file) = self
             && file.mark.is_some()
         {
-            queues.add(&kernel.cgroups.changes.queue);
+            queues.add(&kernel.cgroups.changes().queue);
         }
     }
 

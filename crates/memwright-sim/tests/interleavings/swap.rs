@@ -550,7 +550,7 @@ fn swapon_and_first_memcg() {
                 assert_eq!(added, Ok(Some(0)));
             },
             |world| {
-                let opened = world.host.memory().swap().open_memcg(Memcg::new(0));
+                let opened = world.host.memory().swap().open_memcg(Memcg::NOBODY);
                 opened.expect("heap");
             },
         ],

@@ -2,7 +2,9 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+};
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, stat};
 use memwright_table::{
@@ -58,7 +60,7 @@ pub(crate) struct Core<M: Machine> {
     /// Pages in swap.
     swapped: AtomicI64,
     /// The memcg that is charged for the swap slots of this address space.
-    memcg: AtomicU8,
+    memcg: AtomicU16,
     /// The number of this address space in the scan for equal pages (KSM).
     merge_number: AtomicU64,
     /// The rate at which entries of this address space are turned into NUMA hints.
@@ -95,7 +97,7 @@ impl<M: Machine> Core<M> {
             pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
-            memcg: AtomicU8::new(Memcg::NOBODY.raw()),
+            memcg: AtomicU16::new(Memcg::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
@@ -281,7 +283,8 @@ impl<M: Machine> Core<M> {
     }
 
     pub(crate) fn set_memcg(&self, memcg: Memcg) {
-        self.memcg.store(memcg.raw(), Ordering::Relaxed);
+        let before = Memcg::from_raw(self.memcg.swap(memcg.raw(), Ordering::Relaxed));
+        self.memory.swap().bills.rename_space(before, memcg);
     }
 
     /// Returns the number of pages that are accounted as pinned for a long time.

@@ -5,6 +5,7 @@ use memwright_table::{Machine, Page, PageRange};
 use crate::mm::areas::LockFuture;
 use crate::mm::memory::Memory;
 use crate::mm::space::AddressSpace;
+use crate::types::memcg::Memcg;
 use crate::types::merge::UNSCANNED;
 
 impl<M: Machine> Drop for Memory<M> {
@@ -39,6 +40,7 @@ impl<M: Machine> AddressSpace<M> {
 impl<M: Machine> Drop for AddressSpace<M> {
     fn drop(&mut self) {
         self.clear();
+        self.core.set_memcg(Memcg::NOBODY);
         self.core.memory.spaces().leave(&self.core);
     }
 }

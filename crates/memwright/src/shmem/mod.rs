@@ -137,6 +137,7 @@ impl<M: Machine> Shmem<M> {
         let mut state = self.store.lock();
         if state.memcg == Memcg::NOBODY {
             state.memcg = memcg;
+            self.memory.swap().bills.charge_object(memcg);
         }
     }
 
@@ -525,6 +526,8 @@ impl<M: Machine> Drop for Shmem<M> {
     fn drop(&mut self) {
         self.remove_pages(0, u64::MAX);
         self.memory.swap().delist(&self.store);
+        let memcg = core::mem::replace(&mut self.store.lock().memcg, Memcg::NOBODY);
+        self.memory.swap().bills.release_object(memcg);
         self.memory.take_back(self.promised);
     }
 }

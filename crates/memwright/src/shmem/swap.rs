@@ -7,7 +7,7 @@
 //! access clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in no longer has a
 //! slot.
 
-use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
+use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
 
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
@@ -21,25 +21,30 @@ use crate::swap::device::{DeviceError, Direction};
 use crate::swap::slot::Place;
 use crate::swap::transfers::Transfers;
 use crate::types::error::ObjectError;
-use crate::types::memcg::Memcg;
+use crate::types::memcg::{Memcg, NoMemcg};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
 impl<M: Machine> Swap<M> {
-    /// Resets `memcg` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
-    /// memcg of this number are charged to none from now on.
+    /// Opens a memcg below `parent`, with no slots and no limit. [`Memcg::NOBODY`] is above all memcgs.
     ///
     /// # Errors
-    /// There is no heap for the charge records.
-    pub fn open_memcg(&self, memcg: Memcg) -> Result<(), OutOfMemory> {
-        self.forgive_objects(memcg);
+    /// There is no heap for the charge records, or there are too many memcgs.
+    pub fn open_memcg(&self, parent: Memcg) -> Result<Memcg, NoMemcg> {
         let mut devices = self.devices.lock();
-        self.bills.open(memcg);
+        let opened = self.bills.open(parent)?;
         for active in devices.iter_mut().flatten() {
-            active.slots.forgive(memcg);
-            active.slots.note_memcgs()?;
+            if active.slots.note_memcgs().is_err() {
+                self.bills.close(opened);
+                return Err(NoMemcg::OutOfMemory);
+            }
         }
-        Ok(())
+        Ok(opened)
+    }
+
+    /// Closes a memcg. Slots and objects that are charged to it stay charged to the memcgs above it.
+    pub fn close_memcg(&self, memcg: Memcg) {
+        self.bills.close(memcg);
     }
 }
 
@@ -383,16 +388,6 @@ impl<M: Machine> Swap<M> {
         let stores = self.stores.lock();
         let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
         stores.iter().map(count).sum()
-    }
-
-    /// Drops the charges of all objects that are charged to `memcg`.
-    pub(super) fn forgive_objects(&self, memcg: Memcg) {
-        for store in self.stores.lock().iter() {
-            let mut state = store.lock();
-            if state.memcg == memcg {
-                state.memcg = Memcg::NOBODY;
-            }
-        }
     }
 }
 

@@ -56,27 +56,29 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Returns the number of pages in memory of the objects that are charged to `memcg`. Takes time for each object that
-    /// has pages.
+    /// Returns the number of pages in memory of the objects that are charged to `memcg` or to a memcg below it. Takes
+    /// time for each object that has pages.
     pub fn object_pages(&self, memcg: Memcg) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, store)) = self.swap().listed(number) {
             number = found + 1;
             let state = store.lock();
-            if state.memcg == memcg {
+            if self.swap().bills.is_within(state.memcg, memcg) {
                 pages += state.pages.len() - state.pages.swapped();
             }
         }
         pages
     }
 
-    /// Calls `visit` with each frame of the objects that are charged to `memcg`. The store's lock is held meanwhile.
+    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The store's lock is
+    /// held meanwhile.
     pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {
             number = found + 1;
             let state = store.lock();
-            let mut next = state.pages.next(0).filter(|_| state.memcg == memcg);
+            let mut next = state.pages.next(0);
+            next = next.filter(|_| self.swap().bills.is_within(state.memcg, memcg));
             while let Some((index, stored)) = next {
                 if let Stored::InMemory(frame) = stored {
                     visit(frame);
@@ -87,7 +89,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
-    /// since the previous scan. With `memcg`, only those of objects that are charged to it. Updates `place` to where to
+    /// since the previous scan. With `memcg`, only those of objects that are charged to it or to a memcg below it. Updates `place` to where to
     /// continue, and subtracts its work from `effort`. Returns whether the pass is complete or no slot is free.
     ///
     /// # Locks
@@ -104,7 +106,8 @@ impl<M: Machine> Memory<M> {
             }
             let pays = store.lock().memcg;
             let locked = store.locked.load(Ordering::Relaxed);
-            let asked = !locked && memcg.is_none_or(|memcg| memcg == pays);
+            let asked =
+                !locked && memcg.is_none_or(|memcg| self.swap().bills.is_within(pays, memcg));
             let mut next = Some(place.index).filter(|_| asked);
             while let Some(from) = next {
                 place.index = from;

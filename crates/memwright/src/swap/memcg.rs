@@ -1,38 +1,146 @@
-//! Swap charges of memcgs: groups of address spaces, each with its own limit (Linux 7.2 `mm/memcontrol.c`,
+//! Swap charges of memcgs: groups of address spaces, each with its own limit (Linux 7.3 `mm/memcontrol.c`,
 //! `__mem_cgroup_try_charge_swap`).
 //!
-//! A slot is charged to the memcg of the address space that swapped the page out, until the slot is freed. The charge
-//! does not move when other entries come to name the slot, nor when the address space joins another memcg.
+//! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one, until
+//! the slot is freed. The charge does not move when other entries come to name the slot, nor when the address space joins
+//! another memcg. A charge costs one visit to each memcg above; without a memcg it costs a comparison.
+//!
+//! A memcg that is closed keeps its number while a slot, an object, an address space or another memcg refers to it. What it
+//! is charged for stays charged to the memcgs above.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::{OutOfMemory, TryPush};
 
-use crate::types::memcg::{MAX_MEMCGS, Memcg};
+use crate::types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 
-/// The charge and the limit of one memcg. Changed under the lock of the devices.
+/// Charges per heap allocation.
+const TOGETHER: usize = 64;
+
+/// The charge and the limit of one memcg, including those of the memcgs below it.
 struct SwapCharge {
-    slots: AtomicU64,
-    most: AtomicU64,
-    refused: AtomicU64,
+    /// The memcg above it.
+    parent: Memcg,
+    /// The number of memcgs above it, plus one.
+    level: u32,
+    /// Whether it was not closed.
+    open: bool,
+    /// Slots, objects and address spaces that name this memcg, and memcgs directly below it.
+    users: u64,
+    slots: u64,
+    most: u64,
+    /// Objects.
+    objects: u64,
+    /// How often its limit, or one above, refused a slot.
+    refused: u64,
     /// How often no slot was free.
-    full: AtomicU64,
+    full: u64,
+    /// The next number that is not in use, while this one is not.
+    next_free: Memcg,
+}
+
+/// The charges by number.
+struct Table {
+    chunks: Vec<Vec<SwapCharge>>,
+    /// The first number that was used and is not in use any more.
+    free: Memcg,
+    /// The number of numbers ever in use.
+    length: usize,
+}
+
+impl Table {
+    fn get(&self, memcg: Memcg) -> Option<&SwapCharge> {
+        let index = usize::from(memcg.raw()).checked_sub(1)?;
+        self.chunks.get(index / TOGETHER)?.get(index % TOGETHER)
+    }
+
+    fn get_mut(&mut self, memcg: Memcg) -> Option<&mut SwapCharge> {
+        let index = usize::from(memcg.raw()).checked_sub(1)?;
+        let chunk = self.chunks.get_mut(index / TOGETHER)?;
+        chunk.get_mut(index % TOGETHER)
+    }
+
+    /// Calls `act` with the charge of `memcg` and of each memcg above it.
+    fn each(&mut self, memcg: Memcg, mut act: impl FnMut(&mut SwapCharge)) {
+        let mut next = memcg;
+        while let Some(bill) = self.get_mut(next) {
+            act(bill);
+            next = bill.parent;
+        }
+    }
+
+    fn add_user(&mut self, memcg: Memcg) {
+        if let Some(bill) = self.get_mut(memcg) {
+            bill.users += 1;
+        }
+    }
+
+    /// Removes a user. Frees the number of a closed memcg without users, and then of those above it.
+    fn remove_user(&mut self, memcg: Memcg) {
+        let mut next = memcg;
+        while let Some(bill) = self.get_mut(next) {
+            bill.users -= 1;
+            if bill.open || bill.users > 0 {
+                return;
+            }
+            next = self.free_number(next);
+        }
+    }
+
+    /// Makes the number of a memcg free. Returns the memcg that was above it.
+    fn free_number(&mut self, memcg: Memcg) -> Memcg {
+        let free = self.free;
+        let above = self.get_mut(memcg).map_or(Memcg::NOBODY, |bill| {
+            bill.next_free = free;
+            core::mem::replace(&mut bill.parent, Memcg::NOBODY)
+        });
+        self.free = memcg;
+        above
+    }
+
+    fn put(&mut self, bill: SwapCharge) -> Result<Memcg, NoMemcg> {
+        let reused = self.free;
+        if let Some(free) = self.get_mut(reused) {
+            let next = free.next_free;
+            *free = bill;
+            self.free = next;
+            return Ok(reused);
+        }
+        if self.length == MAX_MEMCGS {
+            return Err(NoMemcg::TooMany);
+        }
+        self.append(bill).map_err(|_| NoMemcg::OutOfMemory)?;
+        self.length += 1;
+        Ok(Memcg::new(self.length - 1))
+    }
+
+    fn append(&mut self, bill: SwapCharge) -> Result<(), OutOfMemory> {
+        if self.length / TOGETHER == self.chunks.len() {
+            let mut chunk = Vec::new();
+            chunk.try_make_room(TOGETHER)?;
+            self.chunks.try_push(chunk)?;
+        }
+        self.chunks[self.length / TOGETHER].try_push(bill)
+    }
 }
 
 /// The charges of all memcgs.
 pub(crate) struct SwapCharges {
-    each: [SwapCharge; MAX_MEMCGS],
+    table: Lock<Table>,
     /// Whether a memcg was ever opened.
     open: AtomicBool,
 }
 
 impl SwapCharges {
     pub(super) fn new() -> Self {
+        let table = Table {
+            chunks: Vec::new(),
+            free: Memcg::NOBODY,
+            length: 0,
+        };
         Self {
-            each: core::array::from_fn(|_| SwapCharge {
-                slots: AtomicU64::new(0),
-                most: AtomicU64::new(u64::MAX),
-                refused: AtomicU64::new(0),
-                full: AtomicU64::new(0),
-            }),
+            table: Lock::new(Rank::Lists, table),
             open: AtomicBool::new(false),
         }
     }
@@ -42,70 +150,147 @@ impl SwapCharges {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn of(&self, memcg: Memcg) -> Option<&SwapCharge> {
-        self.each.get(usize::from(memcg.0).wrapping_sub(1))
+    /// Locks the table for a charge to `memcg`; `None` for no memcg, which is never charged.
+    fn table_for(&self, memcg: Memcg) -> Option<LockGuard<'_, Table>> {
+        (memcg != Memcg::NOBODY).then(|| self.table.lock())
     }
 
-    /// Whether one more slot may be charged to `memcg`. Counts refusals.
+    fn value(&self, memcg: Memcg, read: impl FnOnce(&SwapCharge) -> u64) -> u64 {
+        let table = self.table_for(memcg);
+        table.map_or(0, |table| table.get(memcg).map_or(0, read))
+    }
+
+    /// Whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
-        let Some(bill) = self.of(memcg) else {
+        let Some(mut table) = self.table_for(memcg) else {
             return true;
         };
-        let allowed = bill.slots.load(Ordering::Relaxed) < bill.most.load(Ordering::Relaxed);
+        let mut allowed = true;
+        table.each(memcg, |bill| allowed &= bill.slots < bill.most);
         if !allowed {
-            bill.refused.fetch_add(1, Ordering::Relaxed);
+            table.each(memcg, |bill| bill.refused += 1);
         }
         allowed
     }
 
     pub(super) fn charge(&self, memcg: Memcg) {
-        if let Some(bill) = self.of(memcg) {
-            bill.slots.fetch_add(1, Ordering::Relaxed);
+        if let Some(mut table) = self.table_for(memcg) {
+            table.add_user(memcg);
+            table.each(memcg, |bill| bill.slots += 1);
         }
     }
 
     pub(super) fn release(&self, memcg: Memcg) {
-        if let Some(bill) = self.of(memcg) {
-            bill.slots.fetch_sub(1, Ordering::Relaxed);
+        if let Some(mut table) = self.table_for(memcg) {
+            table.each(memcg, |bill| bill.slots -= 1);
+            table.remove_user(memcg);
         }
     }
 
     pub(super) fn slots(&self, memcg: Memcg) -> u64 {
-        self.of(memcg)
-            .map_or(0, |bill| bill.slots.load(Ordering::Relaxed))
+        self.value(memcg, |bill| bill.slots)
     }
 
     pub(super) fn refused(&self, memcg: Memcg) -> u64 {
-        self.of(memcg)
-            .map_or(0, |bill| bill.refused.load(Ordering::Relaxed))
+        self.value(memcg, |bill| bill.refused)
     }
 
     /// Counts that no slot was free when `memcg` needed one.
     pub(super) fn note_full(&self, memcg: Memcg) {
-        if let Some(bill) = self.of(memcg) {
-            bill.full.fetch_add(1, Ordering::Relaxed);
+        if let Some(mut table) = self.table_for(memcg) {
+            table.each(memcg, |bill| bill.full += 1);
         }
     }
 
     pub(super) fn full(&self, memcg: Memcg) -> u64 {
-        self.of(memcg)
-            .map_or(0, |bill| bill.full.load(Ordering::Relaxed))
+        self.value(memcg, |bill| bill.full)
     }
 
     pub(super) fn limit(&self, memcg: Memcg, most: u64) {
-        if let Some(bill) = self.of(memcg) {
-            bill.most.store(most, Ordering::Relaxed);
+        if let Some(mut table) = self.table_for(memcg)
+            && let Some(bill) = table.get_mut(memcg)
+        {
+            bill.most = most;
         }
     }
 
-    /// Resets the charge, the limit and the counts of `memcg`, for a new memcg.
-    pub(crate) fn open(&self, memcg: Memcg) {
+    /// Records that an object is charged to `memcg`.
+    pub(crate) fn charge_object(&self, memcg: Memcg) {
+        if let Some(mut table) = self.table_for(memcg) {
+            table.add_user(memcg);
+            table.each(memcg, |bill| bill.objects += 1);
+        }
+    }
+
+    /// Records that an object that was charged to `memcg` is gone.
+    pub(crate) fn release_object(&self, memcg: Memcg) {
+        if let Some(mut table) = self.table_for(memcg) {
+            table.each(memcg, |bill| bill.objects -= 1);
+            table.remove_user(memcg);
+        }
+    }
+
+    /// Returns the number of objects charged to `memcg` or one below.
+    pub(super) fn objects(&self, memcg: Memcg) -> u64 {
+        self.value(memcg, |bill| bill.objects)
+    }
+
+    /// Records that an address space names `to` from now on, and not `from`.
+    pub(crate) fn rename_space(&self, from: Memcg, to: Memcg) {
+        if let Some(mut table) = self.table_for(to) {
+            table.add_user(to);
+        }
+        if let Some(mut table) = self.table_for(from) {
+            table.remove_user(from);
+        }
+    }
+
+    /// Whether `memcg` is `above` or a memcg below it.
+    pub(crate) fn is_within(&self, memcg: Memcg, above: Memcg) -> bool {
+        if memcg == above {
+            return true;
+        }
+        let Some(table) = self.table_for(memcg) else {
+            return false;
+        };
+        let level = table.get(above).map_or(u32::MAX, |bill| bill.level);
+        let mut next = memcg;
+        while let Some(bill) = table.get(next).filter(|bill| bill.level > level) {
+            next = bill.parent;
+        }
+        next == above && level != u32::MAX
+    }
+
+    /// Opens a memcg below `parent`, with no charge and no limit.
+    pub(crate) fn open(&self, parent: Memcg) -> Result<Memcg, NoMemcg> {
         self.open.store(true, Ordering::Relaxed);
-        if let Some(bill) = self.of(memcg) {
-            bill.slots.store(0, Ordering::Relaxed);
-            bill.most.store(u64::MAX, Ordering::Relaxed);
-            bill.refused.store(0, Ordering::Relaxed);
-            bill.full.store(0, Ordering::Relaxed);
+        let mut table = self.table.lock();
+        let above = table.get(parent).map_or(0, |bill| bill.level);
+        let opened = table.put(SwapCharge {
+            parent,
+            level: above + 1,
+            open: true,
+            users: 0,
+            slots: 0,
+            most: u64::MAX,
+            objects: 0,
+            refused: 0,
+            full: 0,
+            next_free: Memcg::NOBODY,
+        })?;
+        table.add_user(parent);
+        Ok(opened)
+    }
+
+    /// Closes a memcg. Its number can be used again once nothing refers to it.
+    pub(crate) fn close(&self, memcg: Memcg) {
+        if let Some(mut table) = self.table_for(memcg)
+            && let Some(bill) = table.get_mut(memcg)
+        {
+            bill.open = false;
+            bill.users += 1;
+            bill.most = u64::MAX;
+            table.remove_user(memcg);
         }
     }
 }
@@ -115,9 +300,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payer_has_no_more_than_it_may() {
+    fn a_memcg_has_no_more_than_its_limit() {
         let bills = SwapCharges::new();
-        let (one, other) = (Memcg::new(0), Memcg::new(MAX_MEMCGS - 1));
+        let [one, other] = [(); 2].map(|()| bills.open(Memcg::NOBODY).unwrap());
         bills.limit(one, 2);
         for (slots, allowed) in [(0, true), (1, true), (2, false)] {
             assert_eq!((bills.slots(one), bills.allows(one)), (slots, allowed));
@@ -134,8 +319,66 @@ mod tests {
         assert!(bills.allows(one));
         bills.charge(Memcg::NOBODY);
         assert_eq!(bills.slots(Memcg::NOBODY), 0);
-        bills.open(one);
-        let now = (bills.slots(one), bills.refused(one), bills.full(one));
-        assert_eq!(now, (0, 0, 0));
+    }
+
+    #[test]
+    fn a_slot_is_charged_to_each_memcg_above() {
+        let bills = SwapCharges::new();
+        let top = bills.open(Memcg::NOBODY).unwrap();
+        let [left, right] = [(); 2].map(|()| bills.open(top).unwrap());
+        bills.limit(top, 3);
+        for (memcg, slots) in [(left, [1, 1, 0]), (right, [2, 1, 1]), (right, [3, 1, 2])] {
+            assert!(bills.allows(memcg));
+            bills.charge(memcg);
+            assert_eq!([top, left, right].map(|memcg| bills.slots(memcg)), slots);
+        }
+        assert!(!bills.allows(left));
+        assert_eq!([top, left, right].map(|of| bills.refused(of)), [1, 1, 0]);
+        bills.note_full(right);
+        assert_eq!([top, left, right].map(|of| bills.full(of)), [1, 0, 1]);
+        bills.charge_object(right);
+        assert_eq!([top, left, right].map(|of| bills.objects(of)), [1, 0, 1]);
+        for (memcg, above, within) in [
+            (right, top, true),
+            (top, right, false),
+            (left, right, false),
+            (top, top, true),
+            (Memcg::NOBODY, top, false),
+            (top, Memcg::NOBODY, false),
+        ] {
+            assert_eq!(bills.is_within(memcg, above), within, "{memcg:?} {above:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_reused_when_nothing_refers_to_it() {
+        let bills = SwapCharges::new();
+        let top = bills.open(Memcg::NOBODY).unwrap();
+        let low = bills.open(top).unwrap();
+        bills.charge(low);
+        bills.rename_space(Memcg::NOBODY, low);
+        bills.close(low);
+        bills.close(top);
+        let new = bills.open(Memcg::NOBODY).unwrap();
+        assert!(new != top && new != low);
+        // Its slot stays charged to the memcg above.
+        assert_eq!(bills.slots(top), 1);
+        bills.release(low);
+        bills.rename_space(low, new);
+        let again = [(); 2].map(|()| bills.open(Memcg::NOBODY).unwrap());
+        assert_eq!(again, [top, low]);
+        assert_eq!(again.map(|memcg| bills.slots(memcg)), [0, 0]);
+    }
+
+    #[test]
+    fn numbers_run_out() {
+        let bills = SwapCharges::new();
+        let mut deepest = Memcg::NOBODY;
+        for _ in 0..MAX_MEMCGS {
+            deepest = bills.open(deepest).unwrap();
+        }
+        assert_eq!(bills.open(deepest), Err(NoMemcg::TooMany));
+        bills.close(deepest);
+        assert_eq!(bills.open(Memcg::NOBODY), Ok(deepest));
     }
 }

@@ -211,7 +211,12 @@ impl<M: Machine> Swap<M> {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Counts the slots charged to `memcg`.
+    /// Counts the objects that are charged to `memcg` or to a memcg below it.
+    pub fn objects_of(&self, memcg: Memcg) -> u64 {
+        self.bills.objects(memcg)
+    }
+
+    /// Counts the slots charged to `memcg`, which include those of the memcgs below it.
     pub fn paid_by(&self, memcg: Memcg) -> u64 {
         self.bills.slots(memcg)
     }
@@ -226,13 +231,13 @@ impl<M: Machine> Swap<M> {
         self.bills.full(memcg)
     }
 
-    /// Limits `memcg` to `most` slots from now on. Slots above the limit remain charged.
+    /// Limits `memcg`, with the memcgs below it, to `most` slots from now on. Slots above the limit remain charged.
     pub fn limit_memcg(&self, memcg: Memcg, most: u64) {
-        let _devices = self.devices.lock();
         self.bills.limit(memcg, most);
     }
 
-    /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` is at its limit or no slot is free.
+    /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` or one above is at its
+    /// limit, or if no slot is free.
     pub(crate) fn reserve(&self, memcg: Memcg) -> Option<u64> {
         let mut devices = self.devices.lock();
         if !self.bills.allows(memcg) {

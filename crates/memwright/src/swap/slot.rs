@@ -109,7 +109,7 @@ pub(crate) struct SlotMap {
     map: Vec<u64>,
     records: Vec<Vec<Record>>,
     /// The memcg charged for each slot; empty until the first memcg is opened.
-    memcgs: Vec<Vec<u8>>,
+    memcgs: Vec<Vec<u16>>,
     /// Where the search for a free slot continues, so that pages swapped out together get adjacent slots.
     next: u32,
     /// The device takes no more pages.
@@ -184,14 +184,6 @@ impl SlotMap {
                 true
             }
             None => memcg == Memcg::NOBODY,
-        }
-    }
-
-    /// Drops the charges of all slots of `memcg`.
-    pub(crate) fn forgive(&mut self, memcg: Memcg) {
-        let all = self.memcgs.iter_mut().flatten();
-        for noted in all.filter(|noted| **noted == memcg.raw()) {
-            *noted = Memcg::NOBODY.raw();
         }
     }
 

@@ -1,11 +1,13 @@
 //! Numbers of memcgs.
 
-/// The maximum number of memcgs that can be charged.
-pub const MAX_MEMCGS: usize = 63;
+use core::fmt;
+
+/// The maximum number of memcgs that can exist at a time (Linux 7.3 `include/linux/memcontrol.h`, `MEM_CGROUP_ID_MAX`).
+pub const MAX_MEMCGS: usize = u16::MAX as usize;
 
 /// The memcg that is charged for the slots of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memcg(pub(crate) u8);
+pub struct Memcg(u16);
 
 impl Memcg {
     /// No memcg: there is no limit.
@@ -18,14 +20,36 @@ impl Memcg {
     #[must_use]
     pub const fn new(number: usize) -> Self {
         assert!(number < MAX_MEMCGS, "there are fewer memcgs");
-        Self(number as u8 + 1)
+        Self(number as u16 + 1)
     }
 
-    pub(crate) const fn from_raw(raw: u8) -> Self {
+    /// Returns the memcg that [`raw`](Self::raw) made the number of.
+    #[must_use]
+    pub const fn from_raw(raw: u16) -> Self {
         Self(raw)
     }
 
-    pub(crate) const fn raw(self) -> u8 {
+    /// Returns the memcg as a number; 0 for none.
+    #[must_use]
+    pub const fn raw(self) -> u16 {
         self.0
+    }
+}
+
+/// Why a memcg cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMemcg {
+    /// [`MAX_MEMCGS`] memcgs are open, or are closed and still charged.
+    TooMany,
+    /// There is no heap for its charges.
+    OutOfMemory,
+}
+
+impl fmt::Display for NoMemcg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooMany => "there are too many memcgs",
+            Self::OutOfMemory => "out of memory",
+        })
     }
 }

@@ -373,10 +373,8 @@ fn a_huge_page_that_nobody_shows_goes_in_parts() {
 fn an_object_is_paid_for_by_whoever_came_first() {
     let swapping = Swapping::new();
     let swap = swapping.world.memory.swap();
-    let memcgs = [Memcg::new(0), Memcg::new(1)];
-    for memcg in memcgs {
-        swap.open_memcg(memcg).unwrap();
-    }
+    let above = swap.open_memcg(Memcg::NOBODY).unwrap();
+    let memcgs = [(); 2].map(|()| swap.open_memcg(above).unwrap());
     let objects = memcgs.map(|memcg| {
         let object = unmapped(&swapping, 8);
         object.charge_to(memcg);
@@ -404,7 +402,8 @@ fn an_object_is_paid_for_by_whoever_came_first() {
     // A memcg that has reached its limit does not affect the others.
     assert_eq!(round(&swapping), 8);
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
-    // A new memcg that reuses the number of an earlier one inherits no charges.
+    assert_eq!(swap.paid_by(above), 13);
+    // A new memcg inherits no charges of a closed one, whose charges stay with the one above.
     let frames = |memcg| {
         let mut frames = 0;
         let memory = &swapping.world.memory;
@@ -412,10 +411,16 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         frames
     };
     assert_eq!(byte(&objects[1], 0), Ok(1));
-    assert_eq!(memcgs.map(frames), [3, 1]);
-    swap.open_memcg(memcgs[1]).unwrap();
-    assert_eq!((reclaim(memcgs[1]), reclaim(memcgs[1])), (0, 0));
-    assert_eq!(memcgs.map(frames), [3, 0]);
+    assert_eq!((memcgs.map(frames), frames(above)), ([3, 1], 4));
+    swap.close_memcg(memcgs[1]);
+    let new = swap.open_memcg(above).unwrap();
+    assert_ne!(new, memcgs[1]);
+    assert_eq!((reclaim(new), reclaim(new)), (0, 0));
+    assert_eq!((frames(new), frames(above)), (0, 4));
+    assert_eq!((swap.objects_of(new), swap.objects_of(above)), (0, 2));
+    drop(objects);
+    assert_eq!((swap.objects_of(above), swap.paid_by(above)), (0, 0));
+    assert_eq!(swap.open_memcg(above), Ok(memcgs[1]));
 }
 
 #[test]

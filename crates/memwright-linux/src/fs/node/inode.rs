@@ -328,7 +328,10 @@ impl Inode {
             }
             Body::Fifo(_) | Body::Socket | Body::Anonymous => (0, 0, DeviceNumber::default()),
             Body::Console(stream) => (0, 0, stream.special()),
-            Body::Generated(node) => (node.size(caller), 0, DeviceNumber::default()),
+            Body::Generated(node) => {
+                metadata.links = node.links();
+                (node.size(caller), 0, DeviceNumber::default())
+            }
         };
         Attributes {
             device: self.file_system.device,

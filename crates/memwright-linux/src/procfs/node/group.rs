@@ -12,10 +12,23 @@ pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 /// Returns a number that changes whenever the text of a cgroup's file changes.
 pub type GroupMark = fn(&Kernel, &Cgroup) -> u64;
 
-/// A file in each cgroup's directory.
+/// In which cgroups a file exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// In all of them.
+    Always,
+    /// In all but the root.
+    BelowRoot,
+    /// In those with the memory controller, without the root.
+    WithMemory,
+}
+
+/// A file in the directories of cgroups.
+#[derive(Clone, Copy)]
 pub struct GroupFile {
     pub(in crate::procfs) name: &'static str,
-    pub(in crate::procfs) permissions: u32,
+    /// Where it exists.
+    pub(in crate::procfs) presence: Presence,
     /// Writes its text.
     pub(in crate::procfs) read: GroupReader,
     /// Handles a write to it.

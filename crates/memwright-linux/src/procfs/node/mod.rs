@@ -8,7 +8,7 @@ pub mod stub;
 mod subject;
 pub(super) mod text;
 
-pub use group::{GroupFile, GroupMark, GroupReader};
+pub use group::{GroupFile, GroupMark, GroupReader, GroupWriter, Presence};
 pub use line::Line;
 pub use names::{decimal, list_entries};
 pub use processor::{PROCESSOR_NUMBERS, ProcessorDirectory, ProcessorEntry, ProcessorWriter};
@@ -266,21 +266,6 @@ impl ProcNode {
             | Self::Pagemap(_)
             | Self::Frames(_)
             | Self::CgroupText(..) => Kind::Regular,
-        }
-    }
-
-    /// Returns the number of links: 2 for a directory, whatever its number of subdirectories, and 1 for any other node.
-    #[must_use]
-    pub const fn links(&self) -> u32 {
-        match self.kind() {
-            Kind::Directory => 2,
-            Kind::Regular
-            | Kind::Symlink
-            | Kind::Character
-            | Kind::Block
-            | Kind::Fifo
-            | Kind::Socket
-            | Kind::Anonymous => 1,
         }
     }
 }

@@ -115,6 +115,8 @@ pub struct Text {
     next: Option<Cursor>,
     /// The address space that the first piece described.
     space: Option<Weak<Space>>,
+    /// The error of the read, if it is not the lack of memory.
+    failure: Option<Errno>,
 }
 
 impl Default for Text {
@@ -132,7 +134,23 @@ impl Text {
             from: Cursor::Number(0),
             next: Some(Cursor::Number(0)),
             space: None,
+            failure: None,
         }
+    }
+
+    /// Makes the read fail with `errno`.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn fail(&mut self, errno: Errno) -> fmt::Result {
+        self.failure = Some(errno);
+        Err(fmt::Error)
+    }
+
+    /// Returns the error of a read whose writer has failed.
+    #[must_use]
+    pub fn failure(&self) -> Errno {
+        self.failure.unwrap_or(Errno::ENOMEM)
     }
 
     /// Appends bytes. They need not be UTF-8, because programs can choose any bytes as arguments and names.

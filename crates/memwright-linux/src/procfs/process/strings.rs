@@ -2,10 +2,15 @@
 
 use crate::{
     errno::Errno,
+    process::PathError,
     procfs::node::{Subject, Text},
+    user::PATH_MAX,
     view::View,
 };
-use core::fmt::{self, Write};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
 use memwright_table::VirtAddr;
 
 /// Copies the bytes that the process's memory now contains between the addresses `start` and `end`. The cursor is an
@@ -35,14 +40,22 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
     Ok(())
 }
 
-/// Writes `/proc/PID/cgroup`.
+/// Writes `/proc/PID/cgroup` (Linux 7.3 `kernel/cgroup/cgroup.c`, `proc_cgroup_show`). Its reads fail with `ENAMETOOLONG`
+/// if the path of the group is longer than a path may be.
 ///
 /// # Errors
 /// Those of `text`.
 pub fn cgroup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
-        text.push(&group.name)?;
+        match group.path(PATH_MAX) {
+            Ok(path) => text.push(&path)?,
+            Err(PathError::TooLong) => return text.fail(Errno::ENAMETOOLONG),
+            Err(PathError::OutOfMemory) => return Err(fmt::Error),
+        }
+        if group.place.removed.load(Ordering::SeqCst) {
+            text.write_str(" (deleted)")?;
+        }
     }
     text.write_char('\n')
 }

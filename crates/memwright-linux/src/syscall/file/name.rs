@@ -148,7 +148,7 @@ fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -
 
 /// Returns the node of a cgroup directory, or of the root of all groups.
 fn groups(inode: &Inode) -> Option<&ProcNode> {
-    ProcEntry::node_of(inode).filter(|node| node.is_cgroup())
+    ProcEntry::node_of(inode).filter(|node| node.cgroup().is_some())
 }
 
 /// Checks that the caller is allowed to change the names in a directory that manages its names itself.
