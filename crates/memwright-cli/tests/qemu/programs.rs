@@ -14,6 +14,7 @@ const PROGRAMS: &[&str] = &[
     "huge_shared",
     "split",
     "hugetlb",
+    "hugetlbfs",
     "map",
     "advise",
     "seal",

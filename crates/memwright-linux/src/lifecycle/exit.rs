@@ -4,7 +4,7 @@ use crate::{
     kernel::Kernel,
     lifecycle::wait::reap_unwanted,
     process::{
-        Change, ExitStatus, Life, PROGRAM, Process, Thread, begin_end, notify_parent,
+        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, TaskTable, Thread, begin_end,
         peak_resident_kib, report_change, send_change, send_to_process, waits_for_ended,
         wake_parent,
     },
@@ -92,9 +92,10 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     process.return_space();
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());
-    let (orphans, heir, wanted, parent, sent) = {
+    let (orphans, heir, adopter, wanted, parent, sent) = {
         let mut tasks = kernel.tasks.lock();
         let (orphans, heir) = tasks.orphan_children(process.id);
+        let adopter = notify_heir(&tasks, &orphans, heir);
         let parent = tasks.members.get(&process.parent());
         let parent = parent.map(|parent| parent.process.clone());
         // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
@@ -110,7 +111,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
             .as_ref()
             .zip(signal)
             .and_then(|(parent, signal)| send_change(parent, process.id, process, change, signal));
-        (orphans, heir, wanted, parent, sent)
+        (orphans, heir, adopter, wanted, parent, sent)
     };
     process.ended.wake_all();
     if process.cgroup().is_some() {
@@ -120,6 +121,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         adopt(kernel, process, orphan, heir);
         pause_point();
     }
+    adopter.into_iter().for_each(ChangeNotice::wake);
     if let Some(parent) = &parent {
         wake_parent(parent, sent);
     }
@@ -144,11 +146,31 @@ pub(super) fn release_files(process: &Process) {
     }
 }
 
-/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. The reaper reaps a
-/// zombie at once; another process that adopts one is notified (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
+/// Notifies the process that has adopted the children of an exited process of the zombies among them
+/// (`reparent_leader` of Linux 7.2, `kernel/exit.c`). The caller holds the lock of the tasks since the adoption.
+fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option<ChangeNotice> {
+    let chld = Signal::SIGCHLD;
+    let waits = tasks.members.get(&heir);
+    let waits = waits.is_some_and(|heir| waits_for_ended(&heir.process, Some(chld)));
+    let mut notice = None;
+    for orphan in orphans {
+        orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
+        // The signals after the first merge with it, so that one notice is enough.
+        if waits
+            && notice.is_none()
+            && let Some(member) = tasks.members.get(&orphan.id)
+            && let Life::Zombie(status) = member.life
+        {
+            notice = ChangeNotice::send(tasks, heir, (orphan.id, orphan), Change::Ended(status));
+        }
+    }
+    notice
+}
+
+/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. A heir that does not
+/// wait, such as the reaper, reaps a zombie at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
 fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     let chld = Signal::SIGCHLD;
-    orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
     if let Some(signal) = Signal::new(number.into()) {
         let detail = Detail::Sender {
@@ -163,16 +185,14 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
         };
         send_to_process(orphan, info);
     }
-    let Some(Life::Zombie(status)) = kernel.tasks.life(orphan.id) else {
+    let Some(Life::Zombie(_)) = kernel.tasks.life(orphan.id) else {
         return;
     };
     let waits = kernel
         .tasks
         .process(heir)
         .is_some_and(|heir| waits_for_ended(&heir, Some(chld)));
-    if waits {
-        notify_parent(orphan, Change::Ended(status), chld);
-    } else {
+    if !waits {
         reap_unwanted(kernel, orphan);
     }
 }
