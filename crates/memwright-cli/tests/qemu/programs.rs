@@ -26,6 +26,7 @@ const PROGRAMS: &[&str] = &[
     "trace_events",
     "trace_seize",
     "trace_ends",
+    "trace_notices",
     "watchpoints",
     "forced",
     "probes",

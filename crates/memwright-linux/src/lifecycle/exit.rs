@@ -5,8 +5,8 @@ use crate::{
     lifecycle::wait::reap_unwanted,
     process::{
         Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, TaskTable, Thread, begin_end,
-        peak_resident_kib, report_change, send_change, send_to_process, waits_for_ended,
-        wake_parent,
+        ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
+        waits_for_ended, wake_parent,
     },
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
@@ -53,7 +53,8 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             (None, signals.stop_is_complete(), traced)
         }
     };
-    if traced.is_some() || leader.flatten().is_some() {
+    let tracer = leader.flatten().map(|tracer| tracer.process);
+    if traced.is_some() || tracer.is_some() {
         crate::ptrace::abandon(thread, traced, end.unwrap_or(status), leader);
     }
     if thread.traces.load(Ordering::Relaxed) {
@@ -64,11 +65,17 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
         report_change(process, Change::Stopped(signal));
     }
     if let Some(status) = end {
-        exit_process(kernel, process, status);
+        exit_process(kernel, process, status, tracer);
     }
 }
 
-fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
+/// Ends a process without threads. `tracer` is the process that traced its leader.
+fn exit_process(
+    kernel: &'static Kernel,
+    process: &Arc<Process>,
+    status: ExitStatus,
+    tracer: Option<u32>,
+) {
     process.clear_alarm();
     process.delete_timers();
     process.forget_cpu_deadline();
@@ -99,10 +106,18 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         let parent = tasks.members.get(&process.parent());
         let parent = parent.map(|parent| parent.process.clone());
         // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
-        // Linux 7.2, `kernel/exit.c`).
-        let wanted = parent
+        // Linux 7.2, `kernel/exit.c`). A parent that traces the child always waits for it (`do_notify_parent`).
+        let parent_traces = parent
             .as_ref()
-            .is_some_and(|parent| waits_for_ended(parent, signal));
+            .is_some_and(|parent| Some(parent.id) == tracer);
+        let wanted = parent_traces
+            || parent
+                .as_ref()
+                .is_some_and(|parent| waits_for_ended(parent, signal));
+        let signal = signal.filter(|signal| {
+            let ignored = parent.as_ref().is_some_and(ignores_ended);
+            parent_traces || *signal != Signal::SIGCHLD || !ignored
+        });
         if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
             member.life = Life::Zombie(status);
         }

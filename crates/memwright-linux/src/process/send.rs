@@ -270,6 +270,13 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
     waits || signal != Some(Signal::SIGCHLD)
 }
 
+/// Returns whether a parent gets no SIGCHLD for a child that exits, because it ignores the signal. It gets none even if it
+/// blocks it (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
+pub(crate) fn ignores_ended(parent: &Arc<Process>) -> bool {
+    let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
+    action.handler == Handler::Ignore
+}
+
 /// The notification of a process of a state change of its child or tracee. The signal is pending already; the threads that
 /// wait do not know yet.
 #[must_use]
@@ -321,7 +328,7 @@ pub(crate) fn send_change(
     let quiet = parent.id == REAPER || {
         let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
         let stop = !matches!(change, Change::Ended(_));
-        stop && action.flags.contains(ActionFlags::NOCLDSTOP)
+        stop && (action.handler == Handler::Ignore || action.flags.contains(ActionFlags::NOCLDSTOP))
     };
     if quiet {
         return None;
