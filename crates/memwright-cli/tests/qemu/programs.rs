@@ -70,6 +70,7 @@ const PROGRAMS: &[&str] = &[
     "remote",
     "sockets",
     "loopback",
+    "tcp_urgent",
     "loopback_datagrams",
     "loopback_list",
     "ancillary",
