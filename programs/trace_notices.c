@@ -82,7 +82,7 @@ static void stops(int code)
 	expect(child, CLD_EXITED, 7);
 }
 
-/* Stops and exits of children that nobody traces. */
+/* Stops and exits of children without a tracer. */
 static void children(int code)
 {
 	for (int i = 0; i < ROUNDS / 10; i++) {
@@ -133,7 +133,7 @@ static void threads(void)
 		NEED(id > 0);
 		if (id == child && WIFEXITED(status))
 			break;
-		/* The signals of several threads merge: one is pending, whoever sent it first. */
+		/* The signals of several threads merge: one is pending. */
 		if (WIFEXITED(status))
 			ended++;
 		else

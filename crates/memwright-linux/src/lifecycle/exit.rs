@@ -4,8 +4,8 @@ use crate::{
     kernel::Kernel,
     lifecycle::wait::reap_unwanted,
     process::{
-        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, TaskTable, Thread, begin_end,
-        ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
+        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, TaskTable, Thread,
+        begin_end, ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
         waits_for_ended, wake_parent,
     },
     signal::{Detail, Signal, SignalInfo, code},
@@ -97,37 +97,18 @@ fn exit_process(
     drop(image);
     kernel.vfs.mounts.reap(&kernel.sockets);
     process.return_space();
-    let number = process.exit_signal.load(Ordering::SeqCst);
-    let signal = Signal::new(number.into());
-    let (orphans, heir, adopter, wanted, parent, sent) = {
+    let (orphans, heir, adopter, end) = {
         let mut tasks = kernel.tasks.lock();
         let (orphans, heir) = tasks.orphan_children(process.id);
         let adopter = notify_heir(&tasks, &orphans, heir);
-        let parent = tasks.members.get(&process.parent());
-        let parent = parent.map(|parent| parent.process.clone());
-        // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
-        // Linux 7.2, `kernel/exit.c`). A parent that traces the child always waits for it (`do_notify_parent`).
-        let parent_traces = parent
-            .as_ref()
-            .is_some_and(|parent| Some(parent.id) == tracer);
-        let wanted = parent_traces
-            || parent
-                .as_ref()
-                .is_some_and(|parent| waits_for_ended(parent, signal));
-        let signal = signal.filter(|signal| {
-            let ignored = parent.as_ref().is_some_and(ignores_ended);
-            parent_traces || *signal != Signal::SIGCHLD || !ignored
-        });
-        if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
-            member.life = Life::Zombie(status);
-        }
-        let change = Change::Ended(status);
-        let sent = parent
-            .as_ref()
-            .zip(signal)
-            .and_then(|(parent, signal)| send_change(parent, process.id, process, change, signal));
-        (orphans, heir, adopter, wanted, parent, sent)
+        let end = End::publish(&mut tasks, process, status, tracer);
+        (orphans, heir, adopter, end)
     };
+    let End {
+        parent,
+        wanted,
+        sent,
+    } = end;
     process.ended.wake_all();
     if process.cgroup().is_some() {
         kernel.cgroups.changes.note();
@@ -151,6 +132,54 @@ fn exit_process(
     if process.id == PROGRAM {
         kernel.host.mark_run_ends();
         kernel.program_ended(status);
+    }
+}
+
+/// The end of a process, of which its parent is yet to be woken.
+struct End {
+    parent: Option<Arc<Process>>,
+    /// Whether the process is a zombie until the parent waits for it.
+    wanted: bool,
+    /// The signal that the parent got.
+    sent: Option<Sent>,
+}
+
+impl End {
+    /// Makes a process a zombie if its parent waits for it, and sends the signal of the exit. `tracer` is the process that
+    /// traced its leader. The lock of the tasks is held for both: if the parent does not want a zombie, it never finds
+    /// one, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the child always waits for it
+    /// (`do_notify_parent`).
+    fn publish(
+        tasks: &mut TaskTable,
+        process: &Arc<Process>,
+        status: ExitStatus,
+        tracer: Option<u32>,
+    ) -> Self {
+        let number = process.exit_signal.load(Ordering::SeqCst);
+        let signal = Signal::new(number.into());
+        let parent = tasks.members.get(&process.parent());
+        let Some(parent) = parent.map(|parent| parent.process.clone()) else {
+            return Self {
+                parent: None,
+                wanted: false,
+                sent: None,
+            };
+        };
+        let traces = Some(parent.id) == tracer;
+        let wanted = traces || waits_for_ended(&parent, signal);
+        if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
+            member.life = Life::Zombie(status);
+        }
+        let silent = !traces && ignores_ended(&parent);
+        let signal = signal.filter(|signal| !silent || *signal != Signal::SIGCHLD);
+        let change = Change::Ended(status);
+        let send = |signal| send_change(&parent, process.id, process, change, signal);
+        let sent = signal.and_then(send);
+        Self {
+            parent: Some(parent),
+            wanted,
+            sent,
+        }
     }
 }
 
@@ -182,8 +211,8 @@ fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option
     notice
 }
 
-/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. A heir that does not
-/// wait, such as the reaper, reaps a zombie at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
+/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. If the new parent
+/// ignores its children, as the reaper does, a zombie is reaped at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
 fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     let chld = Signal::SIGCHLD;
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);

@@ -43,7 +43,7 @@ pub use restartable::{
     FIRST_SIZE as RESTARTABLE_ALIGNMENT, Registration, Section,
 };
 pub(crate) use send::{
-    ChangeNotice, begin_end, end_others, ignores_ended, report_change, send_change,
+    ChangeNotice, Sent, begin_end, end_others, ignores_ended, report_change, send_change,
     send_timer_signal, waits_for_ended, wake_parent,
 };
 pub use send::{force_fault, kill_process, queue, send_to_group, send_to_process, send_to_thread};

@@ -52,10 +52,14 @@ impl State {
         self.urgent.is_some_and(|urgent| urgent.byte.is_some())
     }
 
-    /// Returns whether the stream contains bytes that a receive returns.
+    /// Returns whether there is a datagram, possibly an empty one, or a byte of a stream that a receive returns.
     pub(super) fn is_readable(&self) -> bool {
         let skipped = self.urgent.is_some() && self.skips_mark() && self.is_at_mark();
-        !self.inbox.is_empty() && !(skipped && self.inbox.bytes() == 1)
+        if skipped {
+            self.inbox.bytes() > 1
+        } else {
+            !self.inbox.is_empty()
+        }
     }
 
     /// Makes `byte`, which was just appended, the urgent byte. If the stream is at the mark of an earlier one, which was

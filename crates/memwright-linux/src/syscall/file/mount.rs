@@ -1,17 +1,19 @@
 //! Mounting and unmounting.
 
 use crate::{
+    Memory,
     context::{Arguments, CallResult, Context},
     errno::Errno,
     fs::{
         hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
         mounted::{Files, Mounted},
+        permission::Subject,
         tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     },
     identity::Capabilities,
     syscall::call::{Kind, SystemCall, real},
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright_table::{PAGE_SIZE, TryPush};
 
@@ -122,9 +124,12 @@ const fn without_magic(flags: u32) -> u32 {
 ///
 /// # Errors
 /// `EINVAL` without a type and for invalid options; `ENODEV` for a type that programs cannot mount; `ENOMEM`.
-fn files(context: &Context<'_>, kind: Option<&[u8]>, text: &[u8]) -> Result<Files, Errno> {
-    let memory = &context.kernel.memory;
-    let owner = context.caller().subject();
+fn files(
+    memory: &Arc<Memory>,
+    owner: Subject,
+    kind: Option<&[u8]>,
+    text: &[u8],
+) -> Result<Files, Errno> {
     match kind {
         None => Err(Errno::EINVAL),
         Some(b"tmpfs") => {
@@ -158,7 +163,8 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
-    let files = files(context, kind.as_deref(), &text)?;
+    let (memory, owner) = (&context.kernel.memory, context.caller().subject());
+    let files = files(memory, owner, kind.as_deref(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
     let now = context.kernel.vfs.now();
