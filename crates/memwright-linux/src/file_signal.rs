@@ -18,13 +18,15 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general as raw;
 
-/// Which of the two a notice reports.
+/// What a notice reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Band {
     /// `POLL_IN`.
     Input,
     /// `POLL_OUT`.
     Output,
+    /// Urgent data (`send_sigurg`).
+    Urgent,
 }
 
 impl Band {
@@ -33,6 +35,7 @@ impl Band {
         match self {
             Self::Input => (1, 0x41),
             Self::Output => (2, 0x304),
+            Self::Urgent => (5, 0x82),
         }
     }
 }
@@ -55,8 +58,11 @@ fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
 }
 
 impl Notice {
-    /// Returns the signal with its details; SIGIO alone if the owner chose no signal.
+    /// Returns the signal with its details; SIGIO alone if the owner chose no signal, and SIGURG for urgent data.
     fn info(&self, number: u8) -> SignalInfo {
+        if self.band == Band::Urgent {
+            return SignalInfo::kernel(Signal::SIGURG);
+        }
         let Some(signal) = Signal::new(number.into()) else {
             return SignalInfo::kernel(Signal::SIGIO);
         };
@@ -194,7 +200,7 @@ pub(crate) fn control_asynchronous(
 /// `ESRCH` if there is no such thread, process or group, `ENOMEM`.
 pub(crate) fn set_owner(
     caller: &dyn Caller,
-    tasks: &Tasks,
+    tasks: &'static Tasks,
     open: &OpenFile,
     who: Who,
 ) -> Result<(), Errno> {
@@ -210,6 +216,16 @@ pub(crate) fn set_owner(
     caller.check_heap()?;
     let user = caller.identity().credentials.lock().user;
     let owner = open.owner.get_or_make();
+    if matches!(open.file.counted_as(), OpenKind::Socket) {
+        let notice: Arc<dyn Observer> = Arc::new(Notice {
+            tasks,
+            ownership: owner.ownership.clone(),
+            descriptor: -1,
+            band: Band::Urgent,
+        });
+        let before = owner.urgent.lock().replace(notice);
+        drop(before);
+    }
     let mut ownership = owner.ownership.lock();
     ownership.who = who;
     ownership.users = [user.real, user.effective];

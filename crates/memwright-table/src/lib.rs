@@ -142,7 +142,7 @@ pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped,
 pub use frame::{
     Chooser, FOLIO_FRAMES, FOLIO_ORDER, FolioPages, FrameAudit, FrameKind, FrameRef, Frames,
     MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, OutOfFrames, PoolCounts, Region,
-    SetupError, Slots, Topology, Usage,
+    SetupError, Slots, SubpoolCounts, SubpoolId, Topology, Usage,
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};

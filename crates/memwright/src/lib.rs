@@ -245,6 +245,7 @@ pub mod object {
     pub use crate::mm::huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
     pub use crate::mm::mappings::{CleanOutcome, Mappings};
     pub use crate::mm::object::{CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
+    pub use crate::mm::subpool::HugeSubpool;
     pub use crate::shmem::Shmem;
     pub use crate::store::cluster::Cluster;
     pub use crate::store::leaving::{Leaving, Left};

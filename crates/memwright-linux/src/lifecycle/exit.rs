@@ -4,9 +4,9 @@ use crate::{
     kernel::Kernel,
     lifecycle::wait::reap_unwanted,
     process::{
-        Change, ExitStatus, Life, PROGRAM, Process, Thread, begin_end, notify_parent,
-        peak_resident_kib, report_change, send_change, send_to_process, waits_for_ended,
-        wake_parent,
+        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, TaskTable, Thread,
+        begin_end, ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
+        waits_for_ended, wake_parent,
     },
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
@@ -53,7 +53,8 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             (None, signals.stop_is_complete(), traced)
         }
     };
-    if traced.is_some() || leader.flatten().is_some() {
+    let tracer = leader.flatten().map(|tracer| tracer.process);
+    if traced.is_some() || tracer.is_some() {
         crate::ptrace::abandon(thread, traced, end.unwrap_or(status), leader);
     }
     if thread.traces.load(Ordering::Relaxed) {
@@ -64,11 +65,17 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
         report_change(process, Change::Stopped(signal));
     }
     if let Some(status) = end {
-        exit_process(kernel, process, status);
+        exit_process(kernel, process, status, tracer);
     }
 }
 
-fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
+/// Ends a process without threads. `tracer` is the process that traced its leader.
+fn exit_process(
+    kernel: &'static Kernel,
+    process: &Arc<Process>,
+    status: ExitStatus,
+    tracer: Option<u32>,
+) {
     process.clear_alarm();
     process.delete_timers();
     process.forget_cpu_deadline();
@@ -90,30 +97,19 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     drop(image);
     kernel.vfs.mounts.reap(&kernel.sockets);
     process.return_space();
-    let number = process.exit_signal.load(Ordering::SeqCst);
-    let signal = Signal::new(number.into());
-    let emptied;
-    let (orphans, heir, wanted, parent, sent) = {
+    let (orphans, heir, adopter, emptied, end) = {
         let mut tasks = kernel.tasks.lock();
         let (orphans, heir) = tasks.orphan_children(process.id);
-        let parent = tasks.members.get(&process.parent());
-        let parent = parent.map(|parent| parent.process.clone());
-        // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
-        // Linux 7.2, `kernel/exit.c`).
-        let wanted = parent
-            .as_ref()
-            .is_some_and(|parent| waits_for_ended(parent, signal));
-        if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
-            member.life = Life::Zombie(status);
-        }
-        emptied = tasks.leave_cgroup(process);
-        let change = Change::Ended(status);
-        let sent = parent
-            .as_ref()
-            .zip(signal)
-            .and_then(|(parent, signal)| send_change(parent, process.id, process, change, signal));
-        (orphans, heir, wanted, parent, sent)
+        let adopter = notify_heir(&tasks, &orphans, heir);
+        let emptied = tasks.leave_cgroup(process);
+        let end = End::publish(&mut tasks, process, status, tracer);
+        (orphans, heir, adopter, emptied, end)
     };
+    let End {
+        parent,
+        wanted,
+        sent,
+    } = end;
     process.ended.wake_all();
     if emptied {
         kernel.cgroups.changes().note();
@@ -122,6 +118,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         adopt(kernel, process, orphan, heir);
         pause_point();
     }
+    adopter.into_iter().for_each(ChangeNotice::wake);
     if let Some(parent) = &parent {
         wake_parent(parent, sent);
     }
@@ -139,6 +136,54 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     }
 }
 
+/// The end of a process, of which its parent is yet to be woken.
+struct End {
+    parent: Option<Arc<Process>>,
+    /// Whether the process is a zombie until the parent waits for it.
+    wanted: bool,
+    /// The signal that the parent got.
+    sent: Option<Sent>,
+}
+
+impl End {
+    /// Makes a process a zombie if its parent waits for it, and sends the signal of the exit. `tracer` is the process that
+    /// traced its leader. The lock of the tasks is held for both: if the parent does not want a zombie, it never finds
+    /// one, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the child always waits for it
+    /// (`do_notify_parent`).
+    fn publish(
+        tasks: &mut TaskTable,
+        process: &Arc<Process>,
+        status: ExitStatus,
+        tracer: Option<u32>,
+    ) -> Self {
+        let number = process.exit_signal.load(Ordering::SeqCst);
+        let signal = Signal::new(number.into());
+        let parent = tasks.members.get(&process.parent());
+        let Some(parent) = parent.map(|parent| parent.process.clone()) else {
+            return Self {
+                parent: None,
+                wanted: false,
+                sent: None,
+            };
+        };
+        let traces = Some(parent.id) == tracer;
+        let wanted = traces || waits_for_ended(&parent, signal);
+        if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
+            member.life = Life::Zombie(status);
+        }
+        let silent = !traces && ignores_ended(&parent);
+        let signal = signal.filter(|signal| !silent || *signal != Signal::SIGCHLD);
+        let change = Change::Ended(status);
+        let send = |signal| send_change(&parent, process.id, process, change, signal);
+        let sent = signal.and_then(send);
+        Self {
+            parent: Some(parent),
+            wanted,
+            sent,
+        }
+    }
+}
+
 /// Releases the descriptor table. If no other process uses the table, all descriptors are closed.
 pub(super) fn release_files(process: &Process) {
     if let Some(files) = process.take_files() {
@@ -146,11 +191,31 @@ pub(super) fn release_files(process: &Process) {
     }
 }
 
-/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. The reaper reaps a
-/// zombie at once; another process that adopts one is notified (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
+/// Notifies the process that has adopted the children of an exited process of the zombies among them
+/// (`reparent_leader` of Linux 7.2, `kernel/exit.c`). The caller holds the lock of the tasks since the adoption.
+fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option<ChangeNotice> {
+    let chld = Signal::SIGCHLD;
+    let waits = tasks.members.get(&heir);
+    let waits = waits.is_some_and(|heir| waits_for_ended(&heir.process, Some(chld)));
+    let mut notice = None;
+    for orphan in orphans {
+        orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
+        // The signals after the first merge with it, so that one notice is enough.
+        if waits
+            && notice.is_none()
+            && let Some(member) = tasks.members.get(&orphan.id)
+            && let Life::Zombie(status) = member.life
+        {
+            notice = ChangeNotice::send(tasks, heir, (orphan.id, orphan), Change::Ended(status));
+        }
+    }
+    notice
+}
+
+/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. If the new parent
+/// ignores its children, as the reaper does, a zombie is reaped at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
 fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     let chld = Signal::SIGCHLD;
-    orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
     if let Some(signal) = Signal::new(number.into()) {
         let detail = Detail::Sender {
@@ -165,16 +230,14 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
         };
         send_to_process(orphan, info);
     }
-    let Some(Life::Zombie(status)) = kernel.tasks.life(orphan.id) else {
+    let Some(Life::Zombie(_)) = kernel.tasks.life(orphan.id) else {
         return;
     };
     let waits = kernel
         .tasks
         .process(heir)
         .is_some_and(|heir| waits_for_ended(&heir, Some(chld)));
-    if waits {
-        notify_parent(orphan, Change::Ended(status), chld);
-    } else {
+    if !waits {
         reap_unwanted(kernel, orphan);
     }
 }

@@ -45,12 +45,10 @@ pub use restartable::{
     FIRST_SIZE as RESTARTABLE_ALIGNMENT, Registration, Section,
 };
 pub(crate) use send::{
-    begin_end, end_others, notify_tracer, report_change, send_change, send_timer_signal,
-    waits_for_ended, wake_parent,
+    ChangeNotice, Sent, begin_end, end_others, ignores_ended, report_change, send_change,
+    send_timer_signal, waits_for_ended, wake_parent,
 };
-pub use send::{
-    force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
-};
+pub use send::{force_fault, kill_process, queue, send_to_group, send_to_process, send_to_thread};
 pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
 pub(crate) use stepping::Stepping;

@@ -3,7 +3,9 @@
 use crate::{
     errno::Errno,
     identity::Resource,
-    process::{Change, ExitStatus, Life, Process, REAPER, Signals, Stop, Tasks, Thread, ticks},
+    process::{
+        Change, ExitStatus, Life, Process, REAPER, Signals, Stop, TaskTable, Tasks, Thread, ticks,
+    },
     scheduler::Work,
     signal::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, code},
 };
@@ -245,7 +247,7 @@ pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
 
 /// Records that a process stopped or continued, and notifies its parent.
 pub(crate) fn report_change(process: &Arc<Process>, change: Change) {
-    {
+    let notice = {
         let mut tasks = process.tasks.lock();
         match tasks.members.get_mut(&process.id) {
             Some(member) if matches!(member.life, Life::Alive(_)) => {
@@ -253,8 +255,9 @@ pub(crate) fn report_change(process: &Arc<Process>, change: Change) {
             }
             _ => return,
         }
-    }
-    notify_parent(process, change, Signal::SIGCHLD);
+        ChangeNotice::send(&tasks, process.parent(), (process.id, process), change)
+    };
+    notice.into_iter().for_each(ChangeNotice::wake);
 }
 
 /// Returns whether a parent will wait for a child that exits with this signal.
@@ -267,21 +270,40 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Notifies the parent of a child's state change: sends `signal` to it and wakes its waiting threads.
-pub fn notify_parent(child: &Arc<Process>, change: Change, signal: Signal) {
-    notify(child.parent(), child.id, child, change, signal);
+/// Returns whether a parent gets no SIGCHLD for a child that exits, because it ignores the signal. It gets none even if it
+/// blocks it (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
+pub(crate) fn ignores_ended(parent: &Arc<Process>) -> bool {
+    let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
+    action.handler == Handler::Ignore
 }
 
-/// Notifies the process `tracer` that the thread with this `id` of a process is in a ptrace stop or has exited.
-pub(crate) fn notify_tracer(tracer: u32, (id, process): (u32, &Process), change: Change) {
-    notify(tracer, id, process, change, Signal::SIGCHLD);
+/// The notification of a process of a state change of its child or tracee. The signal is pending already; the threads that
+/// wait do not know yet.
+#[must_use]
+pub(crate) struct ChangeNotice {
+    to: Arc<Process>,
+    sent: Option<Sent>,
 }
 
-/// Notifies process `to` of a state change of the process or thread with this `id`, which belongs to `child`.
-fn notify(to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
-    if let Some(parent) = child.tasks.process(to) {
-        let sent = send_change(&parent, id, child, change, signal);
-        wake_parent(&parent, sent);
+impl ChangeNotice {
+    /// Sends SIGCHLD to the process `to` for a state change of the process or thread with this id, which belongs to the
+    /// process `child`. The caller holds the lock of the tasks, under which it has made the change visible to a wait: no
+    /// wait returns the change before the signal is pending (`ptrace_stop` of Linux 7.3, `kernel/signal.c`). Returns
+    /// `None` if the process does not exist.
+    pub(crate) fn send(
+        tasks: &TaskTable,
+        to: u32,
+        (id, child): (u32, &Process),
+        change: Change,
+    ) -> Option<Self> {
+        let to = tasks.members.get(&to)?.process.clone();
+        let sent = send_change(&to, id, child, change, Signal::SIGCHLD);
+        Some(Self { to, sent })
+    }
+
+    /// Wakes the threads that wait for the change or for the signal. The caller does not hold the lock of the tasks.
+    pub(crate) fn wake(self) {
+        wake_parent(&self.to, self.sent);
     }
 }
 
@@ -306,7 +328,7 @@ pub(crate) fn send_change(
     let quiet = parent.id == REAPER || {
         let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
         let stop = !matches!(change, Change::Ended(_));
-        stop && action.flags.contains(ActionFlags::NOCLDSTOP)
+        stop && (action.handler == Handler::Ignore || action.flags.contains(ActionFlags::NOCLDSTOP))
     };
     if quiet {
         return None;

@@ -4,8 +4,8 @@ use crate::{
     errno::Errno,
     host::ContextId,
     process::{
-        AtCalls, Change, Ended, ExitStatus, Process, Resume, Thread, TraceOptions, Tracer, Tracing,
-        kill_process, notify_tracer,
+        AtCalls, Change, ChangeNotice, Ended, ExitStatus, Process, Resume, Thread, TraceOptions,
+        Tracer, Tracing, kill_process,
     },
     ptrace::stand::with_standing,
     signal::Signal,
@@ -130,11 +130,12 @@ fn report_end(
     reports: bool,
 ) {
     let change = Change::Ended(status);
-    let traced = {
+    let notice = {
         let mut tasks = thread.process.tasks.lock();
         let member = tasks.members.get_mut(&tracer.process);
         let removed = member.and_then(|member| member.tracees.remove(tracer, id));
-        if reports && removed.is_some() {
+        let notifies = reports && removed.is_some();
+        if notifies {
             let group = thread.process.group();
             tasks.note_ended(
                 id,
@@ -145,9 +146,8 @@ fn report_end(
                 },
             );
         }
-        removed.is_some()
+        let child = (id, &*thread.process);
+        notifies.then(|| ChangeNotice::send(&tasks, tracer.process, child, change))
     };
-    if traced && reports {
-        notify_tracer(tracer.process, (id, &thread.process), change);
-    }
+    notice.flatten().into_iter().for_each(ChangeNotice::wake);
 }

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     process::{
-        AtCalls, Change, Report, Resume, Standing, Thread, Tracing, notify_tracer, report_change,
+        AtCalls, Change, ChangeNotice, Report, Resume, Standing, Thread, Tracing, report_change,
     },
     ptrace::attach::is_tracer,
     scheduler::Work,
@@ -41,7 +41,11 @@ pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended
     let mut extended = Box::new(FpuArea::INITIAL);
     kernel.host.save_fpu(&mut extended);
     let mut state = *context.state();
-    let (tracer, complete) = {
+    let change = Change::Trapped {
+        code: report.code,
+        by_stop: report.by_stop,
+    };
+    let (tracer, complete, notice) = {
         let mut tasks = kernel.tasks.lock();
         let mut signals = thread.process.signals.lock();
         // `None` if the tracer has detached in the meantime.
@@ -70,13 +74,11 @@ pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended
         if let Some(member) = tasks.members.get_mut(&tracer.process) {
             member.tracees.note(tracer, thread.id());
         }
-        (tracer.process, complete)
+        let child = (thread.id(), &*thread.process);
+        let notice = ChangeNotice::send(&tasks, tracer.process, child, change);
+        (tracer.process, complete, notice)
     };
-    let change = Change::Trapped {
-        code: report.code,
-        by_stop: report.by_stop,
-    };
-    notify_tracer(tracer, (thread.id(), &thread.process), change);
+    notice.into_iter().for_each(ChangeNotice::wake);
     if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
         report_change(&thread.process, Change::Stopped(signal));
     }

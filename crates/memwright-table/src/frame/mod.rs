@@ -23,6 +23,7 @@ mod pool;
 mod reference;
 mod setup;
 mod slots;
+mod subpool;
 
 pub use kind::FrameKind;
 pub use node::{Chooser, MAX_NODES, NodeChoice, NodeCounts, NodeSet, Topology};
@@ -32,6 +33,7 @@ pub use pool::{NoHugePage, PoolCounts};
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
 pub use slots::Slots;
+pub use subpool::{SubpoolCounts, SubpoolId};
 
 pub(crate) use meta::{END, Meta, UNLINKED};
 pub(crate) use reference::add_references;

@@ -12,6 +12,7 @@
 use core::sync::atomic::Ordering;
 
 use super::meta::{END, Meta, UNLINKED};
+use super::subpool::{SubpoolCounts, SubpoolId, Subpools};
 use super::{FOLIO_FRAMES, FOLIO_ORDER, FrameKind, FrameRef, Frames, NodeChoice};
 use crate::addr::Frame;
 use crate::machine::Machine;
@@ -53,6 +54,7 @@ pub(super) struct Pool {
     counts: PoolCounts,
     /// The first free page. The others are linked through the metadata of their first frames.
     head: u32,
+    subpools: Subpools,
 }
 
 impl Pool {
@@ -66,6 +68,7 @@ impl Pool {
                 most_surplus: 0,
             },
             head: END,
+            subpools: Subpools::new(),
         }
     }
 
@@ -107,17 +110,73 @@ impl<M: Machine> Frames<M> {
         self.pool.lock().counts.most_surplus = pages;
     }
 
-    /// Reserves `pages` pages (`hugetlb_acct_memory`).
+    /// Opens a subpool with a limit of `most` pages, for which the pool keeps at least `least` pages
+    /// (`hugepage_new_subpool`).
     ///
     /// # Errors
-    /// [`NoHugePage`] if not enough pages are free or can be added as surplus; nothing is reserved then.
-    pub fn reserve_huge(&self, pages: u64) -> Result<(), NoHugePage> {
+    /// [`NoHugePage`] if the pool has fewer than `least` pages, or if there is no heap memory for the record.
+    pub fn open_subpool(
+        &self,
+        most: Option<u64>,
+        least: Option<u64>,
+    ) -> Result<SubpoolId, NoHugePage> {
         let mut pool = self.pool.lock();
+        self.reserve_in(&mut pool, least.unwrap_or(0))?;
+        let opened = pool.subpools.open(most, least);
+        opened.map_err(|_| {
+            self.unreserve_in(&mut pool, least.unwrap_or(0));
+            NoHugePage
+        })
+    }
+
+    /// Closes a subpool, whose mount is gone. It ends with its last page (`hugepage_put_subpool`).
+    pub fn close_subpool(&self, id: SubpoolId) {
+        let mut pool = self.pool.lock();
+        pool.subpools.close(id);
+        self.finish_subpool(&mut pool, id);
+    }
+
+    /// Returns the counters of a subpool; `None` for [`SubpoolId::NONE`].
+    pub fn subpool(&self, id: SubpoolId) -> Option<SubpoolCounts> {
+        self.pool.lock().subpools.read(id)
+    }
+
+    /// Moves the count of a page in its subpool from the page `old` to `new`, a page without a subpool that replaces
+    /// `old` (`move_hugetlb_state`).
+    pub fn follow_subpool(&self, old: Frame, new: Frame) {
+        let _pool = self.pool.lock();
+        let owner = self.meta(old).owner.swap(0, Ordering::Relaxed);
+        self.meta(new).owner.store(owner, Ordering::Relaxed);
+    }
+
+    fn finish_subpool(&self, pool: &mut Pool, id: SubpoolId) {
+        let spare = pool.subpools.finish(id);
+        self.unreserve_in(pool, spare);
+    }
+
+    /// Reserves `pages` pages in a subpool and, as far as its guarantee does not contain them, in the pool
+    /// (`hugepage_subpool_get_pages` and `hugetlb_acct_memory`).
+    ///
+    /// # Errors
+    /// [`NoHugePage`] at the limit of the subpool, or if not enough pages are free or can be added as surplus; nothing is
+    /// reserved then.
+    pub fn reserve_huge(&self, within: SubpoolId, pages: u64) -> Result<(), NoHugePage> {
+        let mut pool = self.pool.lock();
+        let before = pool.subpools.read(within);
+        let wanted = pool.subpools.get(within, pages)?;
+        let reserved = self.reserve_in(&mut pool, wanted);
+        if reserved.is_err() {
+            pool.subpools.restore(within, before);
+        }
+        reserved
+    }
+
+    fn reserve_in(&self, pool: &mut Pool, pages: u64) -> Result<(), NoHugePage> {
         let before = pool.counts.free;
         while pool.counts.unpromised() < pages {
-            if !self.add_surplus(&mut pool) {
+            if !self.add_surplus(pool) {
                 while pool.counts.free > before {
-                    self.give_up_surplus(&mut pool);
+                    self.give_up_surplus(pool);
                 }
                 return Err(NoHugePage);
             }
@@ -129,31 +188,42 @@ impl<M: Machine> Frames<M> {
     /// Reserves one page that is free, without adding surplus pages.
     ///
     /// # Errors
-    /// [`NoHugePage`] if no free page is unreserved.
-    pub fn reserve_free_huge(&self) -> Result<(), NoHugePage> {
+    /// [`NoHugePage`] at the limit of the subpool, or if no free page is unreserved.
+    pub fn reserve_free_huge(&self, within: SubpoolId) -> Result<(), NoHugePage> {
         let mut pool = self.pool.lock();
-        if pool.counts.unpromised() == 0 {
+        let before = pool.subpools.read(within);
+        let wanted = pool.subpools.get(within, 1)?;
+        if pool.counts.unpromised() < wanted {
+            pool.subpools.restore(within, before);
             return Err(NoHugePage);
         }
-        pool.counts.reserved += 1;
+        pool.counts.reserved += wanted;
         Ok(())
     }
 
-    /// Releases the reservation of `pages` pages, and frees as many surplus pages (`return_unused_surplus_pages`).
-    pub fn unreserve_huge(&self, pages: u64) {
+    /// Releases the reservation of `pages` pages, and frees as many surplus pages as the pool no longer needs
+    /// (`return_unused_surplus_pages`).
+    pub fn unreserve_huge(&self, within: SubpoolId, pages: u64) {
         let mut pool = self.pool.lock();
+        let unneeded = pool.subpools.put(within, pages);
+        self.unreserve_in(&mut pool, unneeded);
+        self.finish_subpool(&mut pool, within);
+    }
+
+    fn unreserve_in(&self, pool: &mut Pool, pages: u64) {
         pool.counts.reserved -= pages;
         for _ in 0..pages.min(pool.counts.surplus) {
             if pool.counts.unpromised() > 0 {
-                self.give_up_surplus(&mut pool);
+                self.give_up_surplus(pool);
             }
         }
     }
 
-    /// Takes a page: a reserved one if `promised`, else an unreserved one. Its contents are undefined.
+    /// Takes a page for a subpool: a reserved one if `promised`, else one from the guarantee of the subpool or an
+    /// unreserved one (`alloc_hugetlb_folio`). Its contents are undefined.
     ///
     /// # Errors
-    /// [`NoHugePage`] if no page is left and no surplus page can be added.
+    /// [`NoHugePage`] at the limit of the subpool, or if no page is left and no surplus page can be added.
     ///
     /// # Panics
     /// If `kind` is not that of a pool page in use.
@@ -161,15 +231,18 @@ impl<M: Machine> Frames<M> {
         &self,
         promised: bool,
         kind: FrameKind,
+        within: SubpoolId,
     ) -> Result<FrameRef<'_, M>, NoHugePage> {
         assert!(
             kind.is_pool() && kind != FrameKind::Pool,
             "no page of the pool is of this kind"
         );
         let mut pool = self.pool.lock();
-        if promised {
+        let before = pool.subpools.read(within);
+        if promised || pool.subpools.get(within, 1)? == 0 {
             pool.counts.reserved -= 1;
         } else if pool.counts.unpromised() == 0 && !self.add_surplus(&mut pool) {
+            pool.subpools.restore(within, before);
             return Err(NoHugePage);
         }
         let head = self.pop(&mut pool);
@@ -177,7 +250,7 @@ impl<M: Machine> Frames<M> {
         let meta = self.meta(head);
         meta.set_state(meta.state().become_folio(kind));
         meta.set_link(UNLINKED);
-        meta.owner.store(0, Ordering::Relaxed);
+        meta.owner.store(within.to_owner(), Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
         self.count_kind(FrameKind::Pool, kind);
         meta.whole.store(1, Ordering::Release);
@@ -210,16 +283,20 @@ impl<M: Machine> Frames<M> {
         Ok(page)
     }
 
-    /// Puts a page back into the pool after its last reference was dropped.
+    /// Puts a page back into the pool after its last reference was dropped. If its subpool then has fewer pages than it
+    /// is guaranteed, the page stays reserved for the subpool (`free_huge_folio`).
     #[cold]
     pub(super) fn return_to_pool(&self, head: Frame, meta: &Meta) {
         let mut pool = self.pool.lock();
         self.count_kind(meta.kind(), FrameKind::Pool);
         meta.set_state(meta.state().become_folio(FrameKind::Pool));
         pool.push(head, meta);
-        if pool.counts.surplus > 0 {
+        let within = SubpoolId::from_owner(meta.owner.swap(0, Ordering::Relaxed));
+        pool.counts.reserved += 1 - pool.subpools.put(within, 1);
+        if pool.counts.surplus > 0 && pool.counts.unpromised() > 0 {
             self.give_up_surplus(&mut pool);
         }
+        self.finish_subpool(&mut pool, within);
     }
 
     /// Allocates memory for one more page.

@@ -128,7 +128,7 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FrameRef<'a, M>, NoHugePage> {
         match view.own {
             Some(own) => own.take(self.huge_index()),
-            None => self.core.take_unreserved(),
+            None => self.core.take_unreserved(view.file.within()),
         }
     }
 

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use memwright_table::{
     Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
-    PageRange, PageSize, Present, VirtAddr,
+    PageRange, PageSize, Present, SubpoolId, VirtAddr,
 };
 
 use crate::mm::core::Core;
@@ -47,10 +47,11 @@ impl<M: Machine> Area<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Takes an unreserved page from the hugetlb pool for private memory. Its contents are undefined.
-    pub(crate) fn take_unreserved(&self) -> Result<FrameRef<'_, M>, NoHugePage> {
+    /// Takes an unreserved page from the hugetlb pool for private memory. It counts against the subpool `within`. Its
+    /// contents are undefined.
+    pub(crate) fn take_unreserved(&self, within: SubpoolId) -> Result<FrameRef<'_, M>, NoHugePage> {
         let frames = self.memory.frames();
-        frames.take_huge(false, FrameKind::PoolAnonymous)
+        frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
     /// Frees the lowest page tables of `range`, where nothing is mapped: even an empty table would conflict with a huge
@@ -104,7 +105,9 @@ impl<M: Machine> Core<M> {
         to: &mut Cursor<'_, M>,
         page: Present,
     ) -> Result<(), OutOfFrames> {
-        let copy = self.take_unreserved().map_err(|_| OutOfFrames)?;
+        let view = area.object().and_then(|object| object.huge());
+        let within = view.map_or(SubpoolId::NONE, |view| view.file.within());
+        let copy = self.take_unreserved(within).map_err(|_| OutOfFrames)?;
         self.memory.copy_huge(page.frame, copy.frame());
         let kept = if watched {
             page.bits & Bits::UFFD_WP

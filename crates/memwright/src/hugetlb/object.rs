@@ -26,7 +26,7 @@ impl<M: Machine> HugeFile<M> {
             state.pages.remove_range(end, u64::MAX);
             // A removal that reaches the end of the last run splits no run.
             let unused = state.reserved.remove(end..u64::MAX).unwrap_or(0);
-            self.memory.frames().unreserve_huge(unused);
+            (self.memory.frames()).unreserve_huge(self.within(), unused);
             self.mappings.stale();
         }
         self.mappings.unmap(size / 4096, u64::MAX, true);
@@ -98,7 +98,12 @@ impl<M: Machine> Object<M> for HugeFile<M> {
         exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
     ) {
         let state = self.state.lock();
-        state.pages.exchange(index / HUGE_PAGES, exchange);
+        let frames = self.memory.frames();
+        state.pages.exchange(index / HUGE_PAGES, &mut |old| {
+            let new = exchange(old)?;
+            frames.follow_subpool(old, new);
+            Some(new)
+        });
         self.mappings.stale();
     }
 

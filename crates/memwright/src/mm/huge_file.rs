@@ -17,11 +17,13 @@ use core::ops::Range;
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{
     FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory,
+    SubpoolId,
 };
 
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
 use crate::mm::object::{Object, ObjectIdentity};
+use crate::mm::subpool::HugeSubpool;
 use crate::store::pages::Pages;
 use crate::store::runs::Runs;
 use crate::types::error::ObjectError;
@@ -34,7 +36,8 @@ pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 /// The data that the lock of a file guards.
 pub(crate) struct HugeState<M: Machine> {
     pub(crate) pages: Pages<M>,
-    /// In bytes, a multiple of [`HUGE_BYTES`].
+    /// In bytes. After `fallocate`, a file of a mount need not end with a page: the bytes of such a last page can be read
+    /// but not mapped.
     pub(crate) size: u64,
     /// Pages that are reserved and do not exist yet.
     pub(crate) reserved: Runs,
@@ -49,6 +52,8 @@ pub struct HugeFile<M: Machine> {
     pub(crate) mappings: Mappings<M>,
     pub(crate) identity: ObjectIdentity,
     pub(crate) name: &'static str,
+    /// The subpool of the mount, if the mount limits or guarantees pages.
+    subpool: Option<Arc<HugeSubpool<M>>>,
 }
 
 /// The hugetlb file that an area maps, and the reservation of the mapping.
@@ -143,7 +148,21 @@ impl<M: Machine> HugeFile<M> {
             mappings: Mappings::new(),
             identity,
             name,
+            subpool: None,
         }
+    }
+
+    /// Returns the file with the subpool of the mount that it is in.
+    #[must_use]
+    pub fn in_subpool(mut self, subpool: Option<Arc<HugeSubpool<M>>>) -> Self {
+        self.subpool = subpool;
+        self
+    }
+
+    /// Returns the subpool that the pages count against, both the file's and those of private mappings.
+    pub(crate) fn within(&self) -> SubpoolId {
+        let subpool = self.subpool.as_ref();
+        subpool.map_or(SubpoolId::NONE, |subpool| subpool.id())
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, HugeState<M>> {
@@ -163,19 +182,30 @@ impl<M: Machine> HugeFile<M> {
     /// Reserves the huge pages `range` for a shared mapping (`hugetlb_reserve_pages`).
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] if the pool has too few pages. Pages reserved so far stay reserved.
+    /// [`ObjectError::OutOfMemory`] if the pool or the subpool has too few pages. Nothing is reserved then.
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
-        let frames = self.memory.frames();
+        let (frames, within) = (self.memory.frames(), self.within());
         let mut state = self.state.lock();
+        // At least so many pages are missing. The check keeps the walk below short if the range is huge.
+        let there = state.pages.len() + state.reserved.count(&range);
+        if (range.end - range.start).saturating_sub(there) > frames.total() / HUGE_PAGES {
+            return Err(ObjectError::OutOfMemory);
+        }
+        let is_missing = |state: &HugeState<M>, index: u64| {
+            state.pages.get(index).is_none() && !state.is_promised(index)
+        };
+        let (mut missing, mut runs, mut before) = (0, 0, false);
+        for index in range.clone() {
+            let now = is_missing(&state, index);
+            missing += u64::from(now);
+            runs += usize::from(now && !before);
+            before = now;
+        }
+        state.reserved.make_room(runs)?;
+        frames.reserve_huge(within, missing)?;
         for index in range {
-            let there = state.pages.get(index).is_some();
-            if there || state.is_promised(index) {
-                continue;
-            }
-            frames.reserve_huge(1)?;
-            if let Err(error) = state.reserved.insert(index..index + 1) {
-                frames.unreserve_huge(1);
-                return Err(error.into());
+            if is_missing(&state, index) {
+                state.reserved.insert(index..index + 1)?;
             }
         }
         Ok(())
@@ -193,7 +223,7 @@ impl<M: Machine> HugeFile<M> {
     ) -> Result<FrameRef<'_, M>, NoHugePage> {
         let promised = take_promise(&mut state.reserved, index);
         let frames = self.memory.frames();
-        frames.take_huge(promised, FrameKind::PoolObject)
+        frames.take_huge(promised, FrameKind::PoolObject, self.within())
     }
 
     /// Like [`take_page`](Self::take_page), but zeroed.
@@ -235,19 +265,19 @@ impl<M: Machine> HugeFile<M> {
     }
 
     fn promise_again(&self, state: &mut HugeState<M>, index: u64) {
-        let frames = self.memory.frames();
-        if state.pages.get(index).is_some() || frames.reserve_free_huge().is_err() {
+        let (frames, within) = (self.memory.frames(), self.within());
+        if state.pages.get(index).is_some() || frames.reserve_free_huge(within).is_err() {
             return;
         }
         if state.reserved.insert(index..index + 1) != Ok(1) {
-            frames.unreserve_huge(1);
+            frames.unreserve_huge(within, 1);
         }
     }
 
-    /// Raises the size to `size` bytes, rounded up to huge pages, if it is smaller.
+    /// Raises the size to `size` bytes, if it is smaller.
     pub fn grow_to(&self, size: u64) {
         let mut state = self.state.lock();
-        state.size = state.size.max(size.next_multiple_of(HUGE_BYTES));
+        state.size = state.size.max(size);
     }
 
     /// Creates every page of the bytes `start..end` (`hugetlbfs_fallocate`).
@@ -272,7 +302,10 @@ impl<M: Machine> HugeFile<M> {
     /// The file ends before it.
     pub fn frame_at(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
         let state = self.state.lock();
-        let page = state.page(index / HUGE_PAGES)?;
+        if index >= state.size.div_ceil(4096) {
+            return Err(ObjectError::BeyondEnd);
+        }
+        let page = state.pages.get(index / HUGE_PAGES);
         Ok(page.map(|head| {
             let frame = Frame::new(head.number() + (index % HUGE_PAGES) as u32);
             self.memory.frames().share(frame).into_raw()
@@ -299,13 +332,15 @@ impl<M: Machine> HugeFile<M> {
 impl<M: Machine> Drop for HugeFile<M> {
     fn drop(&mut self) {
         let unused = self.state.lock().reserved.len();
-        self.memory.frames().unreserve_huge(unused);
+        (self.memory.frames()).unreserve_huge(self.within(), unused);
     }
 }
 
 /// The huge pages reserved for a private mapping and the parts it is split into.
 pub(crate) struct Reservation<M: Machine> {
     memory: Arc<Memory<M>>,
+    /// The subpool of the file.
+    within: SubpoolId,
     /// Indices of huge pages that are reserved and not taken yet.
     pages: Lock<Runs>,
 }
@@ -316,7 +351,7 @@ impl<M: Machine> Reservation<M> {
     pub(crate) fn take(&self, index: u64) -> Result<FrameRef<'_, M>, NoHugePage> {
         let promised = take_promise(&mut self.pages.lock(), index);
         let frames = self.memory.frames();
-        frames.take_huge(promised, FrameKind::PoolAnonymous)
+        frames.take_huge(promised, FrameKind::PoolAnonymous, self.within)
     }
 
     /// Reserves the pages of `range` again that were taken and freed, as long as the pool has free pages.
@@ -326,13 +361,13 @@ impl<M: Machine> Reservation<M> {
             if self.pages.lock().count(&(index..index + 1)) > 0 {
                 continue;
             }
-            if frames.reserve_free_huge().is_err() {
+            if frames.reserve_free_huge(self.within).is_err() {
                 return;
             }
             let promised = self.pages.lock().insert(index..index + 1);
             if promised != Ok(1) {
                 // Another thread has reserved the page first, or there is no heap memory for the record.
-                frames.unreserve_huge(1);
+                frames.unreserve_huge(self.within, 1);
             }
             if promised.is_err() {
                 return;
@@ -344,14 +379,14 @@ impl<M: Machine> Reservation<M> {
     /// record, the reservation is dropped with the mapping.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let unused = self.pages.lock().remove(range).unwrap_or(0);
-        self.memory.frames().unreserve_huge(unused);
+        (self.memory.frames()).unreserve_huge(self.within, unused);
     }
 }
 
 impl<M: Machine> Drop for Reservation<M> {
     fn drop(&mut self) {
         let unused = self.pages.lock().len();
-        self.memory.frames().unreserve_huge(unused);
+        (self.memory.frames()).unreserve_huge(self.within, unused);
     }
 }
 
@@ -362,8 +397,9 @@ fn take_promise(promised: &mut Runs, index: u64) -> bool {
 
 /// The object of a private mapping with a reservation, backed by a hugetlb file.
 pub struct PrivateHuge<M: Machine> {
-    pub(crate) object: Arc<dyn Object<M>>,
+    /// Dropped before the file, which keeps the subpool.
     pub(crate) reservation: Reservation<M>,
+    pub(crate) object: Arc<dyn Object<M>>,
 }
 
 impl<M: Machine> PrivateHuge<M> {
@@ -378,13 +414,16 @@ impl<M: Machine> PrivateHuge<M> {
     ) -> Result<Self, ObjectError> {
         let mut pages = Runs::new();
         let count = pages.insert(range)?;
-        memory.frames().reserve_huge(count)?;
+        let view = object.huge();
+        let within = view.map_or(SubpoolId::NONE, |view| view.file.within());
+        memory.frames().reserve_huge(within, count)?;
         Ok(Self {
-            object,
             reservation: Reservation {
                 memory,
+                within,
                 pages: Lock::new(Rank::Lists, pages),
             },
+            object,
         })
     }
 }

@@ -19,4 +19,5 @@ pub(crate) mod merging;
 pub(crate) mod object;
 pub(crate) mod space;
 pub(crate) mod spaces;
+pub(crate) mod subpool;
 pub(crate) mod swap_folio;

@@ -240,13 +240,16 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, and the lazily
-    /// freed mark.
+    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, the lazily freed
+    /// mark, and the subpool of a page of the hugetlb pool.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
+        let frames = self.memory.frames();
         if size != PageSize::Size4K {
+            if frames.kind(old).is_pool() {
+                frames.follow_subpool(old, new);
+            }
             return;
         }
-        let frames = self.memory.frames();
         self.memory.swap().follow(frames, old, new);
         if frames.is_lazy(old) {
             frames.set_lazy(new, true);

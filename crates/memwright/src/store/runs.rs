@@ -30,6 +30,14 @@ impl Runs {
         .sum()
     }
 
+    /// Makes room for `runs` more runs, so that as many insertions cannot fail.
+    ///
+    /// # Errors
+    /// No heap memory.
+    pub(crate) fn make_room(&mut self, runs: usize) -> Result<(), OutOfMemory> {
+        self.runs.try_make_room(runs)
+    }
+
     /// Adds the numbers of `range`, and returns how many are new.
     ///
     /// # Errors

@@ -13,7 +13,9 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;
-use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright::object::{
+    HUGE_BYTES, HugeFile, HugeSubpool, Object, ObjectError, ObjectIdentity, Shmem,
+};
 use memwright_table::{Frame, FrameKind, FrameRef, PAGE_SIZE};
 
 /// How the data is stored.
@@ -108,10 +110,11 @@ impl Regular {
         })
     }
 
-    /// Creates an empty file of huge pages.
+    /// Creates an empty file of huge pages, which count against `subpool`.
     #[must_use]
-    pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
+    pub fn huge(memory: &Arc<Memory>, seals: Seals, subpool: Option<Arc<HugeSubpool<M>>>) -> Self {
         let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
+        let pages = pages.in_subpool(subpool);
         Self::with(Contents::Huge(Box::new(pages)), seals)
     }
 

@@ -176,6 +176,7 @@ const HOPS_V4: usize = 11;
 const CLASS_V4: usize = 12;
 const HOPS_V6: usize = 13;
 const CLASS_V6: usize = 14;
+const URGENT_INLINE: usize = 18;
 
 /// The bits of a type of service or traffic class that report congestion (`INET_ECN_MASK` of Linux 7.2,
 /// `include/net/inet_ecn.h`). The kernel, not the program, sets those of a stream.
@@ -282,6 +283,12 @@ impl Choices {
     #[must_use]
     pub const fn reuses_address(&self) -> bool {
         self.values[REUSE_ADDRESS] != 0
+    }
+
+    /// Returns whether `SO_OOBINLINE` is set.
+    #[must_use]
+    pub const fn has_urgent_inline(&self) -> bool {
+        self.values[URGENT_INLINE] != 0
     }
 
     /// Returns whether `SO_REUSEPORT` is set.

@@ -20,13 +20,19 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use linux_raw_sys::ioctl;
 
+/// Asks whether a stream is at the mark (`include/uapi/asm-generic/sockios.h`).
+const SIOCATMARK: u32 = 0x8905;
+
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(caller: &dyn Caller, socket: Arc<InetSocket>, flags: u32) -> Arc<OpenFile> {
-    open_socket(caller, flags, |number| {
+    let owned = socket.clone();
+    let open = open_socket(caller, flags, |number| {
         socket.set_number(number);
         InetFile { socket }
-    })
+    });
+    *owned.file.lock() = Arc::downgrade(&open);
+    open
 }
 
 impl File for InetFile {
@@ -100,6 +106,9 @@ impl File for InetFile {
         let count = match command {
             ioctl::FIONREAD => self.socket.waiting()?,
             ioctl::TIOCOUTQ => self.socket.unreceived()?,
+            SIOCATMARK if self.socket.is_stream() => {
+                usize::from(self.socket.state.lock().is_at_mark())
+            }
             _ => {
                 let addresses = match self.socket.family {
                     Family::V4 => Addresses::V4,
@@ -116,7 +125,8 @@ impl File for InetFile {
 }
 
 impl InetSocket {
-    /// Returns the number of bytes that can be received now: all bytes of a stream, or those of the first datagram.
+    /// Returns the number of bytes that can be received now: all bytes of a stream before the mark, or those of the first
+    /// datagram (`tcp_inq`).
     ///
     /// # Errors
     /// `EINVAL` for a listening socket.
@@ -126,6 +136,10 @@ impl InetSocket {
             return Err(Errno::EINVAL);
         }
         Ok(match self.protocol {
+            Protocol::Tcp if state.skips_mark() => match state.before_mark() {
+                Some(count) => count.min(state.inbox.bytes()),
+                None => state.inbox.bytes(),
+            },
             Protocol::Tcp => state.inbox.bytes(),
             Protocol::Udp => state.inbox.front().map_or(0, |piece| piece.left()),
         })

@@ -24,6 +24,7 @@ mod receive;
 mod send;
 mod socket;
 mod state;
+mod urgent;
 
 pub use address::{Encoded, Endpoint, Family, Ip, NAME_MAX, Name, decode, encode};
 pub use ancillary::{Header, tell};

@@ -42,6 +42,10 @@ pub struct Inbox {
     charged: usize,
     /// Number of bytes of the pieces.
     bytes: usize,
+    /// Number of bytes of the piece that a receiver has taken out.
+    out: usize,
+    /// Number of bytes of a stream that have ever been appended.
+    received: u64,
 }
 
 impl Inbox {
@@ -55,6 +59,34 @@ impl Inbox {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the number of bytes of the stream that have ever been appended.
+    #[must_use]
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Returns the number of bytes of the stream before those that were not received yet.
+    #[must_use]
+    pub const fn front_sequence(&self) -> u64 {
+        self.received - (self.bytes + self.out) as u64
+    }
+
+    /// Drops the first byte of a stream, unless a receiver has taken it out.
+    pub fn drop_first(&mut self) {
+        if self.out > 0 {
+            return;
+        }
+        if let Some(first) = self.pieces.front_mut() {
+            first.start += 1;
+            self.bytes -= 1;
+            self.charged -= 1;
+            if first.left() == 0 {
+                self.pieces.pop_front();
+                self.charged -= OVERHEAD;
+            }
+        }
     }
 
     /// Returns whether nothing waits.
@@ -92,10 +124,12 @@ impl Inbox {
     /// The bytes.
     pub fn append(&mut self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         let length = bytes.len();
+        self.received += length as u64;
         if let Some(last) = self.pieces.back_mut()
             && last.bytes.len() + length <= JOINED
         {
             if last.bytes.try_push_all(&bytes).is_err() {
+                self.received -= length as u64;
                 return Err(bytes);
             }
             self.charged += length;
@@ -107,13 +141,17 @@ impl Inbox {
             start: 0,
             header: None,
         };
-        self.push(piece).map_err(|piece| piece.bytes)
+        self.push(piece).map_err(|piece| {
+            self.received -= length as u64;
+            piece.bytes
+        })
     }
 
     /// Takes the first piece out. It stays charged until [`Self::uncharge`].
     pub fn take(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
-        self.bytes -= piece.left();
+        self.out = piece.left();
+        self.bytes -= self.out;
         Some(piece)
     }
 
@@ -126,13 +164,15 @@ impl Inbox {
             return Err(piece);
         }
         self.bytes += piece.left();
+        self.out = 0;
         #[expect(clippy::disallowed_methods, reason = "there is room")]
         self.pieces.push_front(piece);
         Ok(())
     }
 
-    /// Reduces the charge by that of received bytes.
+    /// Reduces the charge by that of received bytes, of a piece that was taken out.
     pub const fn uncharge(&mut self, charge: usize) {
+        self.out = 0;
         self.charged = self.charged.saturating_sub(charge);
     }
 
@@ -160,6 +200,7 @@ impl Inbox {
     pub fn empty(&mut self) -> VecDeque<Piece> {
         self.charged = 0;
         self.bytes = 0;
+        self.out = 0;
         core::mem::take(&mut self.pieces)
     }
 }

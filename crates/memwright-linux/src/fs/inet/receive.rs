@@ -9,6 +9,7 @@ use crate::{
             piece::Piece,
             socket::InetSocket,
             state::Phase,
+            urgent::Cut,
         },
         open_file::OpenFile,
         transfer::{Sink, with_buffer},
@@ -32,6 +33,8 @@ pub struct Incoming {
     pub header: Option<Header>,
     /// What is reported to the receiver about a datagram.
     pub told: Told,
+    /// Whether the byte is the urgent one (`MSG_OOB`).
+    pub urgent: bool,
 }
 
 impl InetSocket {
@@ -57,7 +60,7 @@ impl InetSocket {
             return self.receive_datagram(caller, wait, flags, sink);
         }
         if flags & net::MSG_OOB != 0 {
-            return Err(Errno::EINVAL);
+            return self.receive_urgent(flags, sink);
         }
         let count = self.receive_stream(caller, wait, flags, sink)?;
         Ok(Incoming {
@@ -79,13 +82,14 @@ impl InetSocket {
             let turn = self.receiving.take(caller)?;
             let part = match flags {
                 flags if flags & net::MSG_PEEK != 0 => self.peek_part(done, sink),
-                flags if flags & net::MSG_TRUNC != 0 => Ok(self.drop_part(sink)),
-                _ => self.receive_part(sink),
+                flags if flags & net::MSG_TRUNC != 0 => self.drop_part(done, sink),
+                _ => self.receive_part(done, false, sink),
             };
             drop(turn);
             match part {
-                Ok(0) => {}
-                Ok(count) => {
+                Ok(None) => return Ok(done),
+                Ok(Some(0)) => {}
+                Ok(Some(count)) => {
                     done += count;
                     if sink.left() == 0 {
                         return Ok(done);
@@ -114,66 +118,100 @@ impl InetSocket {
         }
     }
 
-    /// Moves bytes of the first piece of the stream to `sink`. Returns their number, which is 0 if nothing has arrived.
-    fn receive_part(&self, sink: &mut Sink<'_>) -> Result<usize, Errno> {
-        if sink.left() == 0 {
-            return Ok(0);
-        }
-        let Some(mut piece) = self.state.lock().inbox.take() else {
-            return Ok(0);
-        };
-        let bytes = &piece.bytes[piece.start..];
-        let wanted = bytes.len().min(sink.left());
-        let count = match sink.put(&bytes[..wanted]) {
-            Ok(count) => count,
-            Err(error) => {
+    /// Moves bytes of the first piece of the stream to `sink`, or drops them, after `done` bytes were received. Returns
+    /// their number, which is 0 if nothing has arrived, or `None` if the receive ends before the mark.
+    fn receive_part(
+        &self,
+        done: usize,
+        drops: bool,
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<usize>, Errno> {
+        while sink.left() > 0 {
+            let (taken, before, skips) = {
+                let mut state = self.state.lock();
+                let before = state.before_mark();
+                if before == Some(0) && done > 0 {
+                    return Ok(None);
+                }
+                let skips = state.skips_mark();
+                (state.inbox.take(), before, skips)
+            };
+            let Some(mut piece) = taken else {
+                return Ok(Some(0));
+            };
+            let bytes = &piece.bytes[piece.start..];
+            let cut = Cut::at(before, skips, bytes.len().min(sink.left()));
+            let part = &bytes[cut.skipped..cut.skipped + cut.wanted];
+            let stored = match part {
+                [] => Ok(0),
+                part if drops => {
+                    sink.skip(part.len());
+                    Ok(part.len())
+                }
+                part => sink.put(part),
+            };
+            let count = match stored {
+                Ok(count) => count,
+                Err(error) => {
+                    self.put_back(piece);
+                    return Err(error);
+                }
+            };
+            let charge = piece.charge();
+            piece.start += cut.skipped + count;
+            if piece.left() > 0 {
+                let after = piece.charge();
                 self.put_back(piece);
-                return Err(error);
+                self.make_room(charge - after);
+            } else {
+                self.make_room(charge);
             }
-        };
-        let before = piece.charge();
-        piece.start += count;
-        if piece.left() > 0 {
-            let after = piece.charge();
-            self.put_back(piece);
-            self.make_room(before - after);
-        } else {
-            self.make_room(before);
+            if before.is_some() {
+                self.state.lock().pass_mark();
+            }
+            if count > 0 {
+                return Ok(Some(count));
+            }
         }
-        Ok(count)
+        Ok(Some(0))
     }
 
-    /// Copies bytes of the stream that begin `from` bytes behind its front to `sink`.
-    fn peek_part(&self, from: usize, sink: &mut Sink<'_>) -> Result<usize, Errno> {
-        with_buffer(sink.left(), |buffer| {
-            let count = self.state.lock().inbox.peek(from, buffer);
+    /// Copies bytes of the stream that begin `from` bytes behind its front to `sink`. Returns their number, or `None` if
+    /// the receive ends before the mark.
+    fn peek_part(&self, from: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
+        let (before, skips) = {
+            let state = self.state.lock();
+            (state.before_mark(), state.skips_mark())
+        };
+        // A receive that began at the mark has skipped it.
+        let skipped = usize::from(before == Some(0) && skips);
+        let most = match before {
+            Some(before) if before > 0 && before <= from => return Ok(None),
+            Some(before) if before > 0 => before - from,
+            Some(_) | None => usize::MAX,
+        };
+        with_buffer(sink.left().min(most), |buffer| {
+            let count = self.state.lock().inbox.peek(from + skipped, buffer);
             if count == 0 {
                 return Ok(0);
             }
             sink.put(&buffer[..count])
         })
+        .map(Some)
     }
 
-    /// Drops as many bytes of the stream as `sink` has room for, at most about [`DROPPED`]. Returns their number.
-    fn drop_part(&self, sink: &mut Sink<'_>) -> usize {
-        let mut done = 0;
-        while done < DROPPED && sink.left() > 0 {
-            let Some(mut piece) = self.state.lock().inbox.take() else {
-                break;
-            };
-            let (before, count) = (piece.charge(), piece.left().min(sink.left()));
-            sink.skip(count);
-            done += count;
-            piece.start += count;
-            if piece.left() > 0 {
-                let after = piece.charge();
-                self.put_back(piece);
-                self.make_room(before - after);
-            } else {
-                self.make_room(before);
+    /// Drops as many bytes of the stream as `sink` has room for, at most about [`DROPPED`]. Returns their number as
+    /// [`Self::receive_part`].
+    fn drop_part(&self, done: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
+        let mut dropped = 0;
+        while dropped < DROPPED && sink.left() > 0 {
+            match self.receive_part(done + dropped, true, sink)? {
+                None if dropped == 0 => return Ok(None),
+                None | Some(0) => break,
+                Some(count) => dropped += count,
             }
         }
-        done
+        Ok(Some(dropped))
     }
 
     /// Puts a piece back at the front of the inbox, unless the socket was closed in the meantime.
@@ -315,5 +353,6 @@ fn store(piece: &Piece, told: Told, sink: &mut Sink<'_>) -> Result<Incoming, Err
         length: piece.bytes.len(),
         header: piece.header,
         told,
+        urgent: false,
     })
 }

@@ -57,7 +57,8 @@ impl InetSocket {
         outgoing: Outgoing<'_>,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
-        if outgoing.flags & net::MSG_OOB != 0 {
+        let urgent = outgoing.flags & net::MSG_OOB != 0;
+        if urgent && !self.is_stream() {
             return Err(Errno::EOPNOTSUPP);
         }
         caller.check_heap()?;
@@ -69,7 +70,7 @@ impl InetSocket {
         }
         ancillary::check(outgoing.control)?;
         let nonblocking = open.is_nonblocking() || outgoing.flags & net::MSG_DONTWAIT != 0;
-        let result = self.send_stream(caller, nonblocking, source);
+        let result = self.send_stream(caller, nonblocking, urgent, source);
         if result == Err(Errno::EPIPE) && outgoing.flags & net::MSG_NOSIGNAL == 0 {
             caller.broken_pipe();
         }
@@ -94,16 +95,18 @@ impl InetSocket {
         Ok(peer.map_or(Receiver::Gone, |peer| Receiver::Peer(peer, beyond)))
     }
 
-    /// Sends bytes until the source is empty, or until a call that does not block would wait.
+    /// Sends bytes until the source is empty, or until a call that does not block would wait. `urgent` says whether the
+    /// last byte is urgent.
     fn send_stream(
         &self,
         caller: &dyn Caller,
         nonblocking: bool,
+        urgent: bool,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         let result = loop {
-            match self.send_part(caller, source) {
+            match self.send_part(caller, urgent, source) {
                 Ok(Part::Sent(count)) => done += count,
                 Ok(Part::Full) if nonblocking => break Err(Errno::EAGAIN),
                 Ok(Part::Full) => {
@@ -124,7 +127,12 @@ impl InetSocket {
     }
 
     /// Sends the next bytes of a stream for which there is room.
-    fn send_part(&self, caller: &dyn Caller, source: &mut Source<'_>) -> Result<Part, Errno> {
+    fn send_part(
+        &self,
+        caller: &dyn Caller,
+        urgent: bool,
+        source: &mut Source<'_>,
+    ) -> Result<Part, Errno> {
         let turn = self.sending.take(caller)?;
         let part = source.left().min(LARGEST_PART);
         let (peer, room) = match self.receiver()? {
@@ -147,10 +155,21 @@ impl InetSocket {
                 drop(state);
                 return Ok(self.send_to_nobody(count, source));
             }
+            let last = if urgent && source.left() == 0 {
+                bytes.last().copied()
+            } else {
+                None
+            };
             let refused = state.inbox.append(bytes);
+            if let Some(last) = last.filter(|_| refused.is_ok()) {
+                state.note_urgent(last);
+            }
             drop(state);
             refused.map_err(|_| Errno::ENOMEM)?;
             drop(turn);
+            if last.is_some() {
+                peer.signal_urgent();
+            }
             peer.readable.wake_all();
         }
         Ok(Part::Sent(count))

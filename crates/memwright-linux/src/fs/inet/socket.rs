@@ -13,7 +13,9 @@ use crate::{
             piece::Inbox,
             place::Place,
             state::{Phase, Progress},
+            urgent::Urgent,
         },
+        open_file::OpenFile,
         readiness::Readiness,
         turn::Turn,
         vfs::Vfs,
@@ -118,6 +120,8 @@ pub(super) struct State {
     /// The other end of the connection.
     pub(super) peer: Option<Weak<InetSocket>>,
     pub(super) inbox: Inbox,
+    /// The urgent byte, until a receive has passed it.
+    pub(super) urgent: Option<Urgent>,
     /// The peer waits for room in the inbox. This is the number of bytes that it can send beyond the receive buffer.
     pub(super) awaited: Option<usize>,
     pub(super) error: Option<Errno>,
@@ -135,6 +139,8 @@ pub struct InetSocket {
     pub user: u32,
     /// The number of its inode.
     pub number: AtomicU64,
+    /// The open file of the socket, which has the owner that gets SIGURG.
+    pub(super) file: Lock<Weak<OpenFile>>,
     pub(super) vfs: &'static Vfs,
     pub(super) network: &'static Network,
     /// What the socket holds in the tables of the network. It changes only under the lock of the network.
@@ -177,6 +183,7 @@ impl InetSocket {
             knocks_at: None,
             peer: None,
             inbox: Inbox::default(),
+            urgent: None,
             awaited: None,
             error: None,
             closed: false,
@@ -187,6 +194,7 @@ impl InetSocket {
             protocol,
             user,
             number: AtomicU64::new(0),
+            file: Lock::new(Rank::Leaf, Weak::new()),
             vfs,
             network,
             held: Lock::new(Rank::Leaf, Held::default()),
@@ -293,7 +301,7 @@ impl InetSocket {
     /// Returns the readiness (`tcp_poll` and `udp_poll` of Linux 7.2, `net/ipv4/tcp.c`, `net/ipv4/udp.c`).
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        let (progress, readable, failed, peer, beyond) = {
+        let (progress, readable, urgent, failed, peer, beyond) = {
             let state = self.state.lock();
             if let Some(listening) = &state.listening {
                 let waits = !listening.waiting.is_empty();
@@ -304,10 +312,11 @@ impl InetSocket {
                 };
             }
             let peer = state.peer.as_ref().and_then(Weak::upgrade);
-            let (readable, failed) = (!state.inbox.is_empty(), state.error.is_some());
+            let (readable, failed) = (state.is_readable(), state.error.is_some());
             (
                 state.progress,
                 readable,
+                state.has_urgent(),
                 failed,
                 peer,
                 state.settings.send_room(),
@@ -316,7 +325,9 @@ impl InetSocket {
         match self.protocol {
             Protocol::Tcp => {
                 let writable = peer.is_none_or(|peer| peer.is_writable(beyond));
-                progress.readiness(readable, writable, failed)
+                let mut ready = progress.readiness(readable, writable, failed);
+                ready.set(Readiness::PRIORITY, urgent);
+                ready
             }
             Protocol::Udp => {
                 let open = Progress {

@@ -21,6 +21,7 @@ use crate::{
         initrd::GeneratedRoots,
         inode::{Body, Inode},
         lower_tree::Lower,
+        mounted::Files,
         namespace::Namespace,
         node::mounts::{Mount, MountTable},
         open_file::{File, OpenFile},
@@ -196,8 +197,12 @@ impl Mounts {
         owner: Subject,
         now: Moment,
     ) -> Result<Inode, Errno> {
-        let regular = match &file_system.tmpfs {
-            Some(tmpfs) => Regular::of_mount(&self.memory, tmpfs)?,
+        let files = file_system.mounted.as_ref().map(|mounted| &mounted.files);
+        let regular = match files {
+            Some(Files::Tmpfs(tmpfs)) => Regular::of_mount(&self.memory, tmpfs)?,
+            Some(Files::Hugetlbfs(hugetlbfs)) => {
+                Regular::huge(&self.memory, Seals::SEAL, hugetlbfs.subpool.clone())
+            }
             None => Regular::new(&self.memory, Seals::SEAL)?,
         };
         let body = Body::Regular(regular);

@@ -1,4 +1,4 @@
-//! `mount`: mounts a tmpfs, or changes the options of a mounted tmpfs.
+//! `mount`: mounts a file system, or changes the options of a mounted one.
 
 use crate::{
     errno::Errno,
@@ -7,21 +7,27 @@ use crate::{
         dentry::Dentry,
         file_system::FileSystemKind,
         inode::{Body, Inode},
+        mounted::{Files, Mounted},
         mounts::{MOST_MOUNTS, Mount, covering},
         node::mounts::Mounts,
-        tmpfs::{MountFlags, Tmpfs},
+        tmpfs::MountFlags,
     },
 };
 use alloc::sync::Arc;
 
 impl Mounts {
-    /// Mounts a tmpfs on the directory `at`.
+    /// Mounts the file system `mounted` on the directory `at`.
     ///
     /// # Errors
     /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose entries are created when they are looked up;
     /// `EBUSY` for the root; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there are
     /// too many mounts (`fs.mount-max`).
-    pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
+    pub fn mount_files(
+        &self,
+        at: &Arc<Dentry>,
+        mounted: Mounted,
+        now: Moment,
+    ) -> Result<(), Errno> {
         if !at.inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -31,10 +37,13 @@ impl Mounts {
         if Arc::ptr_eq(at, &self.root) {
             return Err(Errno::EBUSY);
         }
-        let options = tmpfs.options();
-        let file_system = self.next_file_system(FileSystemKind::Tmpfs);
-        let file_system = Arc::new(file_system.with_tmpfs(tmpfs).with_idle(&self.idle));
-        let (permissions, owner) = (options.permissions, options.owner);
+        let kind = match &mounted.files {
+            Files::Tmpfs(_) => FileSystemKind::Tmpfs,
+            Files::Hugetlbfs(_) => FileSystemKind::Hugetlb,
+        };
+        let (permissions, owner) = mounted.root();
+        let file_system = self.next_file_system(kind);
+        let file_system = Arc::new(file_system.with_mounted(mounted).with_idle(&self.idle));
         let inode = Inode::new(&file_system, Body::directory(), permissions, owner, now);
         let root = covering(at, inode);
         self.names.cover(at, &root, |covered| {
@@ -55,7 +64,7 @@ impl Mounts {
         })
     }
 
-    /// Changes the options of the tmpfs whose root is `root` (Linux 7.2 `fs/namespace.c`, `do_remount`).
+    /// Changes the options of the file system whose root is `root` (Linux 7.2 `fs/namespace.c`, `do_remount`).
     ///
     /// # Errors
     /// `EINVAL` for invalid options, or if `root` is not the root of a mounted file system; `EBUSY` for a file system
@@ -69,11 +78,11 @@ impl Mounts {
         let _guard = self.names.keep();
         self.place_of(root)?;
         let file_system = &root.inode.file_system;
-        let tmpfs = file_system.tmpfs.as_ref().ok_or(Errno::EBUSY)?;
-        let flags = decode(tmpfs.flags())?;
-        let nodes = tmpfs.change(&self.memory, text, file_system.nodes_used())?;
+        let mounted = file_system.mounted.as_ref().ok_or(Errno::EBUSY)?;
+        let flags = decode(mounted.flags())?;
+        let nodes = mounted.change(&self.memory, text, file_system.nodes_used())?;
         file_system.set_most_nodes(nodes);
-        tmpfs.set_flags(flags);
+        mounted.set_flags(flags);
         Ok(())
     }
 

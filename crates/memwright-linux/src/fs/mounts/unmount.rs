@@ -19,7 +19,7 @@ impl Mounts {
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the file system is in use or the kernel mounted it.
     pub fn unmount(&self, sockets: &Registry, root: Arc<Dentry>) -> Result<(), Errno> {
-        let at = self.place_of_tmpfs(&root)?;
+        let at = self.place_of_mounted(&root)?;
         let has_socket = || is_bound(sockets, &root);
         let guard = self.names.uncover(&at, &root, KNOWN, has_socket)?;
         let listed = self.mounts.lock().remove(root.inode.file_system.mount);
@@ -36,7 +36,7 @@ impl Mounts {
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the kernel mounted the file system; `ENOMEM`.
     pub fn detach(&self, sockets: &Registry, root: Arc<Dentry>) -> Result<(), Errno> {
-        self.place_of_tmpfs(&root)?;
+        self.place_of_mounted(&root)?;
         let guard = self.names.keep();
         let numbers = self.with_those_within(root.inode.file_system.mount)?;
         drop(lock_with_room_for(&self.detached, numbers.len(), |list| {
@@ -108,9 +108,9 @@ impl Mounts {
         Some(detached.remove(*place))
     }
 
-    fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
+    fn place_of_mounted(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
         let place = self.place_of(root)?;
-        let at = place.filter(|_| root.inode.file_system.tmpfs.is_some());
+        let at = place.filter(|_| root.inode.file_system.mounted.is_some());
         at.ok_or(Errno::EBUSY)
     }
 }

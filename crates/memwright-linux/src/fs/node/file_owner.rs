@@ -37,6 +37,8 @@ pub struct FileOwner {
     pub ownership: Arc<Lock<Ownership>>,
     /// What observes the queues of the file while `O_ASYNC` is set: input, and output.
     pub notices: Lock<Option<[Arc<dyn Observer>; 2]>>,
+    /// Sends SIGURG to the owner when urgent data arrives at a socket, once an owner was set.
+    pub urgent: Lock<Option<Arc<dyn Observer>>>,
 }
 
 impl Default for FileOwner {
@@ -44,6 +46,7 @@ impl Default for FileOwner {
         Self {
             ownership: Arc::new(Lock::new(Rank::Leaf, Ownership::default())),
             notices: Lock::new(Rank::Leaf, None),
+            urgent: Lock::new(Rank::Leaf, None),
         }
     }
 }

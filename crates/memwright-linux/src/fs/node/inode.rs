@@ -276,6 +276,13 @@ impl Inode {
         may.then_some(()).ok_or(Errno::EACCES)
     }
 
+    /// Returns whether the file system can store the contents. hugetlbfs cannot store the target of a symbolic link:
+    /// nothing can be written to its page cache (`hugetlbfs_write_begin`).
+    pub(in crate::fs) fn has_place_for_contents(&self) -> bool {
+        let in_pool = self.file_system.kind == FileSystemKind::Hugetlb;
+        !in_pool || !matches!(self.body, Body::Symlink(_))
+    }
+
     /// Returns whether it is a node of `/proc/sys`.
     fn is_setting(&self) -> bool {
         let is_proc = self.file_system.kind == FileSystemKind::Proc;
@@ -316,7 +323,7 @@ impl Inode {
             Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
             Body::Character(device) => (0, 0, device.number()),
             Body::Block(disk) => (0, 0, disk.device_number()),
-            // tmpfs reports twenty bytes per entry, including `.` and `..`.
+            // tmpfs reports twenty bytes per entry, including `.` and `..`; hugetlbfs reports nothing.
             Body::Directory(entries) => {
                 let entries = entries.lock();
                 let count = entries.len() as u64 + 2;
@@ -324,7 +331,9 @@ impl Inode {
                 if entries.is_partial() {
                     metadata.links = 1;
                 }
-                (count * 20, 0, DeviceNumber::default())
+                let in_pool = self.file_system.kind == FileSystemKind::Hugetlb;
+                let size = if in_pool { 0 } else { count * 20 };
+                (size, 0, DeviceNumber::default())
             }
             Body::Fifo(_) | Body::Socket | Body::Anonymous => (0, 0, DeviceNumber::default()),
             Body::Console(stream) => (0, 0, stream.special()),

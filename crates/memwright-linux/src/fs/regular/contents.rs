@@ -64,6 +64,14 @@ impl Regular {
     /// not a multiple of their size, `ENOMEM` or `EIO` if the page that the new size cuts is swapped out and cannot be
     /// swapped in.
     pub(crate) fn set_size(&self, vfs: &Vfs, size: u64) -> Result<(), Errno> {
+        if size > SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        if let Contents::Huge(_) = &self.pages
+            && !size.is_multiple_of(HUGE_BYTES)
+        {
+            return Err(Errno::EINVAL);
+        }
         let now = self.size();
         let forbidden = if size < now {
             Seals::SHRINK
@@ -75,15 +83,11 @@ impl Regular {
         if self.seals().intersects(forbidden) {
             return Err(Errno::EPERM);
         }
-        if size > SIZE_MAX {
-            return Err(Errno::EFBIG);
-        }
         match &self.pages {
             Contents::Small(pages) => {
                 let set = vfs.reclaim.retry(|| pages.set_size(size));
                 set.map_err(read_errno)?;
             }
-            Contents::Huge(_) if !size.is_multiple_of(HUGE_BYTES) => return Err(Errno::EINVAL),
             Contents::Huge(pages) => pages.set_size(size),
         }
         Ok(())

@@ -209,7 +209,8 @@ impl File for RegularFile {
                 break;
             }
         }
-        if done > 0 {
+        // `hugetlbfs_read_iter` does not update the time.
+        if done > 0 && matches!(pages.pages, Contents::Small(_)) {
             self.inode.touch_accessed(caller.vfs().now());
         }
         Ok(done)

@@ -17,7 +17,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EEXIST` if the name exists, `ENOSPC` if the file system is full, `ENOENT` if the directory was removed,
-    /// `ENAMETOOLONG`, `ENOTDIR`, `EACCES`, `EPERM`.
+    /// `EINVAL` for a symbolic link on hugetlbfs, `ENAMETOOLONG`, `ENOTDIR`, `EACCES`, `EPERM`.
     pub fn create(
         &self,
         change: &Change,
@@ -44,6 +44,9 @@ impl Namespace {
             }
             if entries.get(name).is_some() {
                 return Err(Errno::EEXIST);
+            }
+            if !entry.inode.has_place_for_contents() {
+                return Err(Errno::EINVAL);
             }
             entries.insert(name, entry.clone());
         }

@@ -6,7 +6,8 @@ use crate::{
     fs::{
         attributes::{DeviceNumber, SystemStatus},
         lower_tree::Lower,
-        tmpfs::{MountFlags, NODE_SIZE, Tmpfs},
+        mounted::{Files, Mounted},
+        tmpfs::{MountFlags, NODE_SIZE},
     },
 };
 use alloc::sync::Arc;
@@ -34,7 +35,7 @@ pub enum FileSystemKind {
     Socket,
     /// Files of `memfd_create`, which are in memory but in no mounted file system.
     Memory,
-    /// Files of `memfd_create` with huge pages.
+    /// Files of huge pages: those of `memfd_create`, and every hugetlbfs that is mounted.
     Hugetlb,
     /// Anonymous inodes: descriptors that refer to no file (`anon_inodefs`).
     Anonymous,
@@ -126,8 +127,8 @@ pub struct FileSystem {
     pub device: DeviceNumber,
     /// The mount id.
     pub mount: u64,
-    /// The options and limits of a tmpfs that a program mounted.
-    pub tmpfs: Option<Tmpfs>,
+    /// The options and limits with which a program mounted it.
+    pub mounted: Option<Mounted>,
     /// The lower tree, if the command was given one.
     pub lower: Option<Lower>,
     next_number: AtomicU64,
@@ -151,7 +152,7 @@ impl FileSystem {
             kind,
             device: DeviceNumber::new(0, minor),
             mount: minor as u64,
-            tmpfs: None,
+            mounted: None,
             lower: None,
             next_number: AtomicU64::new(1),
             users: AtomicU64::new(0),
@@ -172,9 +173,9 @@ impl FileSystem {
 
     /// Returns the file system with the options with which a program mounted it.
     #[must_use]
-    pub fn with_tmpfs(mut self, tmpfs: Tmpfs) -> Self {
-        self.set_most_nodes(tmpfs.options().nodes);
-        self.tmpfs = Some(tmpfs);
+    pub fn with_mounted(mut self, mounted: Mounted) -> Self {
+        self.set_most_nodes(mounted.nodes());
+        self.mounted = Some(mounted);
         self
     }
 
@@ -216,7 +217,7 @@ impl FileSystem {
     /// Returns the mount's flags.
     #[must_use]
     pub fn flags(&self) -> MountFlags {
-        let mounted = self.tmpfs.as_ref().map(Tmpfs::flags);
+        let mounted = self.mounted.as_ref().map(Mounted::flags);
         mounted.unwrap_or(MountFlags::RELATIVE_TIMES)
     }
 
@@ -300,19 +301,27 @@ impl FileSystem {
         let counted = self.kind.in_memory();
         let frames = memory.frames();
         let (room, used) = (frames.total() / 2, frames.used_by(FrameKind::Object));
-        let (blocks, free) = match &self.tmpfs {
-            Some(tmpfs) => {
+        let files = self.mounted.as_ref().map(|mounted| &mounted.files);
+        let (blocks, free) = match files {
+            Some(Files::Tmpfs(tmpfs)) => {
                 let most = tmpfs.room.most().unwrap_or(0);
                 (most, most.saturating_sub(tmpfs.room.used()))
             }
+            Some(Files::Hugetlbfs(hugetlbfs)) => hugetlbfs.pages(),
             None if counted => (room, room.saturating_sub(used).min(frames.free())),
             None => (0, 0),
         };
         let most_nodes = self.most_nodes.load(Ordering::Relaxed);
-        let nodes = if most_nodes == ANY { 0 } else { most_nodes };
+        let (nodes, free_nodes) = match files {
+            // hugetlbfs reports inodes only if it limits or guarantees pages, and -1 for no limit on inodes.
+            Some(Files::Hugetlbfs(hugetlbfs)) if hugetlbfs.subpool.is_none() => (0, 0),
+            Some(Files::Hugetlbfs(_)) if most_nodes == ANY => (ANY, ANY),
+            _ if most_nodes == ANY => (0, 0),
+            Some(_) | None => (most_nodes, most_nodes.saturating_sub(self.nodes_used())),
+        };
         SystemStatus {
             nodes,
-            free_nodes: nodes.saturating_sub(self.nodes_used()),
+            free_nodes,
             magic: self.kind.magic(),
             block_size: match self.kind {
                 FileSystemKind::Hugetlb => HUGE_BYTES,

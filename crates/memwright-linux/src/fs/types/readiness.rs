@@ -26,7 +26,8 @@ impl Readiness {
     /// reported, wake that queue too.
     #[must_use]
     pub const fn concerns_reading(self) -> bool {
-        !self.concerns_writing() || self.intersects(Self::READ.union(Self::READ_HANGUP))
+        let read = Self::READ.union(Self::READ_HANGUP).union(Self::PRIORITY);
+        !self.concerns_writing() || self.intersects(read)
     }
 
     /// Returns whether a waiter for these bits must be on the writers' queue.

@@ -6,11 +6,8 @@ use crate::{
     fs::permission::Subject,
     sync::{Lock, Rank},
 };
-use alloc::{sync::Arc, vec::Vec};
-use core::{
-    fmt,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use alloc::sync::Arc;
+use core::fmt;
 use linux_raw_sys::general as raw;
 use memwright::{SharedMode, object::Room};
 use memwright_table::PAGE_SIZE;
@@ -156,33 +153,31 @@ impl TmpfsOptions {
     }
 
     fn read(&mut self, total: u64, word: &[u8]) -> Result<(), Errno> {
-        let word = core::str::from_utf8(word).map_err(|_| Errno::EINVAL)?;
-        let (key, value) = match word.split_once('=') {
-            Some((key, value)) => (key, Some(value)),
-            None => (word, None),
+        if word == b"inode64" {
+            return Ok(());
+        }
+        let Some((key, value)) = value_of(word)? else {
+            return Ok(());
         };
-        match (key, value) {
-            // Skips empty keys, and options without a value that are always in effect.
-            ("", _) | ("rw" | "async" | "nolazytime" | "nomand" | "inode64", None) => {}
-            (_, None | Some("")) => return Err(Errno::EINVAL),
-            ("size", Some(value)) => self.pages = pages_of(value, total)?,
-            ("nr_blocks", Some(value)) => {
+        match key {
+            "size" => self.pages = pages_of(value, total)?,
+            "nr_blocks" => {
                 self.pages = whole(value)
                     .filter(|pages| *pages <= i64::MAX as u64)
                     .ok_or(Errno::EINVAL)?;
             }
-            ("nr_inodes", Some(value)) => {
+            "nr_inodes" => {
                 let fits = |nodes: &u64| *nodes <= u64::MAX / NODE_SIZE;
                 self.nodes = whole(value).filter(fits).ok_or(Errno::EINVAL)?;
             }
-            ("mode", Some(value)) => {
+            "mode" => {
                 let mode = u32::from_str_radix(value, 8).map_err(|_| Errno::EINVAL)?;
                 self.permissions = mode & 0o7777;
             }
-            ("uid", Some(value)) => self.owner.user = id(value)?,
-            ("gid", Some(value)) => self.owner.group = id(value)?,
-            ("huge", Some(value)) => self.huge = huge(value)?,
-            (_, Some(_)) => return Err(Errno::EINVAL),
+            "uid" => self.owner.user = id(value)?,
+            "gid" => self.owner.group = id(value)?,
+            "huge" => self.huge = huge(value)?,
+            _ => return Err(Errno::EINVAL),
         }
         Ok(())
     }
@@ -239,6 +234,24 @@ impl TmpfsOptions {
     }
 }
 
+/// Splits a mount option into its key and value. Returns `None` if the option has no effect: it has no key, or it has no
+/// value and is always in effect.
+///
+/// # Errors
+/// `EINVAL` for another option without a value.
+pub(in crate::fs) fn value_of(word: &[u8]) -> Result<Option<(&str, &str)>, Errno> {
+    let word = core::str::from_utf8(word).map_err(|_| Errno::EINVAL)?;
+    let (key, value) = match word.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (word, None),
+    };
+    match (key, value) {
+        ("", _) | ("rw" | "async" | "nolazytime" | "nomand", None) => Ok(None),
+        (_, None | Some("")) => Err(Errno::EINVAL),
+        (_, Some(value)) => Ok(Some((key, value))),
+    }
+}
+
 /// Parses a number in C notation, as far as there are digits (`simple_strtoull`). Returns the number and the rest of
 /// the text, or `None` if the number exceeds 64 bits.
 fn number(text: &str) -> Option<(u64, &str)> {
@@ -258,7 +271,7 @@ fn number(text: &str) -> Option<(u64, &str)> {
 
 /// Parses a number with a suffix for powers of 1,024 (`memparse`). Returns the number and the rest of the text, or
 /// `None` if the number exceeds 64 bits.
-fn amount(text: &str) -> Option<(u64, &str)> {
+pub(in crate::fs) fn amount(text: &str) -> Option<(u64, &str)> {
     let (value, rest) = number(text)?;
     let shift = match rest
         .bytes()
@@ -298,7 +311,7 @@ fn pages_of(text: &str, total: u64) -> Result<u64, Errno> {
 }
 
 /// Parses a user or group id. The largest 32-bit number is invalid.
-fn id(text: &str) -> Result<u32, Errno> {
+pub(in crate::fs) fn id(text: &str) -> Result<u32, Errno> {
     let (value, rest) = number(text).ok_or(Errno::EINVAL)?;
     let id = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
     let is_number = text.starts_with(|first: char| first.is_ascii_digit()) && rest.is_empty();
@@ -321,10 +334,6 @@ fn huge(text: &str) -> Result<SharedMode, Errno> {
 pub struct Tmpfs {
     /// The options.
     options: Lock<TmpfsOptions>,
-    /// The mount flags.
-    flags: AtomicU32,
-    /// The source that the program passed to `mount`.
-    pub source: Vec<u8>,
     /// The limit on its pages, and their accounting.
     pub room: Arc<Room>,
 }
@@ -332,12 +341,10 @@ pub struct Tmpfs {
 impl Tmpfs {
     /// Creates the state of a new mount.
     #[must_use]
-    pub fn new(memory: &Memory, options: TmpfsOptions, flags: MountFlags, source: Vec<u8>) -> Self {
+    pub fn new(memory: &Memory, options: TmpfsOptions) -> Self {
         let room = Room::new(memory.huge(), options.most_pages(), options.huge);
         Self {
             options: Lock::new(Rank::Leaf, options),
-            flags: AtomicU32::new(flags.bits()),
-            source,
             room: Arc::new(room),
         }
     }
@@ -346,17 +353,6 @@ impl Tmpfs {
     #[must_use]
     pub fn options(&self) -> TmpfsOptions {
         *self.options.lock()
-    }
-
-    /// Returns the mount flags.
-    #[must_use]
-    pub fn flags(&self) -> MountFlags {
-        MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
-    }
-
-    /// Sets the mount flags.
-    pub fn set_flags(&self, flags: MountFlags) {
-        self.flags.store(flags.bits(), Ordering::Relaxed);
     }
 
     /// Changes the options while there are `nodes` inodes. Returns the new limit on inodes. The caller serialises

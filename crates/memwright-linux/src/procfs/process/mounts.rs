@@ -18,18 +18,18 @@ stubs! {
 /// Writes the source of a mount. It is the source that a program passed to `mount`, or the type of the file system if
 /// the kernel mounted it.
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
-    match &file_system.tmpfs {
-        Some(tmpfs) => write_escaped(text, &tmpfs.source),
+    match &file_system.mounted {
+        Some(mounted) => write_escaped(text, &mounted.source),
         None => text.push(file_system.kind.name().as_bytes()),
     }
 }
 
 /// Writes the options of a file system, each preceded by a comma.
 fn write_options(view: &View<'_>, line: &mut Line, file_system: &FileSystem) -> fmt::Result {
-    match &file_system.tmpfs {
-        Some(tmpfs) => {
+    match &file_system.mounted {
+        Some(mounted) => {
             let total = view.kernel.memory.frames().total();
-            tmpfs.options().show(total, line)
+            mounted.show(total, line)
         }
         None => Ok(()),
     }

@@ -120,6 +120,7 @@ pub fn filesystems(_view: &View<'_>, text: &mut Text) -> fmt::Result {
         FileSystemKind::Devtmpfs,
         FileSystemKind::Pipe,
         FileSystemKind::Socket,
+        FileSystemKind::Hugetlb,
         FileSystemKind::Anonymous,
     ];
     for kind in all {

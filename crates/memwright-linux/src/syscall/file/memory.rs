@@ -85,7 +85,7 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let permissions = if sealed_mode { 0o666 } else { 0o777 };
     let kernel = context.kernel;
     let inode = if huge {
-        let contents = Regular::huge(&kernel.memory, seals);
+        let contents = Regular::huge(&kernel.memory, seals, None);
         nameless(
             context,
             kernel.vfs.mounts.huge_files(),

@@ -1,13 +1,19 @@
 //! Mounting and unmounting.
 
 use crate::{
+    Memory,
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    fs::tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
+    fs::{
+        hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
+        mounted::{Files, Mounted},
+        permission::Subject,
+        tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
+    },
     identity::Capabilities,
     syscall::call::{Kind, SystemCall, real},
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright_table::{PAGE_SIZE, TryPush};
 
@@ -114,7 +120,32 @@ const fn without_magic(flags: u32) -> u32 {
     }
 }
 
-/// Implements `mount`: mounts a new tmpfs, or changes a mounted one.
+/// Reads the options `text` of a file system of type `kind`, and creates its state.
+///
+/// # Errors
+/// `EINVAL` without a type and for invalid options; `ENODEV` for a type that programs cannot mount; `ENOMEM`.
+fn files(
+    memory: &Arc<Memory>,
+    owner: Subject,
+    kind: Option<&[u8]>,
+    text: &[u8],
+) -> Result<Files, Errno> {
+    match kind {
+        None => Err(Errno::EINVAL),
+        Some(b"tmpfs") => {
+            let options = TmpfsOptions::parse(memory.frames().total(), owner, text)?;
+            Ok(Files::Tmpfs(Tmpfs::new(memory, options)))
+        }
+        Some(b"hugetlbfs") => {
+            let pool = memory.frames().pool();
+            let options = HugetlbfsOptions::parse(pool.total - pool.surplus, owner, text)?;
+            Ok(Files::Hugetlbfs(Hugetlbfs::new(memory, options)?))
+        }
+        Some(_) => Err(Errno::ENODEV),
+    }
+}
+
+/// Implements `mount`: mounts a new tmpfs or hugetlbfs, or changes a mounted one.
 fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
     context.check_heap()?;
@@ -132,19 +163,12 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
-    match kind.as_deref() {
-        None => return Err(Errno::EINVAL),
-        Some(b"tmpfs") => {}
-        Some(_) => return Err(Errno::ENODEV),
-    }
-    let memory = &context.kernel.memory;
-    let total = memory.frames().total();
-    let options = TmpfsOptions::parse(total, context.caller().subject(), &text)?;
+    let (memory, owner) = (&context.kernel.memory, context.caller().subject());
+    let files = files(memory, owner, kind.as_deref(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
-    let tmpfs = Tmpfs::new(memory, options, flags, source);
     let now = context.kernel.vfs.now();
-    mounts.mount_tmpfs(&at, tmpfs, now)?;
+    mounts.mount_files(&at, Mounted::new(files, flags, source), now)?;
     mounts.changes.note();
     Ok(0)
 }

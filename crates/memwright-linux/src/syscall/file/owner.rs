@@ -67,7 +67,7 @@ fn owner_of(argument: i32) -> Result<Who, Errno> {
 /// Executes a command about the owner of `open`; `None` for another command.
 pub(crate) fn owner_command(
     caller: &dyn Caller,
-    tasks: &Tasks,
+    tasks: &'static Tasks,
     open: &OpenFile,
     command: u32,
     argument: u64,

@@ -257,6 +257,11 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
+    // Linux chooses the place before it reserves pages: a mapping that has no place leaves no reservation.
+    let rounded = length.checked_next_multiple_of(HUGE_BYTES);
+    let rounded = rounded.ok_or(Errno::EINVAL)?;
+    let checked = context.with_space(|space| space.check_place(rounded, plan.placement, true));
+    checked.map_err(map_errno)?;
     // Huge pages of a file count against `RLIMIT_MEMLOCK` only when they are mapped.
     if plan.flags.contains(AreaFlags::LOCKED) {
         check_lock(context, length)?;

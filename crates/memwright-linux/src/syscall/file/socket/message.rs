@@ -417,6 +417,9 @@ fn tell_ends(
     if incoming.count < incoming.length {
         header.flags = net::MSG_TRUNC;
     }
+    if incoming.urgent {
+        header.flags |= net::MSG_OOB;
+    }
     let mut control = ControlWriter::new(user, header);
     match incoming.header {
         Some(received) => {
