@@ -123,6 +123,41 @@ static void stream(void)
 	close(ends[0]);
 }
 
+/* A pipe without a name is opened again by its descriptor, whether its other side is open or not. */
+static void opened_again(void)
+{
+	char name[64], byte = 0;
+	int ends[2];
+
+	NEED(pipe(ends) == 0);
+	CHECK_EQ(write(ends[1], "x", 1), 1);
+	close(ends[1]);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+	int reader = open(name, O_RDONLY);
+	CHECK(reader >= 0);
+	CHECK_EQ(read(reader, &byte, 1), 1);
+	CHECK_EQ(byte, 'x');
+	CHECK_EQ(read(reader, &byte, 1), 0);
+	/* A new writer, and the reader waits for bytes again. */
+	int writer = open(name, O_WRONLY | O_NONBLOCK);
+	CHECK(writer >= 0);
+	CHECK_EQ(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+	CHECK_FAILS(read(reader, &byte, 1), EAGAIN);
+	close(reader);
+	close(ends[0]);
+	/* Without any reader, too. */
+	snprintf(name, sizeof name, "/proc/self/fd/%d", writer);
+	int second = open(name, O_WRONLY | O_NONBLOCK);
+	CHECK(second >= 0);
+	CHECK_EQ(signal(SIGPIPE, SIG_IGN) != SIG_ERR, 1);
+	CHECK_FAILS(write(second, "x", 1), EPIPE);
+	close(second);
+	second = open(name, O_WRONLY);
+	CHECK(second >= 0);
+	close(second);
+	close(writer);
+}
+
 /* Writes of up to 4096 bytes are atomic, whichever processes write. */
 static void whole_writes(void)
 {
@@ -268,6 +303,7 @@ int main(void)
 	capacity();
 	ends_close();
 	stream();
+	opened_again();
 	whole_writes();
 	waiting();
 	descriptors();

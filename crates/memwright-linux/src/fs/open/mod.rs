@@ -17,7 +17,7 @@ use crate::{
         name::NAME_MAX,
         open_file::{File, OpenFile},
         permission::Permission,
-        pipe::PipeEnd,
+        pipe::{Partner, PipeEnd},
         regular::{Regular, RegularFile},
         tmpfs::MountFlags,
         tree::Change,
@@ -312,10 +312,10 @@ impl dyn Caller + '_ {
             },
             Body::Block(disk) => disk.clone().open(writes && request.has(raw::O_EXCL)),
             Body::Fifo(pipe) => {
-                let wait = !request.has(raw::O_NONBLOCK);
-                Ok(Box::new(PipeEnd::open_named(
-                    self, pipe, reads, writes, wait,
-                )?))
+                let is_anonymous = inode.file_system.kind == FileSystemKind::Pipe;
+                let partner = Partner::expected(is_anonymous, !request.has(raw::O_NONBLOCK));
+                let end = PipeEnd::open_path(self, pipe, (reads, writes), partner)?;
+                Ok(Box::new(end))
             }
             Body::Console(stream) => Ok(Box::new(stream.clone())),
             Body::Anonymous | Body::Socket => Err(Errno::ENXIO),

@@ -41,6 +41,29 @@ pub trait Lender {
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno>;
 }
 
+/// What the open of one side of a pipe expects of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partner {
+    /// Nothing: an anonymous pipe can be opened after its other side was closed.
+    Any,
+    /// A writer that does not block needs a reader.
+    IsThere,
+    /// The open waits until the other side is open too.
+    Comes,
+}
+
+impl Partner {
+    /// Returns what an open expects. `waits` is false for `O_NONBLOCK`.
+    #[must_use]
+    pub fn expected(is_anonymous: bool, waits: bool) -> Self {
+        match (is_anonymous, waits) {
+            (true, _) => Self::Any,
+            (false, false) => Self::IsThere,
+            (false, true) => Self::Comes,
+        }
+    }
+}
+
 /// An open end of a pipe.
 pub struct PipeEnd {
     /// The pipe.
@@ -69,20 +92,20 @@ impl PipeEnd {
         }
     }
 
-    /// Opens a named pipe and waits until the other side is open too (`fifo_open` in `fs/pipe.c` of Linux 7.2).
+    /// Opens a pipe by its path: a named one, or an anonymous one by `/proc/PID/fd` (`fifo_open` in `fs/pipe.c` of Linux
+    /// 7.2).
     ///
     /// # Errors
-    /// `ENXIO` for a non-blocking writer if there is no reader, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if
-    /// there is no room for the pipe.
-    pub fn open_named(
+    /// `ENXIO` if the other side must be open, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if there is no room for
+    /// the pipe.
+    pub fn open_path(
         caller: &dyn Caller,
         pipe: &Arc<Pipe>,
-        reads: bool,
-        writes: bool,
-        wait: bool,
+        (reads, writes): (bool, bool),
+        partner: Partner,
     ) -> Result<Self, Errno> {
         let readers = pipe.state.lock().readers;
-        if writes && !reads && !wait && readers == 0 {
+        if writes && !reads && partner == Partner::IsThere && readers == 0 {
             return Err(Errno::ENXIO);
         }
         let before = {
@@ -91,7 +114,7 @@ impl PipeEnd {
         };
         let room = Room::new(caller)?;
         let end = Self::new(caller.vfs(), pipe, Some(room), (reads, writes));
-        if reads == writes || !wait {
+        if reads == writes || partner != Partner::Comes {
             return Ok(end);
         }
         let met = || {

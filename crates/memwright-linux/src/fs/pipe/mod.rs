@@ -7,4 +7,4 @@ mod splice;
 
 pub use crate::fs::body::{pipe::Pipe, ring, room::Room};
 pub use capacity::rounded_size;
-pub use end::{Lender, PIPE_FLAGS, PipeEnd};
+pub use end::{Lender, PIPE_FLAGS, Partner, PipeEnd};
