@@ -89,6 +89,7 @@ const PROGRAMS: &[&str] = &[
     "userfault",
     "userfault_bad",
     "userfault_calls",
+    "uffd_rwp",
     "fpu",
 ];
 
@@ -124,6 +125,7 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
     "userfault_bad alone",
+    "uffd_rwp",
     "write_watch 8",
     "incremental_checkpoint 8",
     "userfault_matrix faults",
@@ -142,6 +144,8 @@ const SWAPPING: &[&str] = &[
     "advise",
     "cow",
     "userfault",
+    "uffd_rwp",
+    "working_set 8",
     "userfault_matrix dirty-bit",
 ];
 
