@@ -197,6 +197,7 @@ fn a_watched_page_is_filled_and_protected_whole() {
         number: 1,
         asynchronous: false,
         unpopulated: false,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })
     .expect("heap");

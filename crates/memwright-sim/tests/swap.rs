@@ -136,6 +136,7 @@ fn a_protected_page_comes_back_protected() {
         number: 1,
         asynchronous: true,
         unpopulated: false,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })
     .expect("heap");

@@ -92,6 +92,7 @@ const PROGRAMS: &[&str] = &[
     "userfault",
     "userfault_bad",
     "userfault_calls",
+    "uffd_rwp",
     "fpu",
 ];
 
@@ -127,6 +128,7 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
     "userfault_bad alone",
+    "uffd_rwp",
     "write_watch 8",
     "incremental_checkpoint 8",
     "userfault_matrix faults",
@@ -145,6 +147,8 @@ const SWAPPING: &[&str] = &[
     "advise",
     "cow",
     "userfault",
+    "uffd_rwp",
+    "working_set 8",
     "userfault_matrix dirty-bit",
 ];
 

@@ -23,13 +23,20 @@ const POISON: u32 = 0xc020_aa08;
 /// `UFFDIO_MOVE`, and its mode flag that skips holes in the source.
 const MOVE: u32 = 0xc028_aa05;
 const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
+/// `UFFDIO_RWPROTECT` and `UFFDIO_SET_MODE` of Linux 7.3.
+const READ_WRITE_PROTECT: u32 = 0xc018_aa09;
+const SET_MODE: u32 = 0x4010_aa0a;
 
 /// The bit masks of commands that `UFFDIO_API` and `UFFDIO_REGISTER` return.
 mod offered {
     use linux_raw_sys::general as raw;
 
-    pub const ALWAYS: u64 =
-        1 << raw::_UFFDIO_REGISTER | 1 << raw::_UFFDIO_UNREGISTER | 1 << raw::_UFFDIO_API;
+    /// The number of `UFFDIO_SET_MODE`.
+    const SET_MODE: u32 = super::SET_MODE & 0xff;
+    pub const ALWAYS: u64 = 1 << raw::_UFFDIO_REGISTER
+        | 1 << raw::_UFFDIO_UNREGISTER
+        | 1 << SET_MODE
+        | 1 << raw::_UFFDIO_API;
     pub const RANGE: u64 = 1 << raw::_UFFDIO_WAKE
         | 1 << raw::_UFFDIO_COPY
         | 1 << raw::_UFFDIO_ZEROPAGE
@@ -39,11 +46,15 @@ mod offered {
     pub const SMALL_ONLY: u64 = 1 << raw::_UFFDIO_ZEROPAGE | 1 << raw::_UFFDIO_MOVE;
     pub const WRITE_PROTECT: u64 = 1 << raw::_UFFDIO_WRITEPROTECT;
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
+    pub const READ_WRITE_PROTECT: u64 = 1 << (super::READ_WRITE_PROTECT & 0xff);
 }
 
 /// All supported commands.
-pub(super) const EVERY_COMMAND: u64 =
-    offered::ALWAYS | offered::RANGE | offered::WRITE_PROTECT | offered::CONTINUE;
+pub(super) const EVERY_COMMAND: u64 = offered::ALWAYS
+    | offered::RANGE
+    | offered::WRITE_PROTECT
+    | offered::CONTINUE
+    | offered::READ_WRITE_PROTECT;
 
 abi_struct! {
     /// `struct uffdio_api`.
@@ -76,6 +87,16 @@ abi_struct! {
         pub start: u64,
         /// Length in bytes.
         pub length: u64,
+    }
+}
+
+abi_struct! {
+    /// `struct uffdio_set_mode`.
+    pub struct Modes {
+        /// Features to enable.
+        pub enable: u64,
+        /// Features to disable.
+        pub disable: u64,
     }
 }
 
@@ -117,10 +138,28 @@ fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
         return Err(Errno::EPERM);
     }
     let mut features = Features::from_bits(wanted.features).ok_or(Errno::EINVAL)?;
+    if features.contains(Features::COUNTS_ACCESSES) && !features.contains(Features::ACCESSES) {
+        return Err(Errno::EINVAL);
+    }
     if features.contains(Features::ASYNCHRONOUS) {
         features |= Features::UNPOPULATED;
     }
     Ok(features)
+}
+
+/// Checks the features that `UFFDIO_SET_MODE` enables and disables, for a context with the features `agreed`, and returns
+/// its new features (`userfaultfd_set_mode`).
+fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
+    let (enable, disable) = (modes.enable, modes.disable);
+    let switchable = Features::COUNTS_ACCESSES.bits();
+    let enables = enable & switchable != 0;
+    if enable & disable != 0
+        || (enable | disable) & !switchable != 0
+        || enables && !agreed.contains(Features::ACCESSES)
+    {
+        return Err(Errno::EINVAL);
+    }
+    Features::from_bits((agreed.bits() | enable) & !disable).ok_or(Errno::EINVAL)
 }
 
 /// Returns the error of `userfaultfd` operations and of page scans. A page scan gets `EPERM` if writes to the area are
@@ -184,6 +223,7 @@ struct Command<'a> {
     userfault: &'a Userfault,
     userfaults: &'static Userfaults,
     caller: &'a dyn Caller,
+    features: Features,
     watch: Watch,
     /// The user address of the command's arguments.
     argument: u64,
@@ -215,7 +255,7 @@ impl UserfaultFile {
             return userfault.agree(userfaults.user(), caller, argument);
         }
         let agreed = userfault.state.lock().agreed.clone();
-        let (_, watch) = agreed.ok_or(Errno::EINVAL)?;
+        let (features, watch) = agreed.ok_or(Errno::EINVAL)?;
         if userfault.changing.load(Ordering::SeqCst) > 0 {
             refuse_while_changing(userfaults.user(), command, argument)?;
         }
@@ -223,6 +263,7 @@ impl UserfaultFile {
             userfault,
             userfaults,
             caller,
+            features,
             watch,
             argument,
         };
@@ -235,7 +276,9 @@ impl UserfaultFile {
             ioctl::UFFDIO_CONTINUE => given.fill(Fill::Object),
             POISON => given.fill(Fill::Poison),
             MOVE => given.relocate(),
-            ioctl::UFFDIO_WRITEPROTECT => given.write_protect(),
+            ioctl::UFFDIO_WRITEPROTECT => given.protect(Space::write_protect),
+            READ_WRITE_PROTECT => given.read_write_protect(),
+            SET_MODE => given.set_mode(),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -248,7 +291,7 @@ fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> R
     let told_at = match command {
         ioctl::UFFDIO_COPY | MOVE => Some(32),
         ioctl::UFFDIO_ZEROPAGE | ioctl::UFFDIO_CONTINUE | POISON => Some(24),
-        ioctl::UFFDIO_WRITEPROTECT => None,
+        ioctl::UFFDIO_WRITEPROTECT | READ_WRITE_PROTECT => None,
         _ => return Ok(()),
     };
     if let Some(offset) = told_at {
@@ -291,6 +334,7 @@ impl Userfault {
             number: self.number,
             asynchronous,
             unpopulated: features.contains(Features::UNPOPULATED),
+            counts_accesses: features.contains(Features::COUNTS_ACCESSES).into(),
             events: events_of(features),
         });
         let watch = watch.map_err(|_| Errno::ENOMEM)?;
@@ -347,6 +391,10 @@ impl Command<'_> {
         let modes = modes
             .filter(|modes| !modes.is_empty())
             .ok_or(Errno::EINVAL)?;
+        let accesses = modes.contains(WatchModes::READ_WRITE_PROTECT);
+        if accesses && !self.features.contains(Features::ACCESSES) {
+            return Err(Errno::EINVAL);
+        }
         check_pages(wanted.start, wanted.length)?;
         let start = VirtAddr::new(wanted.start);
         let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
@@ -365,6 +413,9 @@ impl Command<'_> {
         }
         if modes.contains(WatchModes::MINOR) {
             commands |= offered::CONTINUE;
+        }
+        if accesses {
+            commands |= offered::READ_WRITE_PROTECT;
         }
         self.userfaults
             .user()
@@ -388,21 +439,51 @@ impl Command<'_> {
         Ok(0)
     }
 
-    fn write_protect(&self) -> Result<u64, Errno> {
+    /// Executes `UFFDIO_SET_MODE`. If accesses do not wait any more, wakes the threads that wait: they retry.
+    fn set_mode(&self) -> Result<u64, Errno> {
+        let modes: Modes = self.userfaults.user().read_value(self.argument)?;
+        switched(self.features, &modes)?;
+        let space = self.space()?;
+        let switch = Features::COUNTS_ACCESSES;
+        if (modes.enable | modes.disable) & switch.bits() == 0 {
+            return Ok(0);
+        }
+        let counts = modes.enable & switch.bits() != 0;
+        space.count_accesses(&self.watch, counts);
+        if let Some((features, _)) = &mut self.userfault.state.lock().agreed {
+            features.set(switch, self.watch.counts_accesses());
+        }
+        if counts {
+            self.userfault.wake(|_| true);
+        }
+        Ok(0)
+    }
+
+    #[inline(never)]
+    fn read_write_protect(&self) -> Result<u64, Errno> {
+        self.protect(Space::read_write_protect)
+    }
+
+    /// Executes `UFFDIO_WRITEPROTECT` and `UFFDIO_RWPROTECT`: `protect` protects pages, or removes their protection.
+    #[inline(always)]
+    fn protect(
+        &self,
+        protect: impl Fn(&Space, VirtAddr, u64, bool) -> Result<(), WatchError>,
+    ) -> Result<u64, Errno> {
         let wanted: Register = self.userfaults.user().read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
-        // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
+        // Bit 0 requests protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
             return Err(Errno::EINVAL);
         }
-        let protect = wanted.mode == 1;
+        let protects = wanted.mode == 1;
         let start = VirtAddr::new(wanted.start);
         let space = self.space()?;
         let protected = self
             .userfaults
             .vfs
             .reclaim
-            .retry(|| space.write_protect(start, wanted.length, protect));
+            .retry(|| protect(&space, start, wanted.length, protects));
         protected.map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
@@ -595,6 +676,7 @@ mod tests {
     fn features_are_those_that_there_are() {
         let (fork, unknown) = (Features::FORK.bits(), 1 << 60);
         let (tracking, unpopulated) = (Features::ASYNCHRONOUS, Features::UNPOPULATED);
+        let (accesses, counts) = (Features::ACCESSES, Features::COUNTS_ACCESSES);
         let api = u64::from(raw::UFFD_API);
         for (api, features, privileged, expected) in [
             (api, 0, false, Ok(Features::empty())),
@@ -604,6 +686,14 @@ mod tests {
             (api, fork, false, Err(Errno::EPERM)),
             (api, fork | unknown, false, Err(Errno::EPERM)),
             (api, tracking.bits(), false, Ok(tracking | unpopulated)),
+            (api, accesses.bits(), false, Ok(accesses)),
+            (api, counts.bits(), false, Err(Errno::EINVAL)),
+            (
+                api,
+                (accesses | counts).bits(),
+                false,
+                Ok(accesses | counts),
+            ),
         ] {
             let wanted = Api {
                 api,
@@ -611,6 +701,29 @@ mod tests {
                 commands: 0,
             };
             assert_eq!(acceptable(&wanted, privileged), expected, "{features:#x}");
+        }
+    }
+
+    #[test]
+    fn only_the_counting_of_accesses_can_be_switched() {
+        let (accesses, counts) = (Features::ACCESSES, Features::COUNTS_ACCESSES);
+        let (one, other) = (counts.bits(), Features::SIGNAL.bits());
+        for (agreed, enable, disable, expected) in [
+            (accesses, one, 0, Ok(accesses | counts)),
+            (accesses | counts, 0, one, Ok(accesses)),
+            (accesses, 0, 0, Ok(accesses)),
+            (accesses, one, one, Err(Errno::EINVAL)),
+            (accesses, other, 0, Err(Errno::EINVAL)),
+            (accesses, 0, other, Err(Errno::EINVAL)),
+            (Features::SIGNAL, one, 0, Err(Errno::EINVAL)),
+            (Features::SIGNAL, 0, one, Ok(Features::SIGNAL)),
+        ] {
+            let modes = Modes { enable, disable };
+            assert_eq!(
+                switched(agreed, &modes),
+                expected,
+                "{enable:#x} {disable:#x}"
+            );
         }
     }
 

@@ -192,7 +192,10 @@ impl ChildContext {
     fn of(userfaults: &Userfaults, parent: &Watch) -> Option<Self> {
         let watch = Watch::try_new(Watcher {
             number: userfaults.next.fetch_add(1, Ordering::Relaxed),
-            ..**parent
+            asynchronous: parent.asynchronous,
+            unpopulated: parent.unpopulated,
+            counts_accesses: parent.counts_accesses().into(),
+            events: parent.events,
         });
         let watch = watch.ok()?;
         let parent = userfaults.find(parent.number)?;

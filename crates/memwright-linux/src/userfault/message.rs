@@ -23,6 +23,9 @@ abi_struct! {
     }
 }
 
+/// `UFFD_PAGEFAULT_FLAG_RWP` of Linux 7.3.
+const FLAG_READ_WRITE_PROTECTED: u32 = 1 << 3;
+
 impl Message {
     /// Creates the message about a fault (`userfault_msg`).
     pub fn of_fault(
@@ -40,6 +43,7 @@ impl Message {
             WatchedFault::Missing => 0,
             WatchedFault::Minor => raw::UFFD_PAGEFAULT_FLAG_MINOR,
             WatchedFault::WriteProtected => raw::UFFD_PAGEFAULT_FLAG_WP,
+            WatchedFault::ReadWriteProtected => FLAG_READ_WRITE_PROTECTED,
         };
         let exact = features.contains(Features::EXACT);
         let named = features.contains(Features::THREAD);

@@ -85,6 +85,11 @@ flags! {
         const ASYNCHRONOUS = raw::UFFD_FEATURE_WP_ASYNC as u64;
         /// `UFFDIO_MOVE`; always enabled.
         const MOVE = raw::UFFD_FEATURE_MOVE as u64;
+        /// Memory can be registered for accesses to read-write-protected pages (`UFFD_FEATURE_RWP` of Linux 7.3).
+        const ACCESSES = 1 << 17;
+        /// An access to a read-write-protected page makes it accessible without a message and does not wait
+        /// (`UFFD_FEATURE_RWP_ASYNC`). `UFFDIO_SET_MODE` switches it.
+        const COUNTS_ACCESSES = 1 << 18;
     }
 }
 

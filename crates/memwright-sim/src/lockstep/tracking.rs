@@ -63,6 +63,7 @@ impl Lockstep {
             number: process as u64,
             asynchronous: kind == Watcher::Notes,
             unpopulated: true,
+            counts_accesses: false.into(),
             events: uffd::WatchEvents::empty(),
         })
         .map_err(|_| Difference::Exhausted)?;

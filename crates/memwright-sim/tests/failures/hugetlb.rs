@@ -83,6 +83,7 @@ fn shared_pages() {
                 number: 1,
                 asynchronous: false,
                 unpopulated: true,
+                counts_accesses: false.into(),
                 events: WatchEvents::empty(),
             })
         });

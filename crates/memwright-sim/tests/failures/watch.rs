@@ -16,6 +16,7 @@ fn watch(trial: &Trial, asynchronous: bool) -> Watch {
             number: 1,
             asynchronous,
             unpopulated: true,
+            counts_accesses: false.into(),
             events: WatchEvents::REMAP,
         })
     })

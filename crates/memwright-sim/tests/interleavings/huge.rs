@@ -201,6 +201,7 @@ fn promised() -> World {
         number: 1,
         asynchronous: false,
         unpopulated: false,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     });
     let watch = watch.expect("heap");

@@ -6,6 +6,7 @@
 //! translation, the tables agree with the areas, and no frame is lost. The machine reports a violation when a frame is
 //! filled while some CPU still has a translation for it.
 
+mod armed;
 mod fault;
 mod file;
 mod folio;

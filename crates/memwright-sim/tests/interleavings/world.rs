@@ -174,6 +174,7 @@ impl World {
             number: 1,
             asynchronous,
             unpopulated: true,
+            counts_accesses: false.into(),
             events: WatchEvents::empty(),
         });
         let watch = watch.expect("heap");

@@ -35,7 +35,8 @@ bitflags! {
         const EXCLUSIVE = x86_64::EXCLUSIVE;
         /// Written since soft-dirty was last cleared.
         const SOFT_DIRTY = x86_64::SOFT_DIRTY;
-        /// Write-protected through userfaultfd.
+        /// Write-protected through userfaultfd; in an area for read-write protection, read-write-protected: such an
+        /// entry has no right.
         const UFFD_WP = x86_64::UFFD_WP;
         /// A NUMA hint entry, which lacks `READ` for that reason only.
         const HINT = x86_64::HINT;
@@ -50,6 +51,10 @@ bitflags! {
         /// Write-protected through userfaultfd by dirty tracking: the entry stays as writable as it was, and `DIRTY`,
         /// which was clear at that time, reports a store (rule: fold-before-clearing). Set without `UFFD_WP`.
         const WATCHED = x86_64::WATCHED;
+        /// Read-write-protected through userfaultfd by access tracking: the entry stays as accessible as it was, and
+        /// `ACCESSED`, which was clear at that time, reports an access. Code that clears `ACCESSED` where it is set
+        /// clears this bit too (rule: fold-before-clearing).
+        const IDLE = x86_64::IDLE;
         /// The protection key: a number for which each CPU may deny what the other rights allow.
         const KEY = x86_64::KEY;
     }
@@ -79,10 +84,29 @@ impl Bits {
         .union(Bits::MERGED)
         .union(Bits::FOLDED_DIRTY)
         .union(Bits::FOLDED_ACCESSED)
-        .union(Bits::WATCHED);
+        .union(Bits::WATCHED)
+        .union(Bits::IDLE);
 }
 
 impl Bits {
+    /// Returns `IDLE` if it is set and the page was accessed: an operation that clears `ACCESSED` clears it too (rule:
+    /// fold-before-clearing).
+    #[inline]
+    pub const fn past_idle(self) -> Self {
+        self.difference(self.without_past_idle())
+    }
+
+    /// Returns the bits without `IDLE` if the page was accessed, for an operation that takes `ACCESSED` away (rule:
+    /// fold-before-clearing).
+    #[inline]
+    pub const fn without_past_idle(self) -> Self {
+        if self.contains(Self::ACCESSED) {
+            self.difference(Self::IDLE)
+        } else {
+            self
+        }
+    }
+
     /// The bits of the protection key `key`, whose lowest 4 bits are used.
     #[inline]
     pub const fn of_key(key: u8) -> Self {

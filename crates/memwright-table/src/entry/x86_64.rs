@@ -22,6 +22,7 @@ pub(crate) const MERGED: u64 = 1 << 54;
 pub(crate) const FOLDED_DIRTY: u64 = 1 << 55;
 pub(crate) const FOLDED_ACCESSED: u64 = 1 << 56;
 pub(crate) const WATCHED: u64 = 1 << 57;
+pub(crate) const IDLE: u64 = 1 << 58;
 /// The protection key.
 pub(crate) const KEY: u64 = 0xf << KEY_SHIFT;
 pub(crate) const KEY_SHIFT: u32 = 59;
@@ -131,6 +132,19 @@ pub(crate) const fn swapped(word: u64) -> Option<u64> {
         return None;
     }
     Some(((word ^ ADDRESS) & ADDRESS) >> 12)
+}
+
+/// Returns the bits that the swap entry `word` carries.
+#[inline]
+pub(crate) const fn carried(word: u64) -> Bits {
+    Bits::from_bits_truncate(word & Bits::CARRIED.bits())
+}
+
+/// Returns the swap entry `word`, which then carries the carried ones of `bits`.
+#[inline]
+pub(crate) const fn with_carried(word: u64, bits: Bits) -> u64 {
+    let carried = Bits::CARRIED.bits();
+    (word & !carried) | (bits.bits() & carried)
 }
 
 /// Returns the swap entry `word` without the bits `lost`.

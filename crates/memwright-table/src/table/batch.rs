@@ -81,7 +81,7 @@ fn fold_accessed(word: u64) -> u64 {
     if word & x86_64::ACCESSED == 0 {
         return word;
     }
-    (word & !x86_64::ACCESSED) | x86_64::FOLDED_ACCESSED
+    (word & !(x86_64::ACCESSED | x86_64::IDLE)) | x86_64::FOLDED_ACCESSED
 }
 
 /// Consecutive entries that changed alike, recorded in the gather together.

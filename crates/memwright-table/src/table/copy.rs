@@ -49,6 +49,7 @@ impl CopyRule {
             .union(Bits::UFFD_WP)
             .union(Bits::FOLDED_ACCESSED)
             .union(Bits::WATCHED)
+            .union(Bits::IDLE)
             .union(Bits::MERGED),
         marks: Marks::GUARD.union(Marks::POISON),
         pages: AreaPages::Private,
@@ -68,7 +69,8 @@ impl CopyRule {
             .union(Bits::UFFD_WP)
             .union(Bits::FOLDED_DIRTY)
             .union(Bits::FOLDED_ACCESSED)
-            .union(Bits::WATCHED),
+            .union(Bits::WATCHED)
+            .union(Bits::IDLE),
         marks: Marks::GUARD.union(Marks::POISON),
         pages: AreaPages::Object,
     };
@@ -80,12 +82,14 @@ impl CopyRule {
         ..Self::SHARED
     };
 
-    /// Returns the rule with userfaultfd's write protection kept, which a fork does only for a context with the fork
-    /// event (rule: uffd-wp-survives).
+    /// Returns the rule with userfaultfd's protection kept, which a fork does only for a context with the fork event
+    /// (rule: uffd-wp-survives). The copy does not get `ACCESSED`, so no original that was accessed may still be `IDLE`.
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
-            withhold: self.withhold.difference(Bits::UFFD_WP.union(Bits::WATCHED)),
+            withhold: self
+                .withhold
+                .difference(Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE)),
             marks: self.marks.union(Marks::UFFD_WP),
             ..self
         }

@@ -97,7 +97,7 @@ impl<M: Machine> Cursor<'_, M> {
             let new = Entry::Migrating(Migrating {
                 frame: page.frame,
                 size: page.size,
-                bits: page.bits & (Bits::CARRIED | Bits::WRITE),
+                bits: page.bits.without_past_idle() & (Bits::CARRIED | Bits::WRITE),
             });
             let word = x86_64::encode(new);
             match slot.compare_exchange(old, word, Ordering::AcqRel, Ordering::Relaxed) {

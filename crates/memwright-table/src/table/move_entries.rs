@@ -330,7 +330,7 @@ fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     let lost = if keep_uffd_wp {
         Bits::empty()
     } else {
-        Bits::UFFD_WP.union(Bits::WATCHED)
+        Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE)
     };
     let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
     match entry {

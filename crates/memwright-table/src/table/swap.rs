@@ -1,8 +1,9 @@
 //! Entries of pages that are swapped out and in.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::{Cursor, record};
+use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
 use crate::entry::x86_64;
 use crate::entry::{Bits, Entry, Present, Swapped, change};
@@ -68,15 +69,18 @@ impl<M: Machine> Cursor<'_, M> {
         if self.level != 1 {
             return;
         }
-        for slot in self.slots_to(self.table_end(self.range().end)) {
+        let slots = self.slots_to(self.table_end(self.range().end));
+        let all_pages = |group: &&[AtomicU64]| {
+            let whole = group.first_chunk::<TOGETHER>();
+            whole.is_some_and(|slots| are_pages(slots, 1))
+        };
+        let groups = slots.chunks(TOGETHER).filter(|group| !all_pages(group));
+        for slot in groups.flatten() {
+            // No CPU changes a swap entry, and the table is locked.
             let word = slot.load(Ordering::Relaxed);
-            if word == 0 || x86_64::is_present(word) {
-                continue;
-            }
-            if let Entry::Swapped(page) = x86_64::decode(word, 1) {
-                let bits = rule(page.bits) & Bits::CARRIED;
-                let new = Entry::Swapped(Swapped { bits, ..page });
-                slot.store(x86_64::encode(new), Ordering::Release);
+            if x86_64::swapped(word).is_some() {
+                let new = x86_64::with_carried(word, rule(x86_64::carried(word)));
+                slot.store(new, Ordering::Release);
             }
         }
     }

@@ -65,7 +65,10 @@ impl<M: Machine> Core<M> {
                     return Ok(());
                 }
                 Entry::Present(present) if present.bits.contains(Bits::UFFD_WP) => {
-                    return Err(FaultError::Denied);
+                    if !area.watches_accesses() || area.rights().is_none() {
+                        return Err(FaultError::Denied);
+                    }
+                    fault.disarm(&mut cursor, present)?;
                 }
                 Entry::Present(present) if present.size != PageSize::Size4K => {
                     fault.split_for_store(cursor)?;

@@ -5,6 +5,7 @@
 //! before it takes the page-table lock, and checks the entry again afterwards.
 
 pub(crate) mod anon;
+pub(crate) mod armed;
 pub(crate) mod attempt;
 pub(crate) mod copy;
 pub(crate) mod file;

@@ -34,6 +34,9 @@ impl<M: Machine> Fault<'_, M> {
         }
         let access = access_bits(self.area.rights());
         if !self.access.write {
+            if page.bits.contains(Bits::UFFD_WP) && self.area.watches_accesses() {
+                return self.resolve_armed(cursor, page);
+            }
             // The area permits the read or fetch, but the entry does not yet.
             self.grant(&mut cursor, access | Bits::ACCESSED);
             return Ok(FaultKind::ReadExec);
@@ -41,6 +44,9 @@ impl<M: Machine> Fault<'_, M> {
         let mut page = page;
         if page.bits.contains(Bits::UFFD_WP) {
             let flags = self.area.flags();
+            if flags.contains(AreaFlags::UFFD_RWP) {
+                return self.resolve_armed(cursor, page);
+            }
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }

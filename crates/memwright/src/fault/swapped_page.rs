@@ -14,7 +14,10 @@ use crate::types::stats::Row;
 use crate::vma::writable::access_bits;
 
 /// The bits that the new entry takes over from the swap entry, whatever the access.
-const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
+const RESTORED: Bits = Bits::SOFT_DIRTY
+    .union(Bits::UFFD_WP)
+    .union(Bits::WATCHED)
+    .union(Bits::IDLE);
 
 /// A page that was swapped in and is not mapped yet.
 pub(super) struct Back<'a, M: Machine> {
@@ -59,13 +62,26 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
         let memory = &*self.core.memory;
         if !stores && memory.policy().swapin_reuse() != SwapInReuse::On {
-            return access_bits(self.area.rights()) | state;
+            return self.unless_armed(access_bits(self.area.rights()) | state);
         }
         let bits = self.area.entry_bits(state);
-        if !stores && bits.contains(Bits::WRITE) {
+        if !bits.contains(Bits::WRITE) {
+            return self.unless_armed(bits);
+        }
+        if !stores {
             memory.count_on(self.cpu, Row::SwapReused, 1);
         }
         bits
+    }
+
+    /// Returns the bits, which do not permit a store, without any right if the page is read-write-protected: the access
+    /// faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
+    fn unless_armed(self, bits: Bits) -> Bits {
+        if bits.contains(Bits::UFFD_WP) && self.area.watches_accesses() {
+            bits - (Bits::PROTECTION | Bits::ACCESSED)
+        } else {
+            bits
+        }
     }
 
     /// Takes over a page after the read, like [`take_over`](Self::take_over), and maps it at the cursor.

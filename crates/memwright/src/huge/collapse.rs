@@ -17,6 +17,7 @@ use crate::types::stats::Row;
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::AreaFlags;
 use crate::vma::huge::HugeAsker;
+use crate::vma::idle::accessed;
 use crate::vma::writable::NEW;
 use crate::vma::written::written;
 
@@ -80,6 +81,9 @@ struct ScanLimits {
 
 /// A scan swaps pages in only if at least this many resident pages were accessed.
 const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
+
+/// The bits of a swap entry whose page userfaultfd protects: the protection of a single page cannot be collapsed.
+const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
 impl<M: Machine> AddressSpace<M> {
     /// Scans for pages to collapse from `from` on, until about `budget` pages were checked or no frames are free for a
@@ -251,14 +255,16 @@ impl<M: Machine> Core<M> {
         loop {
             match cursor.peek() {
                 Entry::Empty => missing += 1,
-                Entry::Present(page) if !written(page.bits) => return Err(CollapseFailure::Unfit),
+                Entry::Present(page) if !written(page.bits) || !accessed(page.bits) => {
+                    return Err(CollapseFailure::Unfit);
+                }
                 Entry::Present(page) if page.bits.contains(Bits::BORROWED) => missing += 1,
                 Entry::Present(page) => {
                     shared += u32::from(self.is_shared_page(page)?);
                     let accessed = Bits::ACCESSED | Bits::FOLDED_ACCESSED;
                     used += u32::from(page.bits.intersects(accessed));
                 }
-                Entry::Swapped(page) if page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED) => {
+                Entry::Swapped(page) if page.bits.intersects(PROTECTED) => {
                     return Err(CollapseFailure::Unfit);
                 }
                 Entry::Swapped(_) => swapped += 1,

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 use memwright_table::{
-    Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
-    PageRange, PageSize, Present, SubpoolId, VirtAddr,
+    CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames, PageRange,
+    PageSize, Present, SubpoolId, VirtAddr,
 };
 
 use crate::mm::core::Core;
@@ -14,7 +14,6 @@ use crate::range::zap::Taken;
 use crate::types::error::AdviseError;
 use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
-use crate::vma::writable::NEW;
 
 impl<M: Machine> Mappings<M> {
     /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
@@ -109,12 +108,7 @@ impl<M: Machine> Core<M> {
         let within = view.map_or(SubpoolId::NONE, |view| view.file.within());
         let copy = self.take_unreserved(within).map_err(|_| OutOfFrames)?;
         self.memory.copy_huge(page.frame, copy.frame());
-        let kept = if watched {
-            page.bits & Bits::UFFD_WP
-        } else {
-            Bits::empty()
-        };
-        let bits = area.entry_bits(NEW | kept);
+        let bits = area.copied_bits(page.bits, watched);
         to.fill(Entry::Present(Present {
             frame: copy.frame(),
             size: PageSize::Size2M,

@@ -39,7 +39,7 @@ pub(super) enum MergeFailure {
 /// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
 /// Tracking bits are kept (rules: fold-before-clearing, never-under-report): nothing was written.
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
-    let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE));
+    let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
     match target {
         Target::Merged(_) => kept.union(Bits::MERGED),
         Target::Zero => kept.union(Bits::MERGED).union(Bits::BORROWED),

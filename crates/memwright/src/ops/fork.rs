@@ -7,8 +7,8 @@
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
-    Bits, CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames,
-    PageRange, PageSize, Present, Shared,
+    CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
+    PageSize, Present, Shared,
 };
 
 use crate::mm::areas::{Areas, Backing};
@@ -23,7 +23,6 @@ use crate::types::uffd::Watch;
 use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::Position;
-use crate::vma::writable::NEW;
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a copy of this address space for a child process.
@@ -71,9 +70,9 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // The child's entries keep their write protection only if the child's area is registered for
-                // write-protect faults.
-                let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
+                // The child's entries keep their protection only if the child's area is registered for faults on
+                // protected pages.
+                let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
                 let area_of_child = (area, child_context);
                 let place =
                     copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
@@ -100,11 +99,14 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// The flags of areas whose entries userfaultfd protects.
+const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
+
 /// Returns whether the child needs entries copied, because faults would not find the same pages (Linux 7.2
 /// `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    // Markers left over from an ended write-protect registration do not count.
+    // Protection left over from an ended registration does not count.
     let marked = watched || area.flags.contains(AreaFlags::GUARDED);
     !wiped && (area.has_faulted() || marked)
 }
@@ -200,6 +202,9 @@ fn copy_entries<M: Machine>(
         // A marker can extend across the boundary between this area and a neighbour from which the area was split.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
+    if area.watches_accesses() {
+        core.forget_past_idle(area, gather);
+    }
     let mut entries = 0;
     let mut rest = area.range();
     while !rest.is_empty() {
@@ -229,6 +234,9 @@ fn copy_entries<M: Machine>(
         }
         rest = PageRange::new(from.entry().range.end, rest.end);
     }
+    if area.watches_accesses() && !watched {
+        child.open_copies(area, area.range());
+    }
     Ok(entries)
 }
 
@@ -244,12 +252,7 @@ fn copy_pinned<M: Machine>(
     let frames = child.memory.frames();
     let copy = frames.allocate(0, FrameKind::Anonymous)?;
     frames.copy(page.frame, copy.frame());
-    let kept = if watched {
-        page.bits & Bits::UFFD_WP
-    } else {
-        Bits::empty()
-    };
-    let bits = area.entry_bits(NEW | kept);
+    let bits = area.copied_bits(page.bits, watched);
     to.fill(Entry::page(copy.frame(), bits))?;
     let _ = copy.into_raw();
     child.memory.count_on(cpu, Row::FramesCopied, 1);

@@ -303,6 +303,10 @@ impl<M: Machine> Core<M> {
         let mut faults = FaultedIn::default();
         let touched = self.touch_pages(areas, area, range, access, &mut faults);
         self.count_faulted_in(faults);
+        if area.watches_accesses() {
+            let end = touched.map_or_else(|stopped| stopped.at.page(), |()| range.end);
+            self.mark_accessed(area, PageRange::new(range.start, end));
+        }
         touched
     }
 

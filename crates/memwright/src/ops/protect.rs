@@ -16,6 +16,7 @@ use crate::types::rights::Rights;
 use crate::types::stats::Row;
 use crate::types::trace::Event;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::reprotect;
 use crate::vma::map::Position;
 use crate::vma::writable::{Grant, View, access_bits};
 
@@ -129,6 +130,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// The flags of areas that a protection change handles out of line.
+const UNUSUAL: AreaFlags = AreaFlags::SEALED
+    .union(AreaFlags::HUGETLB)
+    .union(AreaFlags::UFFD_RWP);
+
 /// A protection change in progress.
 struct Change {
     /// The new rights, without a key.
@@ -206,6 +212,36 @@ impl Change {
         gather: &mut Gather<'_, M>,
     ) -> Result<(Position, Page), ProtectError> {
         let area = areas.map.get(position);
+        if area.flags.intersects(UNUSUAL) {
+            return self.unusual_area(core, areas, position, rest, gather);
+        }
+        self.area_as::<false, M>(core, areas, position, rest, gather)
+    }
+
+    /// Does the work of [`area`](Self::area) for an area with one of the flags [`UNUSUAL`].
+    #[cold]
+    #[inline(never)]
+    fn unusual_area<M: Machine>(
+        &mut self,
+        core: &Core<M>,
+        areas: &mut Areas<M>,
+        position: Position,
+        rest: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(Position, Page), ProtectError> {
+        self.area_as::<true, M>(core, areas, position, rest, gather)
+    }
+
+    #[inline(always)]
+    fn area_as<const RARE: bool, M: Machine>(
+        &mut self,
+        core: &Core<M>,
+        areas: &mut Areas<M>,
+        position: Position,
+        rest: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(Position, Page), ProtectError> {
+        let area = areas.map.get(position);
         let range = PageRange::new(rest.start, area.end().min(rest.end));
         let gain = areas.exec_gain;
         let rights = match self.key {
@@ -217,7 +253,7 @@ impl Change {
             return Err(ProtectError::Denied(range.start.address()));
         }
         let (old, flags, whole) = (area.rights, area.flags, area.range());
-        if flags.intersects(AreaFlags::SEALED | AreaFlags::HUGETLB) {
+        if RARE {
             check_part(flags, old == rights, range)?;
         }
         if old == rights {
@@ -240,7 +276,11 @@ impl Change {
         if !self.rights.contains(Rights::WRITE) && !area.has_faulted() {
             uncharge(core, area, range.len());
         }
-        self.entries(core, area, range, gather);
+        if RARE && area.watches_accesses() {
+            reprotect_unarmed(core, area, range, gather);
+        } else {
+            self.entries(core, area, range, gather);
+        }
         Ok((areas.map.merge_around(position), range.end))
     }
 
@@ -309,6 +349,19 @@ impl Change {
     }
 }
 
+/// Changes the entries of `range`, a part of an area for userfaultfd's read-write protection. Entries that are armed by
+/// the lack of rights get none: an access to them still faults (Linux 7.3 `mm/mprotect.c`, `change_present_ptes`).
+fn reprotect_unarmed<M: Machine>(
+    core: &Core<M>,
+    area: &Area<M>,
+    range: PageRange,
+    gather: &mut Gather<'_, M>,
+) {
+    let rule = PolicyRule::new(area.view(), core.memory.policy().write_upgrade());
+    let edit = |bits| reprotect(bits, rule.edit(bits));
+    core.edit_armed(area, range, edit, gather);
+}
+
 /// Changes the entries of `range` where write permission is granted in shared memory.
 #[inline(never)]
 fn edit_shared<M: Machine>(
@@ -337,8 +390,8 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Checks whether the rights of `range`, a part of a sealed or hugetlb area with these flags, may be set. `stays` says
-/// whether the new rights equal the old ones.
+/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` says whether the new
+/// rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
     if flags.contains(AreaFlags::SEALED) {

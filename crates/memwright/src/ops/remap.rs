@@ -474,6 +474,9 @@ impl<M: Machine> Core<M> {
             // Linux also unregisters the area that the new one has merged with (`copy_vma`, then
             // `mremap_userfaultfd_prep`).
             unwatch(areas.map.get_mut(position));
+            if flags.contains(AreaFlags::UFFD_RWP) {
+                self.open_copies(areas.map.get(position), new);
+            }
             let mut next = whole.start;
             while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
                 let rest = areas.map.get_mut(position);

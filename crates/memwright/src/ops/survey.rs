@@ -67,9 +67,9 @@ impl<M: Machine> AddressSpace<M> {
             let range = area.range();
             core.table.cursor(range).pausing().edit_run(
                 range.end,
-                |_, _| Edit {
+                |_, page| Edit {
                     set: Bits::empty(),
-                    clear: Bits::ACCESSED | Bits::FOLDED_ACCESSED,
+                    clear: Bits::ACCESSED | Bits::FOLDED_ACCESSED | page.bits.past_idle(),
                 },
                 &mut gather,
             );

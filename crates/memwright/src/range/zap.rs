@@ -13,6 +13,7 @@ use crate::store::cluster::Cluster;
 use crate::types::rights::Rights;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::aging;
 
 /// The pages that a zap removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +174,12 @@ impl<M: Machine> Core<M> {
                 self.age_in_table(area, (&mut cursor, end), (all, pages), gather);
                 continue;
             }
-            let used = extent.entry.present().filter(|page| {
-                page.bits.contains(Bits::ACCESSED)
-                    && !page.bits.contains(Bits::BORROWED)
-                    && !self.is_private(page.frame)
-            });
-            if let Some(page) = used {
+            let used = extent
+                .entry
+                .present()
+                .filter(|page| !page.bits.contains(Bits::BORROWED) && !self.is_private(page.frame));
+            let used = used.and_then(|page| Some((page, aging(page.bits)?)));
+            if let Some((page, edit)) = used {
                 let mut is_sought = false;
                 for page in extent.range.intersect(range).iter() {
                     let index = area.offset_of(page);
@@ -189,7 +190,7 @@ impl<M: Machine> Core<M> {
                     if page.size != PageSize::Size4K {
                         cursor.widen();
                     }
-                    cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
+                    cursor.edit(edit.set, edit.clear, gather);
                 }
             }
             if !cursor.advance() {
@@ -207,20 +208,18 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) {
         let rule = |page, entry: Present| {
-            let is_used = entry.bits.contains(Bits::ACCESSED)
-                && !entry.bits.contains(Bits::BORROWED)
-                && !self.is_private(entry.frame);
             let index = area.offset_of(page);
-            if !is_used {
+            let Some(edit) = aging(entry.bits) else {
+                return Edit::NONE;
+            };
+            if entry.bits.contains(Bits::BORROWED) || self.is_private(entry.frame) {
                 return Edit::NONE;
             }
             pages.remove(index);
-            if !all.contains(index) {
-                return Edit::NONE;
-            }
-            Edit {
-                set: Bits::FOLDED_ACCESSED,
-                clear: Bits::ACCESSED,
+            if all.contains(index) {
+                edit
+            } else {
+                Edit::NONE
             }
         };
         cursor.edit_run(end, rule, gather);

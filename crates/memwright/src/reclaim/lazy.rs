@@ -10,6 +10,7 @@ use crate::mm::space::Area;
 use crate::types::error::AdviseError;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::aging;
 
 /// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes it
 /// dirty again, and the page is then kept. A dirty bit that is cleared here is passed on to the write tracking (rule:
@@ -17,6 +18,9 @@ use crate::vma::area::AreaFlags;
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
     let mut clear = Bits::DIRTY | Bits::FOLDED_DIRTY | Bits::ACCESSED;
+    if bits.contains(Bits::ACCESSED) {
+        clear |= Bits::IDLE;
+    }
     if bits.contains(Bits::DIRTY) {
         clear |= Bits::WATCHED;
         if !flags.contains(AreaFlags::WATCH_STORES) {
@@ -122,16 +126,7 @@ impl<M: Machine> Core<M> {
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         cursor.edit_run(
             range.end,
-            |_, page| {
-                if page.bits.contains(Bits::ACCESSED) {
-                    Edit {
-                        set: Bits::FOLDED_ACCESSED,
-                        clear: Bits::ACCESSED,
-                    }
-                } else {
-                    Edit::NONE
-                }
-            },
+            |_, page| aging(page.bits).unwrap_or(Edit::NONE),
             &mut gather,
         );
         drop(cursor);

@@ -15,6 +15,7 @@ use crate::swap::device::{DeviceError, Direction};
 use crate::swap::transfers::Transfers;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::aging;
 
 /// Pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no page-table lock
 /// held. Here the lock is held and the other threads of the CPU wait, and compressing a page may take 100,000
@@ -32,9 +33,15 @@ struct Leaving {
 }
 
 /// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. The dirty bit is
-/// not carried, so a dirty page is reported to the write tracking here (rule: fold-before-clearing).
+/// not carried, so a dirty page is reported to the write tracking here, and neither is the accessed bit, which is
+/// reported to the access tracking (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
-    let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
+    const KEPT: Bits = Bits::EXCLUSIVE
+        .union(Bits::SOFT_DIRTY)
+        .union(Bits::UFFD_WP)
+        .union(Bits::WATCHED)
+        .union(Bits::IDLE);
+    let mut kept = bits.without_past_idle() & KEPT;
     if bits.contains(Bits::DIRTY) {
         kept -= Bits::WATCHED;
         if !flags.contains(AreaFlags::WATCH_STORES) {
@@ -105,10 +112,12 @@ impl<M: Machine> Core<M> {
         let Entry::Present(page) = entry else {
             return false;
         };
-        if choice == Choice::Unused && page.bits.contains(Bits::ACCESSED) {
-            cursor.widen();
-            cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
-            return false;
+        if choice == Choice::Unused {
+            if let Some(edit) = aging(page.bits) {
+                cursor.widen();
+                cursor.edit(edit.set, edit.clear, gather);
+                return false;
+            }
         }
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
@@ -164,9 +173,11 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             effort.look -= 1;
-            if choice == Choice::Unused && page.bits.contains(Bits::ACCESSED) {
-                cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
-                continue;
+            if choice == Choice::Unused {
+                if let Some(edit) = aging(page.bits) {
+                    cursor.edit(edit.set, edit.clear, gather);
+                    continue;
+                }
             }
             if self.drop_lazy(cursor, page, gather) {
                 effort.wanted = effort.wanted.saturating_sub(1);

@@ -19,6 +19,7 @@ use crate::store::cluster::Cluster;
 use crate::store::leaving::Leaving;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::aging;
 
 /// Some pages of an object that one area maps, and where the scan of that area stopped.
 struct Found<M: Machine> {
@@ -151,14 +152,16 @@ impl<M: Machine> Core<M> {
         match choice {
             // Other mappings may need a page that they map too (`folio_maybe_mapped_shared`).
             Choice::All => self.memory.frames().sharers(page.frame) == 1,
-            Choice::Unused if page.bits.contains(Bits::ACCESSED) => {
+            Choice::Unused => {
+                let Some(edit) = aging(page.bits) else {
+                    return true;
+                };
                 if page.size != PageSize::Size4K {
                     cursor.widen();
                 }
-                cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
+                cursor.edit(edit.set, edit.clear, gather);
                 false
             }
-            Choice::Unused => true,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::WatchError;
 use crate::types::huge::HUGE_PAGES;
 use crate::vma::area::AreaFlags;
+use crate::vma::idle::accessed;
 use crate::vma::written::{arm_written, is_by_dirty, written};
 
 bitflags! {
@@ -44,6 +45,8 @@ bitflags! {
         const SOFT_DIRTY = 1 << 7;
         /// A guard page.
         const GUARD = 1 << 8;
+        /// Accessed since it was read-write-protected, or never protected, in an area for read-write protection.
+        const ACCESSED = 1 << 9;
     }
 }
 
@@ -158,7 +161,11 @@ impl<M: Machine> AddressSpace<M> {
                         scan,
                         take: &mut *take,
                     };
-                    core.scan_area(&mut look, part, &mut gather)
+                    if area.watches_accesses() {
+                        Ok(core.scan_accessed(&mut look, part))
+                    } else {
+                        core.scan_area(&mut look, part, &mut gather)
+                    }
                 }
                 Ok(None) => continue,
                 Err(error) => Err(error),
@@ -290,12 +297,23 @@ impl<M: Machine> Core<M> {
     /// Scans every entry of `range` without changing any. Passes equal neighbours to the callback together. Returns
     /// where the scan stopped.
     fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        self.scan_with(look, range, |_, found| found)
+    }
+
+    /// Does the work of [`scan_alike`](Self::scan_alike). `also` changes the categories of an entry.
+    #[inline(always)]
+    fn scan_with(
+        &self,
+        look: &mut Look<'_, M>,
+        range: PageRange,
+        also: impl Fn(Entry, Categories) -> Categories,
+    ) -> Page {
         // An area of an object can also contain private copies: pages are categorized one by one.
         let singly = look.area.object().is_some();
         let mut cursor = self.table.look(range).pausing();
         while let Some(extent) = cursor.next_alike(singly) {
             let found = self.categories(look, extent.entry, extent.size);
-            let categories = look.common | found;
+            let categories = look.common | also(extent.entry, found);
             if look.scan.wants(categories) {
                 let pages = extent.range.len();
                 let taken = (look.take)(extent.range, categories, Share::Any).min(pages);
@@ -305,6 +323,28 @@ impl<M: Machine> Core<M> {
             }
         }
         range.end
+    }
+
+    /// Scans every entry of `range`, a part of an area for read-write protection, without changing any. Pages of such
+    /// an area are accessed or not; their stores are not tracked (Linux 7.3 `pagemap_page_category`). Returns where the
+    /// scan stopped.
+    fn scan_accessed(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        if look.scan.wants_only_written() {
+            return range.end;
+        }
+        self.scan_with(look, range, |entry, found| {
+            let bits = match entry {
+                Entry::Present(page) => Some(page.bits),
+                Entry::Swapped(page) => Some(page.bits),
+                Entry::Migrating(page) => Some(page.bits),
+                Entry::Empty | Entry::Marker(_) => None,
+            };
+            let mut found = found - Categories::WRITTEN;
+            // A marker has the format of a swap entry, which is not protected.
+            let marker = matches!(entry, Entry::Marker(_));
+            found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
+            found
+        })
     }
 
     /// Scans every entry of `range`, and write-protects what it selects if the scan protects. Returns where the scan

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::{PAGE_SIZE, Page, PageRange, Shared, TryPush};
 
 bitflags! {
@@ -50,6 +51,11 @@ impl WatchEvent {
 }
 
 impl Watcher {
+    /// Returns whether accesses to read-write-protected pages do not wait for the handler.
+    pub fn counts_accesses(&self) -> bool {
+        self.counts_accesses.load(Ordering::Relaxed)
+    }
+
     /// Returns whether the context receives this event.
     pub(crate) fn is_told_of(&self, event: WatchEvent) -> bool {
         self.events.contains(event.kind())
@@ -116,6 +122,9 @@ pub struct Watcher {
     pub asynchronous: bool,
     /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
+    /// Accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`). The areas are
+    /// locked for writing while this changes.
+    pub counts_accesses: AtomicBool,
     /// The events that the context receives. Memory that moves stays registered only with a context that receives move
     /// events.
     pub events: WatchEvents,
@@ -134,6 +143,8 @@ bitflags! {
         const WRITE_PROTECT = 1 << 1;
         /// Faults at pages that the object has and that are not mapped.
         const MINOR = 1 << 2;
+        /// Accesses to read-write-protected pages. Excludes `WRITE_PROTECT`.
+        const READ_WRITE_PROTECT = 1 << 3;
     }
 }
 
@@ -146,6 +157,8 @@ pub enum WatchedFault {
     Minor,
     /// A store to a write-protected page.
     WriteProtected,
+    /// An access to a read-write-protected page.
+    ReadWriteProtected,
 }
 
 #[cfg(test)]
@@ -157,6 +170,7 @@ mod tests {
             number: 1,
             asynchronous: false,
             unpopulated: false,
+            counts_accesses: AtomicBool::new(false),
             events,
         };
         Watch::try_new(watcher).unwrap()

@@ -9,12 +9,15 @@
 //! memory, in a marker at the level that covers the range. A page that is mapped in place of a marker inherits the
 //! protection of the marker. Unprotecting a part of the range of a marker splits the marker.
 //!
+//! Read-write protection is in `arm.rs`.
+//!
 //! | Context | A store to a write-protected page |
 //! |---|---|
 //! | asynchronous, private page, `track=dirty-bit` | sets the hardware dirty bit of the entry, which stays writable |
 //! | asynchronous (`UFFD_FEATURE_WP_ASYNC`), otherwise | faults once, which removes the protection |
 //! | synchronous | blocks until the handler removes the protection |
 
+pub(crate) mod arm;
 pub(crate) mod fill;
 pub(crate) mod fill_hugetlb;
 pub(crate) mod protect;
@@ -125,9 +128,11 @@ fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) 
         flags.set(AreaFlags::UFFD_ASYNC, watcher.asynchronous);
         let by_dirty = watcher.asynchronous && by_dirty && !shared;
         flags.set(AreaFlags::UFFD_BY_DIRTY, by_dirty);
-        let unpopulated = watcher.unpopulated || watcher.asynchronous;
-        flags.set(AreaFlags::UFFD_UNPOPULATED, unpopulated);
     }
+    flags.set(
+        AreaFlags::UFFD_RWP,
+        modes.contains(WatchModes::READ_WRITE_PROTECT),
+    );
     flags
 }
 
@@ -174,6 +179,7 @@ mod tests {
             number: 1,
             asynchronous,
             unpopulated: false,
+            counts_accesses: false.into(),
             events: WatchEvents::empty(),
         };
         let wp = WatchModes::WRITE_PROTECT;

@@ -70,7 +70,9 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), WatchError> {
         let flags = area.flags();
         // A page of an object can be in memory without being mapped: its protection always needs a marker.
-        let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
+        let unpopulated = flags.contains(AreaFlags::UFFD_ASYNC)
+            || area.object().is_some()
+            || protects_unpopulated(area);
         let mut range = range;
         if unpopulated {
             // Install the markers first: pages that a fault maps meanwhile inherit the protection. The second pass
@@ -169,8 +171,14 @@ impl<M: Machine> Core<M> {
     }
 }
 
+/// Returns whether synchronous write protection also applies to unpopulated memory of the area.
+fn protects_unpopulated<M: Machine>(area: &Area<M>) -> bool {
+    let watcher = area.backing().watcher();
+    watcher.is_some_and(|watch| watch.unpopulated)
+}
+
 /// Returns the bits after an edit.
-fn edited(bits: Bits, edit: Edit) -> Bits {
+pub(super) fn edited(bits: Bits, edit: Edit) -> Bits {
     (bits - edit.clear) | edit.set
 }
 

@@ -32,6 +32,10 @@ impl<M: Machine> AddressSpace<M> {
         if areas.map.overlapping(range).next().is_none() {
             return Err(WatchError::Invalid);
         }
+        let accesses = modes.contains(WatchModes::READ_WRITE_PROTECT);
+        if accesses && modes.contains(WatchModes::WRITE_PROTECT) {
+            return Err(WatchError::Invalid);
+        }
         let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
@@ -40,13 +44,16 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(WatchError::Invalid);
             }
         }
+        if accesses {
+            core.forget_protection(&areas, range)?;
+        }
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
             // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise the new
             // modes replace them.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
-            let left = if flags.contains(AreaFlags::UFFD_WP) {
+            let left = if flags.intersects(AreaFlags::UFFD_WP | AreaFlags::UFFD_RWP) {
                 AreaFlags::empty()
             } else {
                 // Linux leaves existing write protection in place.
@@ -64,7 +71,8 @@ fn check_area<M: Machine>(
     watch: &Watch,
     modes: WatchModes,
 ) -> Result<(), WatchError> {
-    if !can_watch(area, modes, watch.asynchronous) {
+    let accesses = modes.contains(WatchModes::READ_WRITE_PROTECT);
+    if !can_watch(area, modes, watch.asynchronous) || accesses && area.rights().is_none() {
         return Err(WatchError::Invalid);
     }
     // Memory that can never be written cannot be filled either.
@@ -72,11 +80,24 @@ fn check_area<M: Machine>(
         return Err(WatchError::NotWritable);
     }
     let backing = area.backing();
-    if backing.has_watcher(None) || backing.has_watcher(Some(watch)) {
+    let free = backing.has_watcher(None) || backing.has_watcher(Some(watch));
+    if free && !changes_protection(area.flags(), accesses) {
         Ok(())
     } else {
         Err(WatchError::Busy)
     }
+}
+
+/// Returns whether a registration, for accesses to read-write-protected pages or not, would give another meaning to the
+/// protection of the pages of an area with these flags (Linux 7.3 `mm/userfaultfd.c`, `userfaultfd_register`). The end
+/// of write protection without a successor is no such change: Linux 7.2 permits it.
+fn changes_protection(flags: AreaFlags, accesses: bool) -> bool {
+    let before = if accesses {
+        AreaFlags::UFFD_WP
+    } else {
+        AreaFlags::UFFD_RWP
+    };
+    flags.contains(before)
 }
 
 impl<M: Machine> Core<M> {

@@ -33,9 +33,10 @@ impl<M: Machine> AddressSpace<M> {
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
-        if let Err(error) = check_areas(core, &areas, relocation, watch) {
-            return (0, Err(error));
-        }
+        let target = match check_areas(core, &areas, relocation, watch) {
+            Ok(target) => target,
+            Err(error) => return (0, Err(error)),
+        };
         let mut gather = core.gather();
         let mut done = 0;
         let mut result = Ok(());
@@ -47,7 +48,7 @@ impl<M: Machine> AddressSpace<M> {
                 relocation.from.add(relocation.pages),
             );
             let to = relocation.to.add(done);
-            match core.relocate_next(left, to, relocation.holes, &mut gather) {
+            match core.relocate_next(left, (target, to), relocation.holes, &mut gather) {
                 Ok(moved) => done += moved,
                 Err(error) => {
                     result = Err(error);
@@ -63,12 +64,13 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Checks that the areas of both ranges permit the move (`uffd_move_lock`, `validate_move_areas`).
-fn check_areas<M: Machine>(
-    core: &Core<M>,
-    areas: &Areas<M>,
+/// Returns the area of the target.
+fn check_areas<'a, M: Machine>(
+    core: &'a Core<M>,
+    areas: &'a Areas<M>,
     relocation: &Relocation,
     watch: &Watch,
-) -> Result<(), MoveError> {
+) -> Result<&'a Area<M>, MoveError> {
     let target = ready_area(core, areas, relocation.to).ok_or(MoveError::NotWatched)?;
     let source = areas.map.find(relocation.from).ok_or(MoveError::NotThere)?;
     let covers = |area: &Area<M>, start: Page| {
@@ -83,7 +85,7 @@ fn check_areas<M: Machine>(
         && source.flags() & locked == target.flags() & locked
         && source.rights().contains(Rights::WRITE);
     if whole && own && plain(source) && plain(target) && alike {
-        Ok(())
+        Ok(target)
     } else {
         Err(MoveError::Invalid)
     }
@@ -95,19 +97,19 @@ impl<M: Machine> Core<M> {
     fn relocate_next(
         &self,
         left: PageRange,
-        to: Page,
+        (target, to): (&Area<M>, Page),
         holes: bool,
         gather: &mut Gather<'_, M>,
     ) -> Result<u64, MoveError> {
         let from = left.start;
-        let target = self.table.cursor(PageRange::single(to));
-        let has_table = match target.peek() {
-            Entry::Empty => target.size() == PageSize::Size4K,
+        let there = self.table.cursor(PageRange::single(to));
+        let has_table = match there.peek() {
+            Entry::Empty => there.size() == PageSize::Size4K,
             Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
                 return Err(MoveError::Exists);
             }
         };
-        drop(target);
+        drop(there);
         let mut source = self.table.cursor(PageRange::single(from));
         let mut moving = PageRange::single(from);
         match source.peek() {
@@ -131,6 +133,11 @@ impl<M: Machine> Core<M> {
         drop(source);
         self.table
             .move_entries(moving, to, MoveRule::PLAIN, gather)?;
+        if target.watches_accesses() {
+            // Linux arms the pages that it moves into such an area (Linux 7.3 `move_present_ptes`).
+            let pages = PageRange::new(to, to.add(moving.len()));
+            self.arm_part(target, pages, gather);
+        }
         Ok(moving.len())
     }
 

@@ -51,7 +51,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Removes the write protection of the memory in `range` that is registered with `watch`.
+    /// Removes the protection of the memory in `range` that is registered with `watch`.
     ///
     /// # Errors
     /// No frame for a table, if a marker extends beyond the registered memory. Such a marker remains; all pages are
@@ -62,10 +62,11 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         watch: &Watch,
     ) -> Result<(), OutOfFrames> {
+        const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
         let protected = || {
             areas.map.overlapping(range).filter(|area| {
                 let mine = area.backing().has_watcher(Some(watch));
-                mine && area.flags().contains(AreaFlags::UFFD_WP)
+                mine && area.flags().intersects(PROTECTED)
             })
         };
         let cpu = self.cpu();
@@ -77,6 +78,9 @@ impl<M: Machine> Core<M> {
         let mut run = PageRange::new(range.start, range.start);
         for area in protected() {
             points.round();
+            if area.watches_accesses() {
+                continue;
+            }
             let part = area.range().intersect(range);
             if part.start != run.end {
                 result = result.and(self.unmark_protected(run, &mut gather));
@@ -88,7 +92,38 @@ impl<M: Machine> Core<M> {
         for area in protected() {
             points.round();
             let part = area.range().intersect(range);
-            self.unprotect_pages(area, part, &mut gather);
+            if area.watches_accesses() {
+                self.disarm_part(area, part, &mut gather);
+            } else {
+                self.unprotect_pages(area, part, &mut gather);
+            }
+        }
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        result
+    }
+
+    /// Removes the protection that earlier registrations have left in the areas of `range`, before they are registered
+    /// for read-write protection, which gives another meaning to it.
+    ///
+    /// # Errors
+    /// No frame for a table, if a marker extends beyond the range.
+    pub(super) fn forget_protection(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+    ) -> Result<(), OutOfFrames> {
+        let cpu = self.cpu();
+        let mut gather = self.gather();
+        let mut result = Ok(());
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.overlapping(range) {
+            points.round();
+            if area.flags().contains(AreaFlags::UFFD_LEFT) && !area.watches_accesses() {
+                let part = area.range().intersect(range);
+                result = result.and(self.unmark_protected(part, &mut gather));
+                self.disarm_part(area, part, &mut gather);
+            }
         }
         let counts = gather.close();
         self.note_gather(cpu, counts);

@@ -65,8 +65,9 @@ bitflags! {
         /// With `UFFD_ASYNC`: the hardware dirty bit records the stores. A protected page is clean and stays as
         /// writable as it was.
         const UFFD_BY_DIRTY = 1 << 22;
-        /// Write protection also applies to unpopulated memory (`UFFD_FEATURE_WP_UNPOPULATED`).
-        const UFFD_UNPOPULATED = 1 << 23;
+        /// A userfaultfd handles accesses to read-write-protected pages (`UFFDIO_REGISTER_MODE_RWP`). Excludes
+        /// `UFFD_WP`.
+        const UFFD_RWP = 1 << 23;
         /// The area has a NUMA policy (`mbind`). Set by the memory manager.
         const PLACED = 1 << 24;
         /// Sequential access is expected (`MADV_SEQUENTIAL`). Recorded and reported, without any other effect.
@@ -82,7 +83,8 @@ bitflags! {
         const NOT_HUGE = 1 << 29;
         /// KSM is allowed to merge pages with equal contents (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
-        /// Write-protection markers of an earlier userfaultfd registration can be present. Never cleared.
+        /// Write-protection markers, or protected entries, of an earlier userfaultfd registration can be present. Never
+        /// cleared.
         const UFFD_LEFT = 1 << 31;
     }
 }
@@ -92,10 +94,10 @@ impl AreaFlags {
     /// range can cut a marker.
     pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP).union(Self::UFFD_LEFT);
 
-    /// Returns the flags after the area is unregistered from its userfaultfd, with its write-protection markers left in
-    /// place.
+    /// Returns the flags after the area is unregistered from its userfaultfd, with the protection of its pages and its
+    /// write-protection markers left in place.
     pub(crate) fn unwatched(self) -> Self {
-        let left = if self.contains(Self::UFFD_WP) {
+        let left = if self.intersects(Self::UFFD_WP | Self::UFFD_RWP) {
             Self::UFFD_LEFT
         } else {
             Self::empty()
@@ -109,7 +111,7 @@ impl AreaFlags {
         .union(Self::UFFD_MINOR)
         .union(Self::UFFD_ASYNC)
         .union(Self::UFFD_BY_DIRTY)
-        .union(Self::UFFD_UNPOPULATED);
+        .union(Self::UFFD_RWP);
 
     /// The flags for which a fault takes a slower path before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);

@@ -8,6 +8,7 @@ pub(crate) mod anon_vma;
 pub(crate) mod area;
 pub(crate) mod bin;
 pub(crate) mod huge;
+pub(crate) mod idle;
 pub(crate) mod map;
 pub(crate) mod moved;
 mod order;

@@ -33,5 +33,6 @@ mod track;
 mod uffd;
 mod uffd_events;
 mod uffd_huge;
+mod uffd_rwp;
 mod world;
 mod written_back;

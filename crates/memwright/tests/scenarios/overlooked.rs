@@ -35,6 +35,7 @@ fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated: true,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })
     .unwrap();

@@ -393,6 +393,7 @@ fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
             number: 1,
             asynchronous: false,
             unpopulated: false,
+            counts_accesses: false.into(),
             events: WatchEvents::empty(),
         });
         let watch = watch.unwrap();
@@ -420,6 +421,7 @@ fn of_several_areas_none_is_watched() {
         number: 1,
         asynchronous: false,
         unpopulated: false,
+        counts_accesses: false.into(),
         events: WatchEvents::REMAP,
     });
     let watch = watch.unwrap();

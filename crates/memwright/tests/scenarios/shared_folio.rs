@@ -215,6 +215,7 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
         number: 1,
         asynchronous: false,
         unpopulated: true,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     };
     let watch = Watch::try_new(watcher).unwrap();

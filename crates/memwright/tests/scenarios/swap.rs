@@ -232,6 +232,7 @@ pub fn watch(asynchronous: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated: false,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })
     .unwrap()

@@ -19,6 +19,7 @@ fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated,
+        counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })
     .unwrap()

@@ -15,6 +15,7 @@ fn watch(process: &Process<'_>, (first, pages): (u64, u64), events: WatchEvents)
         number: 1,
         asynchronous: false,
         unpopulated: false,
+        counts_accesses: false.into(),
         events,
     });
     let watch = watch.unwrap();

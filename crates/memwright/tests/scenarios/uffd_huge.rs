@@ -1,6 +1,7 @@
 //! Tests of huge pages and userfaultfd: where huge pages are mapped, how they are protected as a whole and in part, and
 //! how they are split.
 
+use core::sync::atomic::AtomicBool;
 use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, WatchedFault, Watcher,
@@ -20,20 +21,37 @@ const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
 /// A context with synchronous write protection; each of the others differs from it in one setting.
+#[expect(
+    clippy::declare_interior_mutable_const,
+    reason = "each test gets its own copy"
+)]
 const SYNC: Watcher = Watcher {
     number: 1,
     asynchronous: false,
     unpopulated: true,
+    counts_accesses: AtomicBool::new(false),
     events: WatchEvents::empty(),
 };
+#[expect(
+    clippy::declare_interior_mutable_const,
+    reason = "each test gets its own copy"
+)]
 const ASYNC: Watcher = Watcher {
     asynchronous: true,
     ..SYNC
 };
+#[expect(
+    clippy::declare_interior_mutable_const,
+    reason = "each test gets its own copy"
+)]
 const POPULATED_ONLY: Watcher = Watcher {
     unpopulated: false,
     ..SYNC
 };
+#[expect(
+    clippy::declare_interior_mutable_const,
+    reason = "each test gets its own copy"
+)]
 const FOLLOWING: Watcher = Watcher {
     events: WatchEvents::REMAP,
     ..SYNC

@@ -247,6 +247,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "working-set",
+        question: "What does it cost to find the pages that a program uses, and to page out the rest?",
+        source: include_str!("../../../../../programs/working_set.c"),
+        runs: &[Run {
+            swap: "zram:256M",
+            ..RUN
+        }],
+    },
+    Experiment {
         name: "incremental-checkpoint",
         question: "How much of a program does each checkpoint save, and is the restored memory equal?",
         source: include_str!("../../../../../programs/incremental_checkpoint.c"),

@@ -87,11 +87,14 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
+/// The bits of an entry that userfaultfd protects.
+const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
+
 /// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped only by
 /// this entry, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
-    let protected = bits.contains(Bits::UFFD_WP) || unwritten;
+    let protected = unwritten || bits.without_past_idle().intersects(PROTECTED);
     bit::PRESENT
         | soft_dirty(area, bits)
         | (u64::from(protected) * bit::WRITE_PROTECTED)
@@ -113,11 +116,11 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
             (Bits::empty(), word)
         }
         Entry::Swapped(page) => {
-            let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
+            let protected = page.bits.intersects(PROTECTED | Bits::WATCHED);
             // The number of the slot contains the swap device and the slot on that device, in the layout that the word
             // needs.
             let slot = if shows_frames { page.slot } else { 0 };
-            let word = bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
+            let word = bit::SWAP | slot | (u64::from(protected) * bit::WRITE_PROTECTED);
             (page.bits, word)
         }
         Entry::Migrating(page) => (page.bits, bit::SWAP),

@@ -245,6 +245,7 @@ impl Codes {
             ("mg", flags.contains(AreaFlags::MERGEABLE)),
             ("ui", flags.contains(AreaFlags::UFFD_MINOR)),
             ("sl", flags.contains(AreaFlags::SEALED)),
+            ("ur", flags.contains(AreaFlags::UFFD_RWP)),
         ];
         text.write_str("VmFlags: ")?;
         for (code, _) in codes.into_iter().filter(|(_, there)| *there) {

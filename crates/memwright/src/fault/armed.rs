@@ -1,0 +1,54 @@
+//! Faults on entries that userfaultfd's read-write protection has made inaccessible (Linux 7.3 `mm/memory.c`,
+//! `do_uffd_rwp`, and `mm/huge_memory.c`, `do_huge_pmd_uffd_rwp`).
+
+use memwright_table::{Bits, Cursor, Machine, PageSize, Present};
+
+use crate::fault::attempt::Fault;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::uffd::WatchedFault;
+use crate::vma::idle::Arming;
+use crate::vma::writable::Grant;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault on the armed page under the cursor. A huge page is accessed as a whole.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resolve_armed(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let now = self.disarm(&mut cursor, page)?;
+        if now.bits.contains(self.access.needs()) {
+            return Ok(FaultKind::ReadExec);
+        }
+        // A store is resolved here, without another trap.
+        drop(cursor);
+        self.resolve()
+    }
+
+    /// Returns an error if the access to the armed page under the cursor waits for the userfaultfd of the area.
+    /// Otherwise makes the page as accessible as the area is, and returns it as it is mapped now.
+    pub(super) fn disarm(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        page: Present,
+    ) -> Result<Present, FaultError> {
+        let core = self.core;
+        let watcher = self.area.backing().watcher();
+        if !watcher.is_some_and(|watch| watch.counts_accesses()) {
+            return Err(FaultError::Watched(WatchedFault::ReadWriteProtected));
+        }
+        if page.size != PageSize::Size4K {
+            cursor.widen();
+        }
+        let grant = Grant::new(self.area.view(), core.memory.policy().write_upgrade());
+        let edit = Arming::of(self.area, grant).disarm(page.bits);
+        let mut gather = core.gather();
+        let now = cursor.edit(edit.set | Bits::ACCESSED, edit.clear, &mut gather);
+        let counts = gather.close();
+        core.note_gather(self.cpu, counts);
+        Ok(now)
+    }
+}

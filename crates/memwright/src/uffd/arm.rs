@@ -1,0 +1,178 @@
+//! Read-write protection: pages whose next access is reported (Linux 7.3 `mm/userfaultfd.c`, `mrwprotect_range`,
+//! `userfaultfd_set_mode`, and `mm/mprotect.c`, `change_protection` with `MM_CP_UFFD_RWP`).
+//!
+//! | Context | An access to an armed page |
+//! |---|---|
+//! | asynchronous, `track=dirty-bit` | sets the hardware accessed bit of the entry, which stays accessible |
+//! | asynchronous, otherwise | faults once, which makes the page accessible |
+//! | synchronous | blocks until the handler makes the page accessible |
+//!
+//! Only present and swapped pages are armed: there is no marker for unpopulated memory.
+
+use core::sync::atomic::Ordering;
+use memwright_table::sync::PausePoints;
+use memwright_table::{Bits, Edit, Gather, Machine, PageRange, VirtAddr};
+
+use crate::mm::areas::cuts_hugetlb;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::types::error::WatchError;
+use crate::types::policy::Track;
+use crate::types::stats::Row;
+use crate::types::uffd::Watch;
+use crate::uffd::pages;
+use crate::uffd::protect::edited;
+use crate::vma::idle::{Arming, forget_past_idle, mark_accessed, open_copy};
+use crate::vma::writable::{Grant, access_bits};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Arms the present and swapped pages of `length` bytes, or makes them accessible, with at most one flush. The
+    /// areas can be registered with any userfaultfd of this address space.
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing has changed then.
+    pub fn read_write_protect(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        protect: bool,
+    ) -> Result<(), WatchError> {
+        let core = &*self.core;
+        let range = pages(core, address, length)?;
+        let cpu = core.cpu();
+        let areas = core.areas.read(cpu);
+        // A range without any area is an error as well.
+        let mut result = Err(WatchError::NotWatched);
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.overlapping(range) {
+            points.round();
+            if !area.watches_accesses() {
+                return Err(WatchError::NotWatched);
+            }
+            if cuts_hugetlb(area.flags(), area.range().intersect(range)) {
+                return Err(WatchError::Invalid);
+            }
+            result = Ok(());
+        }
+        let mut gather = core.gather();
+        for area in areas.map.overlapping(range) {
+            points.round();
+            let part = area.range().intersect(range);
+            if protect {
+                core.arm_part(area, part, &mut gather);
+            } else {
+                core.disarm_part(area, part, &mut gather);
+            }
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(cpu, counts);
+        result
+    }
+
+    /// Sets whether accesses to armed pages of the areas that are registered with `watch` wait for its handler. When
+    /// they begin to wait, pages that were not accessed since they were armed become inaccessible.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas for writing: a fault sees one mode or the other.
+    pub fn count_accesses(&self, watch: &Watch, counts: bool) {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        let areas = core.areas.write();
+        let counted = watch.counts_accesses.swap(counts, Ordering::Relaxed);
+        if counts || !counted {
+            return;
+        }
+        let mut gather = core.gather();
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.iter() {
+            points.round();
+            if area.watches_accesses() && area.backing().has_watcher(Some(watch)) {
+                let arming = core.arming(area);
+                let rule = |bits| arming.make_fault(bits);
+                core.edit_armed(area, area.range(), rule, &mut gather);
+            }
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(cpu, counts);
+    }
+}
+
+impl<M: Machine> Core<M> {
+    fn arming(&self, area: &Area<M>) -> Arming {
+        let policy = self.memory.policy().write_upgrade();
+        Arming::of(area, Grant::new(area.view(), policy))
+    }
+
+    /// Arms the pages of `range`, a part of `area`.
+    pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
+        let arming = self.arming(area);
+        let by_accessed = self.arms_by_accessed(area);
+        let arm = |bits| arming.arm(by_accessed, bits);
+        self.edit_armed(area, range, arm, gather);
+    }
+
+    /// Makes the pages of `range`, a part of `area`, accessible.
+    pub(super) fn disarm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
+        let arming = self.arming(area);
+        self.edit_armed(area, range, |bits| arming.disarm(bits), gather);
+    }
+
+    /// Removes the marks of the pages of `area` that were accessed since they were armed, for a fork, whose copies of the
+    /// entries do not get the accessed bit.
+    pub(crate) fn forget_past_idle(&self, area: &Area<M>, gather: &mut Gather<'_, M>) {
+        self.edit_armed(area, area.range(), forget_past_idle, gather);
+    }
+
+    /// Makes the pages of `range` as accessible as `area` is, which has lost its registration by a fork or a move: their
+    /// entries have lost their marks (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
+    pub(crate) fn open_copies(&self, area: &Area<M>, range: PageRange) {
+        let access = access_bits(area.rights());
+        let mut gather = self.gather();
+        let rule = |bits| open_copy(access, bits);
+        self.edit_armed(area, range, rule, &mut gather);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+    }
+
+    /// Marks the pages of `range`, a part of `area`, as accessed where their accessed bits report accesses.
+    pub(crate) fn mark_accessed(&self, area: &Area<M>, range: PageRange) {
+        let mut gather = self.gather();
+        self.edit_armed(area, range, mark_accessed, &mut gather);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+    }
+
+    /// Returns whether the accessed bits of the area's entries report accesses.
+    fn arms_by_accessed(&self, area: &Area<M>) -> bool {
+        let watcher = area.backing().watcher();
+        watcher.is_some_and(|watch| watch.counts_accesses())
+            && self.memory.policy().track() == Track::DirtyBit
+    }
+
+    /// Edits the present and the swapped pages of `range`, a part of `area`, as `rule` decides. Huge pages that extend
+    /// beyond the range are split first.
+    pub(crate) fn edit_armed(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        rule: impl Fn(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        debug_assert!(area.range().covers(range));
+        let mut cursor = self.table.cursor(range).pausing();
+        self.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
+        if !self.memory.swaps() {
+            cursor.edit_alike(range.end, rule, gather);
+            return;
+        }
+        while cursor.position() < range.end {
+            cursor.edit_swapped(|bits| edited(bits, rule(bits)));
+            cursor.edit_alike(cursor.locked_end(), &rule, gather);
+        }
+    }
+}
