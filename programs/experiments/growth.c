@@ -2,12 +2,12 @@
  *
  * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors, directory entries,
  * processes, forks, processes that map a page, futex waiters, swapped pages, merged pages, cgroups, the limit of a cgroup,
- * mounts or connections. The figure is the cheapest of a few repetitions. For each operation a last record has the
- * exponent of the growth between the smallest and the largest size: 0 for a cost that stays, 1 for one that is
+ * mounts, connections or levels of cgroups. The figure is the cheapest of a few repetitions. For each operation a last
+ * record has the exponent of the growth between the smallest and the largest size: 0 for a cost that stays, 1 for one that is
  * proportional.
  *
  * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|limit|
- *               mounts|connections
+ *               mounts|connections|levels
  */
 #include "growth_network.h"
 #include "growth_pages.h"
@@ -346,7 +346,7 @@ static const struct dimension dimensions[] = {
 	  { { "first write of a page", write_merged },
 	    { "move_pages of a page", migrate_merged },
 	    { "fork, exit and wait", fork_exit_wait } }, can_merge },
-	{ "cgroups", "cgroups", { 1, 30, 60 }, grow_groups,
+	{ "cgroups", "cgroups", { 1, 100, 1000 }, grow_groups,
 	  { { "fork, exit and wait", fork_exit_wait },
 	    { "mmap, write and munmap of a page", map_and_touch },
 	    { "create and remove of a cgroup", create_and_remove_group } }, has_groups },
@@ -360,6 +360,10 @@ static const struct dimension dimensions[] = {
 	  { { "request and reply", request_and_reply },
 	    { "connect, accept and close", connect_and_close },
 	    { "read of /proc/net/tcp, per connection", read_connections } }, has_network },
+	{ "levels", "levels of cgroups", { 1, 10, 100 }, grow_levels,
+	  { { "fork, exit and wait", fork_exit_wait },
+	    { "mmap, write and munmap of a page", map_and_touch },
+	    { "create and remove of a cgroup", create_and_remove_level } }, has_groups },
 };
 
 static uint64_t costs[MOST_OPERATIONS][MOST_SIZES];
@@ -415,7 +419,7 @@ int main(int count, char **arguments)
 			of = &dimensions[i];
 	if (!of) {
 		fprintf(stderr, "usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|"
-				"merged|cgroups|limit|mounts|connections\n");
+				"merged|cgroups|limit|mounts|connections|levels\n");
 		return 2;
 	}
 	if (of->is_offered && !of->is_offered()) {

@@ -111,6 +111,31 @@ static uint64_t create_and_remove_group(unsigned long n)
 	return clock_now() - start;
 }
 
+/* ---- cgroups in cgroups ---- */
+
+/* Creates cgroups in the one of this process until it is `n` deep, each with a limit that it does not reach. A cgroup with
+ * processes cannot have a controller in the ones below it.
+ */
+static void grow_levels(unsigned long n)
+{
+	static unsigned long levels;
+	MUST(write_text(in_group("", "cgroup.procs"), "0"));
+	MUST(levels > 0 || chdir(in_group("", "")) == 0);
+	for (; levels < n; levels++) {
+		MUST(levels == 0 || write_text("cgroup.subtree_control", "+memory"));
+		MUST(mkdir("level", 0755) == 0 && chdir("level") == 0 && write_text("memory.max", "256M"));
+	}
+	MUST(write_text("cgroup.procs", "0"));
+}
+
+static uint64_t create_and_remove_level(unsigned long n)
+{
+	(void)n;
+	uint64_t start = clock_now();
+	MUST(mkdir("new", 0755) == 0 && rmdir("new") == 0);
+	return clock_now() - start;
+}
+
 /* ---- a cgroup at its limit, in MiB ---- */
 
 enum { MOST_LIMIT = 256, PAGES_TOGETHER = 512 };

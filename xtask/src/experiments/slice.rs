@@ -26,6 +26,7 @@ const COSTS: &[(Unit, u32)] = &[
     (unit("growth", "depth"), 3),
     (unit("growth", "descriptors"), 3),
     (unit("growth", "directory"), 3),
+    (unit("growth", "levels"), 3),
     (unit("growth", "limit"), 5),
     (unit("growth", "mappers"), 6),
     (unit("growth", "memory"), 36),

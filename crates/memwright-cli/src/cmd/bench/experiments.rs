@@ -193,6 +193,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
                 arguments: &["connections"],
                 ..RUN
             },
+            Run {
+                label: "levels",
+                arguments: &["levels"],
+                ..RUN
+            },
         ],
     },
     Experiment {
