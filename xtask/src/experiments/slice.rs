@@ -57,6 +57,7 @@ const COSTS: &[(Unit, u32)] = &[
     (unit("protect-loop", "2 threads on 2 CPUs, one busy"), 2),
     (unit("snapshot-pause", ""), 14),
     (unit("swapin-reuse", ""), 3),
+    (unit("working-set", ""), 4),
     (unit("wp-unpopulated", ""), 8),
     (unit("write-after-clear", ""), 8),
     (unit("write-after-protect", ""), 7),
