@@ -153,9 +153,18 @@ static int raise_loopback(void)
 	return raised;
 }
 
-/* Provides what a program finds on its own machine: the loopback interface, and POSIX shared memory. */
+/* Provides what a program finds on its own machine: the loopback interface, POSIX shared memory, and the names of its own
+ * descriptors.
+ */
 static void serve_root(void)
 {
+	static const char *const links[][2] = { { "/proc/self/fd", "/dev/fd" },
+						{ "/proc/self/fd/0", "/dev/stdin" },
+						{ "/proc/self/fd/1", "/dev/stdout" },
+						{ "/proc/self/fd/2", "/dev/stderr" } };
+	for (size_t i = 0; i < sizeof links / sizeof links[0]; i++)
+		if (symlink(links[i][0], links[i][1]) && errno != EEXIST)
+			warn("a name of a descriptor in /dev is missing\n");
 	if (!raise_loopback())
 		warn("the loopback interface is down\n");
 	if (mkdir("/dev/shm", 01777) || mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, NULL))
