@@ -207,10 +207,10 @@ impl SwapCharges {
     }
 
     pub(super) fn limit(&self, memcg: Memcg, most: u64) {
-        if let Some(mut table) = self.table_for(memcg)
-            && let Some(bill) = table.get_mut(memcg)
-        {
-            bill.most = most;
+        if let Some(mut table) = self.table_for(memcg) {
+            if let Some(bill) = table.get_mut(memcg) {
+                bill.most = most;
+            }
         }
     }
 
@@ -284,13 +284,13 @@ impl SwapCharges {
 
     /// Closes a memcg. Its number can be used again once nothing refers to it.
     pub(crate) fn close(&self, memcg: Memcg) {
-        if let Some(mut table) = self.table_for(memcg)
-            && let Some(bill) = table.get_mut(memcg)
-        {
-            bill.open = false;
-            bill.users += 1;
-            bill.most = u64::MAX;
-            table.remove_user(memcg);
+        if let Some(mut table) = self.table_for(memcg) {
+            if let Some(bill) = table.get_mut(memcg) {
+                bill.open = false;
+                bill.users += 1;
+                bill.most = u64::MAX;
+                table.remove_user(memcg);
+            }
         }
     }
 }
