@@ -171,6 +171,26 @@ static inline long row_in(const char *path, const char *name)
 	return value;
 }
 
+/* Returns the number that a file begins with. */
+static inline long number_of(const char *path)
+{
+	char text[64] = "";
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0 && read(file, text, sizeof text - 1) > 0);
+	close(file);
+	return atol(text);
+}
+
+/* Returns the path of a name in a folder, which the next seven calls leave as it is. */
+static inline const char *path_in(const char *folder, const char *name)
+{
+	static char paths[8][256];
+	static int next;
+	char *path = paths[next++ % 8];
+	snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+	return path;
+}
+
 /* Waits for a child and returns its wait status. */
 static inline int wait_for(pid_t child)
 {

@@ -22,16 +22,6 @@
 #define SHM_HUGETLB 04000
 #endif
 
-static long number(const char *path)
-{
-	char text[32] = {0};
-	int file = open(path, O_RDONLY);
-	NEED(file >= 0);
-	NEED(read(file, text, sizeof text - 1) > 0);
-	close(file);
-	return atol(text);
-}
-
 static int store(const char *path, long value)
 {
 	char text[32];
@@ -58,9 +48,9 @@ static long kibibytes(const char *path, const char *name)
 
 static void expect(long total, long free, long reserved)
 {
-	CHECK_EQ(number(SIZES "nr_hugepages"), total);
-	CHECK_EQ(number(SIZES "free_hugepages"), free);
-	CHECK_EQ(number(SIZES "resv_hugepages"), reserved);
+	CHECK_EQ(number_of(SIZES "nr_hugepages"), total);
+	CHECK_EQ(number_of(SIZES "free_hugepages"), free);
+	CHECK_EQ(number_of(SIZES "resv_hugepages"), reserved);
 	CHECK_EQ(kibibytes("/proc/meminfo", "HugePages_Total:"), total);
 	CHECK_EQ(kibibytes("/proc/meminfo", "HugePages_Free:"), free);
 	CHECK_EQ(kibibytes("/proc/meminfo", "HugePages_Rsvd:"), reserved);
@@ -104,16 +94,16 @@ static void sizes_of_the_pool(void)
 	char *memory = map(2 * HUGE, MAP_PRIVATE);
 	memory[0] = 1;
 	CHECK(store("/proc/sys/vm/nr_hugepages", 1));
-	CHECK_EQ(number(SIZES "surplus_hugepages"), 1);
+	CHECK_EQ(number_of(SIZES "surplus_hugepages"), 1);
 	expect(2, 1, 1);
 	CHECK(store(SIZES "nr_hugepages", 4));
-	CHECK_EQ(number(SIZES "surplus_hugepages"), 0);
+	CHECK_EQ(number_of(SIZES "surplus_hugepages"), 0);
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 	expect(4, 4, 0);
 	CHECK(store("/proc/sys/vm/nr_overcommit_hugepages", 2));
-	CHECK_EQ(number(SIZES "nr_overcommit_hugepages"), 2);
+	CHECK_EQ(number_of(SIZES "nr_overcommit_hugepages"), 2);
 	memory = map(6 * HUGE, MAP_PRIVATE);
-	CHECK_EQ(number(SIZES "surplus_hugepages"), 2);
+	CHECK_EQ(number_of(SIZES "surplus_hugepages"), 2);
 	expect(6, 6, 6);
 	CHECK_EQ(munmap(memory, 6 * HUGE), 0);
 	expect(4, 4, 0);
@@ -356,8 +346,8 @@ static void watched(void)
 
 int main(void)
 {
-	long before = number(SIZES "nr_hugepages");
-	CHECK_EQ(number(SIZES "resv_hugepages"), 0);
+	long before = number_of(SIZES "nr_hugepages");
+	CHECK_EQ(number_of(SIZES "resv_hugepages"), 0);
 	CHECK(store(SIZES "nr_hugepages", 4));
 	expect(4, 4, 0);
 	reservations();

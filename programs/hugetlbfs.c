@@ -43,21 +43,7 @@ static sigjmp_buf after_bus;
 /* Returns the path of a name in the mount of this run. */
 static const char *at(const char *name)
 {
-	static char paths[8][256];
-	static int next;
-	char *path = paths[next++ % 8];
-	snprintf(path, 256, "%s/%s", base, name);
-	return path;
-}
-
-static long number(const char *path)
-{
-	char text[32] = {0};
-	int file = open(path, O_RDONLY);
-	NEED(file >= 0);
-	NEED(read(file, text, sizeof text - 1) > 0);
-	close(file);
-	return atol(text);
+	return path_in(base, name);
 }
 
 static void set_pool(long pages)
@@ -72,7 +58,7 @@ static void set_pool(long pages)
 
 static void expect_at(int line, long free, long reserved)
 {
-	long seen[2] = {number(SIZES "free_hugepages"), number(SIZES "resv_hugepages")};
+	long seen[2] = {number_of(SIZES "free_hugepages"), number_of(SIZES "resv_hugepages")};
 	if (seen[0] != free || seen[1] != reserved)
 		printf("hugetlbfs.c:%d: %ld free, %ld reserved\n", line, seen[0], seen[1]);
 	CHECK_EQ(seen[0], free);
@@ -504,9 +490,9 @@ int main(void)
 {
 	NEED(mkdtemp(base));
 	signal(SIGBUS, on_bus);
-	long before = number(SIZES "nr_hugepages");
+	long before = number_of(SIZES "nr_hugepages");
 	set_pool(POOL);
-	NEED(number(SIZES "nr_hugepages") == POOL);
+	NEED(number_of(SIZES "nr_hugepages") == POOL);
 	mount_options();
 	names();
 	contents();

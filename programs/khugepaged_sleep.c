@@ -20,15 +20,6 @@ static void set(const char *path, const char *text)
 	close(file);
 }
 
-static long number_of(const char *path)
-{
-	char text[64] = "";
-	int file = open(path, O_RDONLY);
-	NEED(file >= 0 && read(file, text, sizeof text - 1) > 0);
-	close(file);
-	return atol(text);
-}
-
 static void rest(long milliseconds)
 {
 	struct timespec moment = { milliseconds / 1000, milliseconds % 1000 * 1000000 };

@@ -22,11 +22,7 @@ static char base[] = "/tmp/mount_XXXXXX";
 /* Returns the path of a name in the folder of this run. */
 static const char *at(const char *name)
 {
-	static char paths[8][256];
-	static int next;
-	char *path = paths[next++ % 8];
-	snprintf(path, 256, "%s/%s", base, name);
-	return path;
+	return path_in(base, name);
 }
 
 static int tmpfs(const char *name, unsigned long flags, const char *options)

@@ -94,48 +94,30 @@ static void maps(void)
 	CHECK(strcmp(area_of((void *)(uintptr_t)maps).rights, "r-xp") == 0);
 }
 
-/* Returns the number in a line "Name:   number" of a file, or -1. */
-static long number_in(const char *file, const char *name)
-{
-	FILE *status = fopen(file, "r");
-	NEED(status != NULL);
-	char line[512];
-	long value = -1;
-	while (fgets(line, sizeof line, status)) {
-		size_t length = strlen(name);
-		if (strncmp(line, name, length) == 0 && line[length] == ':') {
-			value = strtol(line + length + 1, NULL, 10);
-			break;
-		}
-	}
-	fclose(status);
-	return value;
-}
-
 static void status(void)
 {
-	CHECK_EQ(number_in("/proc/self/status", "Pid"), getpid());
-	CHECK_EQ(number_in("/proc/self/status", "Tgid"), getpid());
-	CHECK_EQ(number_in("/proc/self/status", "PPid"), getppid());
-	CHECK_EQ(number_in("/proc/self/status", "Uid"), getuid());
-	CHECK_EQ(number_in("/proc/self/status", "Threads"), 1);
+	CHECK_EQ(row_in("/proc/self/status", "Pid"), getpid());
+	CHECK_EQ(row_in("/proc/self/status", "Tgid"), getpid());
+	CHECK_EQ(row_in("/proc/self/status", "PPid"), getppid());
+	CHECK_EQ(row_in("/proc/self/status", "Uid"), getuid());
+	CHECK_EQ(row_in("/proc/self/status", "Threads"), 1);
 	/* Linux counts resident pages in batches: exact to some tens of pages. */
 	enum { PAGES = 4096 };
-	long size = number_in("/proc/self/status", "VmSize"), resident = number_in("/proc/self/status", "VmRSS");
+	long size = row_in("/proc/self/status", "VmSize"), resident = row_in("/proc/self/status", "VmRSS");
 	CHECK(size > 0 && resident > 0 && resident <= size);
 	char *memory = anonymous(PAGES * PAGE);
 	NEED(memory != NULL);
-	CHECK_EQ(number_in("/proc/self/status", "VmSize") - size, PAGES * 4);
-	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
+	CHECK_EQ(row_in("/proc/self/status", "VmSize") - size, PAGES * 4);
+	CHECK(labs(row_in("/proc/self/status", "VmRSS") - resident) < 1024);
 	memset(memory, 1, PAGES * PAGE);
-	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident - PAGES * 4) < 1024);
-	CHECK(number_in("/proc/self/status", "VmHWM") >= PAGES * 4);
+	CHECK(labs(row_in("/proc/self/status", "VmRSS") - resident - PAGES * 4) < 1024);
+	CHECK(row_in("/proc/self/status", "VmHWM") >= PAGES * 4);
 	CHECK_EQ(mlock(memory, 8 * PAGE), 0);
-	CHECK_EQ(number_in("/proc/self/status", "VmLck"), 32);
+	CHECK_EQ(row_in("/proc/self/status", "VmLck"), 32);
 	munmap(memory, PAGES * PAGE);
-	CHECK_EQ(number_in("/proc/self/status", "VmSize"), size);
-	CHECK_EQ(number_in("/proc/self/status", "VmLck"), 0);
-	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
+	CHECK_EQ(row_in("/proc/self/status", "VmSize"), size);
+	CHECK_EQ(row_in("/proc/self/status", "VmLck"), 0);
+	CHECK(labs(row_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
 /* Returns the field with this number of /proc/self/stat, after the name. */
@@ -163,7 +145,7 @@ static void stat_places(void)
 	unsigned long code[] = { stat_field(CODE), stat_field(CODE + 1) }, at = (uintptr_t)stat_places;
 	CHECK(code[0] <= at && at < code[1]);
 	unsigned long pages = (code[1] + PAGE - 1) / PAGE - code[0] / PAGE;
-	CHECK_EQ(number_in("/proc/self/status", "VmExe"), pages * 4);
+	CHECK_EQ(row_in("/proc/self/status", "VmExe"), pages * 4);
 	at = (uintptr_t)&data;
 	CHECK(code[1] <= at);
 	CHECK(stat_field(DATA) <= at && at < stat_field(DATA + 1));
@@ -206,7 +188,7 @@ static void stat_line(void)
 	CHECK_EQ(pgrp, getpgrp());
 	CHECK_EQ(session, getsid(0));
 	CHECK(minor_faults > 0);
-	CHECK_EQ((long)size / 1024, number_in("/proc/self/status", "VmSize"));
+	CHECK_EQ((long)size / 1024, row_in("/proc/self/status", "VmSize"));
 	CHECK(resident > 0 && resident <= size / PAGE);
 	int fields = 0;
 	for (char *word = strtok(after + 1, " \n"); word; word = strtok(NULL, " \n"))
@@ -298,7 +280,7 @@ static void others(char *program)
 		for (;;)
 			pause();
 	snprintf(name, sizeof name, "/proc/%d/status", child);
-	CHECK_EQ(number_in(name, "PPid"), getpid());
+	CHECK_EQ(row_in(name, "PPid"), getpid());
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	siginfo_t info;
 	CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
@@ -313,9 +295,9 @@ static void others(char *program)
 	wait_for(child);
 	CHECK_FAILS(open(name, O_RDONLY), ENOENT);
 
-	long total = number_in("/proc/meminfo", "MemTotal"), free = number_in("/proc/meminfo", "MemFree");
+	long total = row_in("/proc/meminfo", "MemTotal"), free = row_in("/proc/meminfo", "MemFree");
 	CHECK(total > 0 && free > 0 && free < total);
-	CHECK(number_in("/proc/meminfo", "MemAvailable") > 0);
+	CHECK(row_in("/proc/meminfo", "MemAvailable") > 0);
 	struct sysinfo system;
 	CHECK_EQ(sysinfo(&system), 0);
 	CHECK_EQ((long)(system.totalram / 1024 * system.mem_unit), total);

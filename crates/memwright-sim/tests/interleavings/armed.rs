@@ -7,7 +7,7 @@ use memwright::Advice;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
 use memwright_sim::process::{Signal, Space};
-use memwright_table::{CpuId, PageRange};
+use memwright_table::CpuId;
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, protect, read, write};
@@ -47,16 +47,7 @@ fn is_accessed(world: &World, cpu: CpuId) -> bool {
         protect: false,
         only_tracked: false,
     };
-    let range = PageRange::single(at(0).page());
-    let mut found = false;
-    let outcome = world.process().on(cpu, |space| {
-        space.scan(range, &wanted, &mut |run, _, _| {
-            found = true;
-            run.len()
-        })
-    });
-    outcome.expect("mapped");
-    found
+    world.matches(cpu, at(0).page(), &wanted)
 }
 
 fn arm(world: &World) {

@@ -332,16 +332,7 @@ fn is_written(world: &World, page: u64) -> bool {
         protect: false,
         only_tracked: true,
     };
-    let mut found = false;
-    let outcome = world.process().on(FIRST, |space| {
-        let range = PageRange::single(at(page).page());
-        space.scan(range, &wanted, &mut |run, _, _| {
-            found = true;
-            run.len()
-        })
-    });
-    outcome.expect("watched");
-    found
+    world.matches(FIRST, at(page).page(), &wanted)
 }
 
 /// A huge page with asynchronous write protection is protected as one entry, and the first store splits it. All stores

@@ -7,7 +7,7 @@ use memwright::error::FillError;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Fill, WatchModes};
 use memwright_sim::process::{Signal, Space};
-use memwright_table::{CpuId, PAGE_SIZE, PageRange};
+use memwright_table::{CpuId, PAGE_SIZE};
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, unmap, write};
@@ -29,16 +29,7 @@ fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
         protect,
         only_tracked: true,
     };
-    let range = PageRange::single(at(0).page());
-    let mut found = false;
-    let outcome = world.process().on(cpu, |space| {
-        space.scan(range, &wanted, &mut |run, _, _| {
-            found = true;
-            run.len()
-        })
-    });
-    outcome.expect("watched");
-    found
+    world.matches(cpu, at(0).page(), &wanted)
 }
 
 /// Write-protects the page: the first thread of the cases that protect.

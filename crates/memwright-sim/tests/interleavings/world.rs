@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use memwright::MapRequest;
 use memwright::object::{ObjectIdentity, Shmem};
+use memwright::track::Scan;
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright_sim::noted_file::NotedFile;
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_sim::schedule::{self, Case, Explored};
 use memwright_sim::{MachineOptions, SimulatedMachine};
-use memwright_table::{CpuId, Frame};
+use memwright_table::{CpuId, Frame, Page, PageRange};
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, write};
 
@@ -184,6 +185,19 @@ impl World {
         });
         self.watch = Some(watch);
         self
+    }
+
+    /// Returns whether a scan on `cpu` reports the page.
+    pub fn matches(&self, cpu: CpuId, page: Page, wanted: &Scan) -> bool {
+        let mut found = false;
+        let outcome = self.process().on(cpu, |space| {
+            space.scan(PageRange::single(page), wanted, &mut |run, _, _| {
+                found = true;
+                run.len()
+            })
+        });
+        outcome.expect("watched");
+        found
     }
 
     /// Write-protects the first page, or removes the protection.

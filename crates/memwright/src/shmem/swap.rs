@@ -26,7 +26,7 @@ use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
 impl<M: Machine> Swap<M> {
-    /// Opens a memcg below `parent`, with no slots and no limit. [`Memcg::NOBODY`] is above all memcgs.
+    /// Opens a memcg below `parent`, with no slots and no limit. Without a memcg above, `parent` is [`Memcg::NOBODY`].
     ///
     /// # Errors
     /// There is no heap for the charge records, or there are too many memcgs.

@@ -118,13 +118,7 @@ fn written(process: &Process<'_>) -> Vec<u64> {
         only_tracked: true,
     };
     let range = PageRange::new(page(FIRST).page(), page(FIRST + HUGE).page());
-    let mut found = Vec::new();
-    let end = process.space.scan(range, &scan, &mut |run, _, _| {
-        found.extend(run.iter().map(|one| one.number() - range.start.number()));
-        run.len()
-    });
-    assert_eq!(end, Ok(range.end));
-    found
+    process.matching(range, &scan)
 }
 
 #[test]

@@ -61,13 +61,7 @@ fn accessed(process: &Process<'_>, count: u64) -> Vec<u64> {
         only_tracked: false,
     };
     let range = PageRange::new(page(0).page(), page(count).page());
-    let mut found = Vec::new();
-    let end = process.space.scan(range, &scan, &mut |run, _, _| {
-        found.extend(run.iter().map(|one| one.number() - range.start.number()));
-        run.len()
-    });
-    assert_eq!(end, Ok(range.end));
-    found
+    process.matching(range, &scan)
 }
 
 fn bits(process: &Process<'_>, index: u64) -> Bits {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use memwright::object::{Object, ObjectIdentity, Shmem};
+use memwright::track::Scan;
 use memwright::uffd::Watch;
 use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
@@ -10,7 +11,7 @@ use memwright::{
 };
 use memwright_sim::leak::LeakOnPanic;
 use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
-use memwright_table::{CpuId, Frames, VirtAddr};
+use memwright_table::{CpuId, Frames, PageRange, VirtAddr};
 
 pub type Machine = SimulatedMachine;
 
@@ -131,6 +132,17 @@ impl Drop for Process<'_> {
 }
 
 impl<'w> Process<'w> {
+    /// Returns the pages of `range` that a scan reports, counted from its start.
+    pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
+        let mut found = Vec::new();
+        let end = self.space.scan(range, scan, &mut |run, _, _| {
+            found.extend(run.iter().map(|one| one.number() - range.start.number()));
+            run.len()
+        });
+        assert_eq!(end, Ok(range.end));
+        found
+    }
+
     /// Audits the address space and the translations that CPUs have cached.
     pub fn check(&self) {
         self.space.audit().unwrap();
