@@ -1,4 +1,4 @@
-//! Tests of scans for written pages, which skip page tables in which nothing was accessed. A scan relies on the
+//! Tests of scans for written and for accessed pages, which skip page tables in which nothing was accessed. A scan relies on the
 //! accessed bits of upper-level entries, which a processor sets only if it has not cached the entry (rule:
 //! fold-before-clearing).
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{
-    Bits, CpuId, Edit, Entry, FrameKind, Frames, Gather, Marks, Page, PageRange, Table,
+    Bits, CpuId, Edit, Entry, FrameKind, Frames, Gather, Marks, Page, PageRange, Table, Tracked,
 };
 
 type Machine = SimulatedMachine;
@@ -27,6 +27,15 @@ struct Bench {
 impl Bench {
     /// Creates one table with write-protection markers and one page, whose dirty bit records stores.
     fn new() -> Self {
+        Self::with(RIGHTS | Bits::WATCHED)
+    }
+
+    /// Creates one table with one page, which was accessed.
+    fn armable() -> Self {
+        Self::with(RIGHTS | Bits::ACCESSED)
+    }
+
+    fn with(bits: Bits) -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
         let table = Table::new(frames.clone(), None).expect("memory");
@@ -34,14 +43,16 @@ impl Bench {
             let _running = machine.run_on(cpu);
             table.load();
         }
-        table.cursor(range()).mark(Marks::UFFD_WP).expect("memory");
+        if bits.contains(Bits::WATCHED) {
+            table.cursor(range()).mark(Marks::UFFD_WP).expect("memory");
+        }
         let frame = frames
             .allocate_zeroed(0, FrameKind::Anonymous)
             .expect("memory")
             .into_raw();
         table
             .cursor(PageRange::single(PAGE))
-            .fill(Entry::page(frame, RIGHTS | Bits::WATCHED))
+            .fill(Entry::page(frame, bits))
             .expect("memory");
         Self {
             machine,
@@ -53,25 +64,25 @@ impl Bench {
     /// Scans the tables in which something was accessed. Returns the written pages, and write-protects them again.
     fn look(&self, gather: &mut Gather<'_, Machine>) -> Vec<Page> {
         let mut written = Vec::new();
-        if self.table.pass_quiet(range()) == range().end {
+        if self.table.pass_quiet(range(), Tracked::Stores) == range().end {
             return written;
         }
         let mut cursor = self.table.scanning_cursor(range());
         let may_be_quiet = cursor.may_become_quiet(gather);
         let mut next = START;
-        while let Some(run) = cursor.next_written(next, range().end, true) {
-            next = run.start.add(run.pages);
-            written.push(run.start);
+        while let Some(run) = cursor.next_touched(next, range().end, true, Tracked::Stores) {
+            next = run.range.end;
+            written.push(run.range.start);
             let watch = |_| Edit {
                 set: Bits::WATCHED,
                 clear: Bits::DIRTY,
             };
             let prepared = cursor.prepare(&run, watch, gather);
-            let done = cursor.edit_prepared(&run, run.pages, &prepared, gather);
-            assert_eq!(done, run.pages);
+            let done = cursor.edit_prepared(&run, run.range.len(), &prepared, gather);
+            assert_eq!(done, run.range.len());
         }
         if may_be_quiet {
-            cursor.end_look(true);
+            cursor.end_look(Tracked::Stores, true);
         }
         written
     }
@@ -79,15 +90,55 @@ impl Bench {
     /// Performs a complete scan.
     fn scan(&self) -> Vec<Page> {
         let mut gather = self.table.gather();
-        self.table.settle(range(), &mut gather);
+        self.table.settle(range(), Tracked::Stores, &mut gather);
         gather.flush();
         let written = self.look(&mut gather);
         let _ = gather.finish();
         written
     }
 
+    /// Arms the table against accesses, and flushes unless the gather is to do it later.
+    fn arm(&self, gather: &mut Gather<'_, Machine>) {
+        gather.rely_on_pending();
+        if self.table.settle(range(), Tracked::Unarmed, gather) == range().end {
+            return;
+        }
+        let mut cursor = self.table.scanning_cursor(range());
+        let may_be_quiet = cursor.may_become_quiet(gather);
+        let idle = |_| Edit {
+            set: Bits::IDLE,
+            clear: Bits::ACCESSED,
+        };
+        let armed = cursor.edit_touched(range().end, Tracked::Unarmed, idle, gather);
+        cursor.end_look(Tracked::Unarmed, armed && may_be_quiet);
+    }
+
+    fn arm_now(&self) {
+        let mut gather = self.table.gather();
+        self.arm(&mut gather);
+        let _ = gather.finish();
+    }
+
+    /// Returns the pages that were accessed since they were armed.
+    fn accessed(&self) -> Vec<Page> {
+        let mut accessed = Vec::new();
+        let mut next = self.table.pass_quiet(range(), Tracked::Accesses);
+        if next < range().end {
+            let look = self.table.look(range());
+            while let Some(run) = look.next_accessed(next, range().end, true) {
+                next = run.range.end;
+                accessed.extend(run.range.iter());
+            }
+        }
+        accessed
+    }
+
+    fn is_still(&self) -> bool {
+        self.table.pass_quiet(range(), Tracked::Accesses) == range().end
+    }
+
     fn is_quiet(&self) -> bool {
-        self.table.pass_quiet(range()) == range().end
+        self.table.pass_quiet(range(), Tracked::Stores) == range().end
     }
 
     fn read(&self) {
@@ -163,7 +214,7 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     let bench = Bench::new();
     bench.read();
     let mut first = bench.table.gather();
-    bench.table.settle(range(), &mut first);
+    bench.table.settle(range(), Tracked::Stores, &mut first);
     // The second scan finds the accessed bit already cleared, and must check the entries nevertheless.
     assert!(bench.scan().is_empty());
     // The other CPU still has the translation cached, so it writes without setting the accessed bit.
@@ -173,4 +224,66 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     let _ = first.finish();
     let later = bench.scan();
     assert_eq!([found, later].concat(), [PAGE]);
+}
+
+#[test]
+fn an_access_through_what_a_cpu_had_cached_is_found_once_the_pages_are_armed() {
+    let bench = Bench::armable();
+    // The other CPU has cached the page as accessed, and the upper levels.
+    bench.read();
+    bench.arm_now();
+    assert!(bench.is_still());
+    assert!(bench.accessed().is_empty());
+    bench.read();
+    assert!(!bench.is_still());
+    assert_eq!(bench.accessed(), [PAGE]);
+    bench.arm_now();
+    assert!(bench.accessed().is_empty());
+    bench.write();
+    assert_eq!(bench.accessed(), [PAGE]);
+}
+
+#[test]
+fn what_software_changes_ends_the_stillness() {
+    let bench = Bench::armable();
+    bench.arm_now();
+    assert!(bench.is_still());
+    assert!(bench.table.look(range()).next_filled().is_some());
+    assert!(bench.is_still(), "a walk that only reads changes nothing");
+    let mut gather = bench.table.gather();
+    bench
+        .table
+        .cursor(PageRange::single(PAGE))
+        .edit(Bits::empty(), Bits::IDLE, &mut gather);
+    let _ = gather.finish();
+    assert!(!bench.is_still());
+    assert_eq!(bench.accessed(), [PAGE]);
+    bench.arm_now();
+    assert!(bench.accessed().is_empty());
+}
+
+#[test]
+fn arming_flushes_what_another_has_armed_and_not_flushed_yet() {
+    let bench = Bench::armable();
+    bench.read();
+    let mut first = bench.table.gather();
+    bench.arm(&mut first);
+    // Nothing is left to do for the second, but no access may be lost once it returns.
+    bench.arm_now();
+    bench.read();
+    assert_eq!(bench.accessed(), [PAGE]);
+    let _ = first.finish();
+    assert_eq!(bench.accessed(), [PAGE]);
+}
+
+#[test]
+fn a_page_that_faults_is_unaccessed_but_armed_again_by_its_accessed_bit() {
+    let bench = Bench::with(Bits::UFFD_WP | Bits::ACCESSED);
+    assert!(bench.accessed().is_empty());
+    bench.arm_now();
+    let look = bench.table.look(PageRange::single(PAGE));
+    let Entry::Present(page) = look.peek() else {
+        panic!("the page is gone");
+    };
+    assert_eq!(page.bits & (Bits::IDLE | Bits::ACCESSED), Bits::IDLE);
 }

@@ -665,7 +665,8 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
         self.counts.completed += u32::from(others_pending);
-        let what = if self.tables {
+        // What the other gather has pending can include upper levels.
+        let what = if self.tables || others_pending {
             Invalidation::AllAndTables
         } else {
             Invalidation::All

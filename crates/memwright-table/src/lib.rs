@@ -150,7 +150,7 @@ pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
 pub use table::{
-    Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, MoveRule, Prepared,
-    Table, WrittenRun,
+    AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, MoveRule,
+    Prepared, Table, Tracked,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

@@ -71,7 +71,7 @@ pub(crate) const fn slot(word: u64, level: u8) -> Slot {
     }
 }
 
-const fn level_size(level: u8) -> PageSize {
+pub(crate) const fn level_size(level: u8) -> PageSize {
     match level {
         1 => PageSize::Size4K,
         2 => PageSize::Size2M,
@@ -176,6 +176,19 @@ pub(crate) const fn is_unwritten(word: u64) -> bool {
         return word & uffd_wp != 0;
     }
     word & UFFD_WP != 0 || word & (WATCHED | DIRTY) == WATCHED
+}
+
+/// Whether an entry is known to be unaccessed since it was armed against accesses. Where nothing is mapped, nothing was
+/// accessed; a marker is never armed.
+#[inline]
+pub(crate) const fn is_unaccessed(word: u64) -> bool {
+    word & UFFD_WP != 0 || is_idle(word)
+}
+
+/// Whether the accessed bit of the entry reports the next access, or nothing is mapped.
+#[inline]
+pub(crate) const fn is_idle(word: u64) -> bool {
+    word & (IDLE | ACCESSED) == IDLE || word == 0
 }
 
 /// Everything in `word` except the address: entries with equal attributes are treated alike.

@@ -173,6 +173,37 @@ impl Alike {
         }
     }
 
+    /// Returns the decision for 4 KiB pages like `word`: one of the last two decisions if it fits, else a new one.
+    #[inline(always)]
+    pub(super) fn decided<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
+        word: u64,
+        last: &mut [Option<Self>; 2],
+        editor: &mut Editor<R>,
+        gather: &Gather<'_, M>,
+    ) -> Self {
+        let attributes = x86_64::attributes(word);
+        match *last {
+            [_, Some(alike)] | [Some(alike), _] if alike.attributes == attributes => alike,
+            [_, newer] => {
+                let alike = Self::decide(word, PageSize::Size4K, editor, gather);
+                *last = [newer, Some(alike)];
+                alike
+            }
+        }
+    }
+
+    /// Whether the decision is for entries like `word`.
+    #[inline(always)]
+    pub(super) const fn fits(&self, word: u64) -> bool {
+        self.attributes == x86_64::attributes(word)
+    }
+
+    /// Whether the decision changes anything.
+    #[inline(always)]
+    pub(super) const fn changes(&self) -> bool {
+        self.flip != 0
+    }
+
     /// Changes the leading entries of `slots` that have these attributes, and returns their number. It is 0 if hardware
     /// has just changed the first entry.
     pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
@@ -485,15 +516,8 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let attributes = x86_64::attributes(word);
-            let alike = match decided {
-                [_, Some(alike)] | [Some(alike), _] if alike.attributes == attributes => alike,
-                [_, last] => {
-                    let alike = Alike::decide(word, PageSize::Size4K, editor, gather);
-                    decided = [last, Some(alike)];
-                    alike
-                }
-            };
+            let alike = Alike::decided(word, &mut decided, editor, gather);
+            let attributes = alike.attributes;
             let follows =
                 |next: &AtomicU64| x86_64::attributes(next.load(Ordering::Relaxed)) == attributes;
             let count = if slots.get(done + 1).is_some_and(follows) {

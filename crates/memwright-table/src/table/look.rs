@@ -4,7 +4,8 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent};
-use super::runs::{all_empty, count_alike, pass_while};
+use super::quiet::{AlikeRun, Tracked};
+use super::runs::{all_empty, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
 use crate::entry::x86_64;
@@ -38,6 +39,18 @@ impl<'t, M: Machine> Look<'t, M> {
         Self(self.0.pausing())
     }
 
+    /// Like [`Cursor::size`].
+    #[inline]
+    pub fn size(&self) -> PageSize {
+        self.0.size()
+    }
+
+    /// Like [`Cursor::locked_end`].
+    #[inline]
+    pub fn locked_end(&self) -> Page {
+        self.0.locked_end()
+    }
+
     /// Like [`Cursor::entry`].
     ///
     /// # Panics
@@ -52,6 +65,14 @@ impl<'t, M: Machine> Look<'t, M> {
     /// If the cursor is at the end of its range.
     pub fn peek(&self) -> Entry {
         self.0.peek()
+    }
+
+    /// Returns the slot here, clipped to the range.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    pub fn run_here(&self) -> AlikeRun {
+        run_at(&self.0)
     }
 
     /// Returns a bitmap of the pages whose entries are empty, among the first 64 pages from the position to the end of
@@ -118,31 +139,54 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// Returns the entry here, with the range of consecutive pages whose entries differ in nothing but their frames.
-    /// The range ends at the latest with the last-level table, or with the slot in an upper-level table. The cursor
-    /// moves past the range. With `singly`, pages are returned one by one. Returns `None` at the end of the range.
-    pub fn next_alike(&mut self, singly: bool) -> Option<Extent> {
+    /// Calls `visitor` with every slot from the position to the end of the range, together with the consecutive ones
+    /// whose entries differ in nothing but their frames or swap slots, until `visitor` returns false. A run ends at the
+    /// latest with the last-level table, or with the slot in an upper-level table. With `singly`, pages are passed one
+    /// by one. The position is unspecified afterwards.
+    pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
         let cursor = &mut self.0;
-        if cursor.position >= cursor.range.end {
-            return None;
+        while cursor.position < cursor.range.end {
+            if cursor.level > 1 {
+                if !visitor(run_at(cursor)) {
+                    return;
+                }
+                cursor.advance();
+                continue;
+            }
+            let end = cursor.table_end(cursor.range.end);
+            let mut start = cursor.position;
+            let mut slots = cursor.slots_to(end);
+            while let [first, others @ ..] = slots {
+                step(Step::Entry);
+                let word = first.load(Ordering::Acquire);
+                let rest = if word == 0 {
+                    pass_while(others, all_empty, |word| word == 0)
+                } else if singly && x86_64::is_present(word) {
+                    others
+                } else {
+                    // The first entry counts in any case, even if hardware has changed it meanwhile.
+                    pass_alike(others, x86_64::attributes(word))
+                };
+                let next = start.add((slots.len() - rest.len()) as u64);
+                if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
+                    return;
+                }
+                (start, slots) = (next, rest);
+            }
+            cursor.go(end);
         }
-        let mut extent = cursor.entry();
-        if cursor.level > 1 {
-            cursor.advance();
-            return Some(extent);
-        }
-        let slots = cursor.slots_to(cursor.table_end(cursor.range.end));
-        let word = x86_64::encode(extent.entry);
-        let alike = if word == 0 {
-            slots.len() - pass_while(slots, all_empty, |word| word == 0).len()
-        } else if singly && x86_64::is_present(word) {
-            1
-        } else {
-            // The first entry counts in any case, even if hardware has changed it meanwhile.
-            1 + count_alike(&slots[1..], x86_64::attributes(word))
-        };
-        extent.range.end = extent.range.start.add(alike as u64);
-        cursor.go(extent.range.end);
-        Some(extent)
     }
+
+    /// Like [`Cursor::next_touched`], for accesses.
+    ///
+    /// # Panics
+    /// If the cursor is not in a last-level table that contains both.
+    #[inline]
+    pub fn next_accessed(&self, from: Page, limit: Page, alike: bool) -> Option<AlikeRun> {
+        self.0.next_touched(from, limit, alike, Tracked::Accesses)
+    }
+}
+
+fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
+    AlikeRun::new(cursor.entry().range, cursor.word(), cursor.level)
 }

@@ -1,28 +1,33 @@
-//! Skippable tables: last-level tables in which a scan for written pages knows, without reading them, that it would
-//! find none.
+//! Skippable tables: last-level tables in which a scan for written or for accessed pages knows, without reading them,
+//! that it would find none.
 //!
-//! A last-level table is *skippable* (`QUIET`) when every entry of it was found unwritten and nothing can have written
-//! below it since. Two kinds of writers exist, processors and software.
+//! A last-level table is *skippable* when every entry of it was found untouched ([`Tracked`]: unwritten, `QUIET`, or
+//! unaccessed, `STILL`) and nothing can have touched a page below it since. Processors and software can.
 //!
 //! - **A processor** that uses a page below sets the accessed bit of the entry that points to the table, unless it has
 //!   cached something that it read through that entry before: a translation, or the entry itself in a paging-structure
 //!   cache ("the processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on
-//!   TLBs and on paging-structure caches, in substance). So a scan first clears the bit ([`Table::settle`]), then
-//!   flushes leaves and upper levels on every CPU, and only then checks the entries. The check finds each page that is
-//!   written before the flush; a write after the flush sets the bit.
-//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always clears `QUIET`, so that no
-//!   path can forget to. Only the check itself sets it, while it holds the lock.
+//!   TLBs and on paging-structure caches, in substance). So a scan that protects first clears the bit
+//!   ([`Table::settle`]), then flushes leaves and upper levels on every CPU, and only then checks the entries. The check
+//!   finds each page that is written before the flush; a write after the flush sets the bit.
+//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always makes the table no longer
+//!   skippable, so that no path can forget to. Only the check itself makes it skippable, while it holds the lock.
+//!
+//! Arming pages against accesses forgets the accesses before it, so it needs no check after the flush: it clears the
+//! bit, arms the entries, and flushes before it returns. An access through what a CPU had cached comes before the
+//! flush, and therefore before the call returns. It may still set the accessed bit of its page, which a later scan then
+//! reports if another page of the table was accessed.
 //!
 //! A table in which the dirty bit of every entry reports stores is also *dirty-tracked* (`WATCHED`), until software
 //! locks it: then the dirty bits alone show which pages were written, even if pages were read, which sets the accessed
-//! bit above.
+//! bit above. So do the accessed bits of a table in which every page was armed by its accessed bit (`IDLE`).
 //!
 //! Two scans may run at a time. The second may find the bit already clear while the first has not flushed yet, and a
 //! processor may still write without setting it. The first scan announces its flush before it clears the bit, under the
 //! table's lock. The second, which checks under the same lock, then does not make the table skippable. The next scan
 //! checks it again.
 //!
-//! This scan is the only code that reads the bit. Other code that clears the bit must preserve its information: it must
+//! These scans are the only code that reads the bit. Other code that clears the bit must preserve its information: it must
 //! clear the bit under the table's lock, which also clears `QUIET`, and flush in the same way (rule:
 //! fold-before-clearing).
 
@@ -49,35 +54,82 @@ const TABLE_PAGES: u64 = slot_pages(ABOVE);
 /// In [`Meta::quiet`]: every entry was found unwritten, and nothing can have written since without setting the accessed
 /// bit above.
 const QUIET: u32 = 1;
+/// In [`Meta::quiet`]: every entry was found unaccessed, and nothing can have accessed a page since without setting the
+/// accessed bit above.
+const STILL: u32 = 1 << 2;
 /// In [`Meta::quiet`]: every entry maps a page whose dirty bit shows whether it was written.
 const WATCHED: u32 = 1 << 1;
+/// In [`Meta::quiet`]: the accessed bit of every entry shows whether the page was accessed since it was armed.
+const IDLE: u32 = 1 << 3;
 
-/// Consecutive entries in a last-level table, the first of which is not known to be unwritten.
-#[derive(Clone, Copy, Debug)]
-pub struct WrittenRun {
-    /// The first page.
-    pub start: Page,
-    /// The number of pages: more than one only if they differ in nothing but their frames.
-    pub pages: u64,
-    word: u64,
+/// What a scan looks for in an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracked {
+    /// Pages that were written since they were write-protected.
+    Stores,
+    /// Pages that were accessed since they were armed against accesses.
+    Accesses,
+    /// Pages whose next access is not reported by the accessed bits of their entries: they were accessed, or an access
+    /// faults.
+    Unarmed,
 }
 
-impl WrittenRun {
+impl Tracked {
+    /// The bit in [`Meta::quiet`] of a table in which no page was touched.
+    #[inline(always)]
+    const fn skippable(self) -> u32 {
+        match self {
+            Self::Stores => QUIET,
+            Self::Accesses | Self::Unarmed => STILL,
+        }
+    }
+
+    /// Whether the entry is known to be untouched.
+    #[inline(always)]
+    const fn is_untouched(self, word: u64) -> bool {
+        match self {
+            Self::Stores => x86_64::is_unwritten(word),
+            Self::Accesses => x86_64::is_unaccessed(word),
+            Self::Unarmed => x86_64::is_idle(word),
+        }
+    }
+}
+
+/// Consecutive slots whose entries differ in nothing but their frames.
+#[derive(Clone, Copy, Debug)]
+pub struct AlikeRun {
+    /// The pages that the slots cover, clipped to the range of the cursor.
+    pub range: PageRange,
+    word: u64,
+    level: u8,
+}
+
+impl AlikeRun {
+    #[inline]
+    pub(super) const fn new(range: PageRange, word: u64, level: u8) -> Self {
+        Self { range, word, level }
+    }
+
     /// The first entry.
     #[inline]
     pub fn entry(&self) -> Entry {
-        x86_64::decode(self.word, 1)
+        x86_64::decode(self.word, self.level)
     }
 
-    /// Whether both runs are of pages that differ in nothing but their frames.
+    /// The largest page that fits a slot.
+    #[inline]
+    pub fn size(&self) -> PageSize {
+        x86_64::level_size(self.level)
+    }
+
+    /// Whether the entries of both runs differ in nothing but their frames or swap slots.
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
-        x86_64::is_present(self.word)
-            && x86_64::attributes(self.word) == x86_64::attributes(other.word)
+        self.level == other.level && x86_64::attributes(self.word) == x86_64::attributes(other.word)
     }
 }
 
-/// A prepared edit, for pages like those of a [`WrittenRun`].
+/// A prepared edit, for pages like those of an [`AlikeRun`].
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared(Alike);
 
@@ -106,13 +158,14 @@ impl<M: Machine> Table<M> {
         Some(&frames.table_words(node)[slot_index(page, ABOVE)..])
     }
 
-    /// Skips skippable tables, and larger entries whose page or marker is unwritten, from the start of `range` on.
-    /// Returns the first page of the range that may have been written. Only what is entirely in the range is skipped.
+    /// Skips skippable tables, and larger entries whose page or marker is untouched, from the start of `range` on.
+    /// Returns the first page of the range that may have been touched. Only what is entirely in the range is skipped.
     ///
     /// # Locks
     /// The caller holds the address space's lock, so that no table is freed meanwhile.
-    pub fn pass_quiet(&self, range: PageRange) -> Page {
+    pub fn pass_quiet(&self, range: PageRange, tracked: Tracked) -> Page {
         let tables = self.frames().all_tables();
+        let skippable = tracked.skippable();
         let mut page = range.start;
         while page.number() % TABLE_PAGES == 0 && page.add(TABLE_PAGES) <= range.end {
             let Some(slots) = self.entries_above(page) else {
@@ -126,9 +179,9 @@ impl<M: Machine> Table<M> {
                 match x86_64::slot(word, ABOVE) {
                     Slot::Table(lower) => {
                         word & x86_64::ACCESSED == 0
-                            && tables.meta(lower).quiet.load(Ordering::Acquire) & QUIET != 0
+                            && tables.meta(lower).quiet.load(Ordering::Acquire) & skippable != 0
                     }
-                    Slot::Entry => x86_64::is_unwritten(word),
+                    Slot::Entry => tracked.is_untouched(word),
                 }
             });
             let quiet = quiet.count();
@@ -146,8 +199,8 @@ impl<M: Machine> Table<M> {
     ///
     /// # Locks
     /// The caller holds the address space's lock.
-    pub fn settle(&self, range: PageRange, gather: &mut Gather<'_, M>) -> Page {
-        let first = self.pass_quiet(range);
+    pub fn settle(&self, range: PageRange, tracked: Tracked, gather: &mut Gather<'_, M>) -> Page {
+        let first = self.pass_quiet(range, tracked);
         let end = range.end.number() & !(TABLE_PAGES - 1);
         let mut page = first.number().div_ceil(TABLE_PAGES) * TABLE_PAGES;
         while page < end {
@@ -182,7 +235,7 @@ impl<M: Machine> Table<M> {
             && meta.index.load(Ordering::Relaxed) == start.number();
         if is_here {
             let told = meta.quiet.load(Ordering::Relaxed);
-            meta.quiet.store(told & !QUIET, Ordering::Relaxed);
+            meta.quiet.store(told & !(QUIET | STILL), Ordering::Relaxed);
             gather.record_upper_cleared();
             // If the entry points elsewhere by now, that table is not skippable either.
             let clear = word & !x86_64::ACCESSED;
@@ -195,8 +248,8 @@ impl<M: Machine> Table<M> {
 
 impl<M: Machine> Cursor<'_, M> {
     /// Whether the cursor is at the start of a last-level table that is entirely in its range and may become skippable
-    /// after the check (see the module documentation): no other CPU can still write without setting the accessed bit
-    /// above.
+    /// after the check (see the module documentation): no other CPU can still use a page without setting the accessed
+    /// bit above.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         self.level == 1
@@ -205,43 +258,75 @@ impl<M: Machine> Cursor<'_, M> {
             && !gather.others_pending()
     }
 
-    /// Records, after a check of all of the locked last-level table, whether it is skippable: whether every entry is
-    /// unwritten, or was made so, and [`may_become_quiet`](Self::may_become_quiet) returned true before.
+    /// Records, after a check of the locked last-level table, whether it is skippable: whether every entry is untouched,
+    /// or was made so, and [`may_become_quiet`](Self::may_become_quiet) returned true before.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table.
-    pub fn end_look(&mut self, quiet: bool) {
+    pub fn end_look(&mut self, tracked: Tracked, quiet: bool) {
         assert!(self.level == 1, "only a lowest table is quiet");
-        let watched = self.is_watched() || (quiet && every_watched(self.words));
-        let told = if quiet { QUIET } else { 0 } | if watched { WATCHED } else { 0 };
-        self.meta.quiet.store(told, Ordering::Release);
+        let bits_tell = match tracked {
+            Tracked::Stores if self.is_watched() || (quiet && every_watched(self.words)) => WATCHED,
+            Tracked::Unarmed if quiet => IDLE,
+            Tracked::Stores | Tracked::Accesses | Tracked::Unarmed => 0,
+        };
+        let skippable = if quiet { tracked.skippable() } else { 0 };
+        self.meta
+            .quiet
+            .store(bits_tell | skippable, Ordering::Release);
+    }
+
+    /// Whether the locked table is a last-level table with this bit in [`Meta::quiet`].
+    #[inline(always)]
+    fn has_flag(&self, flag: u32) -> bool {
+        self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & flag != 0
     }
 
     /// Whether the dirty bits of the locked last-level table alone show which pages were written.
     pub fn is_watched(&self) -> bool {
-        self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & WATCHED != 0
+        self.has_flag(WATCHED)
     }
 
-    /// Returns the first entries from `from` on, before `limit`, in the locked last-level table, that are not known to
-    /// be unwritten since they were write-protected. With `alike`, pages that differ in nothing but their frames are
-    /// returned together.
+    /// Returns the slots from `from` on, before `limit`, in the locked last-level table, without the leading ones that
+    /// are known to be untouched.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains both.
     #[inline]
-    pub fn next_written(&self, from: Page, limit: Page, alike: bool) -> Option<WrittenRun> {
+    fn pass_untouched(&self, from: Page, limit: Page, tracked: Tracked) -> &[AtomicU64] {
         assert!(self.level == 1, "the cursor stands in no lowest table");
         let first = slot_index(from, 1);
         let slots = &self.words[first..first + (limit.number() - from.number()) as usize];
-        let rest = if self.is_watched() {
-            pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
-        } else {
-            pass_while(slots, all_unwritten, x86_64::is_unwritten)
-        };
-        if rest.is_empty() {
-            return None;
+        match tracked {
+            Tracked::Stores if self.has_flag(WATCHED) => {
+                pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
+            }
+            Tracked::Stores => pass_while(slots, all_unwritten, x86_64::is_unwritten),
+            Tracked::Accesses | Tracked::Unarmed if self.has_flag(IDLE) => {
+                pass_while(slots, all_old, |word| word & x86_64::ACCESSED == 0)
+            }
+            Tracked::Accesses => pass_while(slots, all_unaccessed, x86_64::is_unaccessed),
+            Tracked::Unarmed => pass_while(slots, all_idle, x86_64::is_idle),
         }
-        let word = rest[0].load(Ordering::Relaxed);
+    }
+
+    /// Returns the first entries from `from` on, before `limit`, in the locked last-level table, that are not known to
+    /// be untouched since they were protected. With `alike`, pages that differ in nothing but their frames are returned
+    /// together.
+    ///
+    /// # Panics
+    /// If the cursor is not in a last-level table that contains both.
+    #[inline]
+    pub fn next_touched(
+        &self,
+        from: Page,
+        limit: Page,
+        alike: bool,
+        tracked: Tracked,
+    ) -> Option<AlikeRun> {
+        let rest = self.pass_untouched(from, limit, tracked);
+        let first = rest.first()?;
+        let word = first.load(Ordering::Relaxed);
         let attributes = x86_64::attributes(word);
         let mut pages = 1;
         // The run has at least one page, even if hardware has changed the first entry meanwhile.
@@ -250,17 +335,15 @@ impl<M: Machine> Cursor<'_, M> {
         if alike && x86_64::is_present(word) && rest.get(1).is_some_and(follows) {
             pages += count_alike(&rest[1..], attributes);
         }
-        Some(WrittenRun {
-            start: Page::new(limit.number() - rest.len() as u64),
-            pages: pages as u64,
-            word,
-        })
+        let start = Page::new(limit.number() - rest.len() as u64);
+        let range = PageRange::new(start, start.add(pages as u64));
+        Some(AlikeRun::new(range, word, 1))
     }
 
     /// Prepares an edit of pages like those of `run`.
     pub fn prepare(
         &self,
-        run: &WrittenRun,
+        run: &AlikeRun,
         mut rule: impl FnMut(Bits) -> Edit,
         gather: &Gather<'_, M>,
     ) -> Prepared {
@@ -281,21 +364,72 @@ impl<M: Machine> Cursor<'_, M> {
     #[inline]
     pub fn edit_prepared(
         &self,
-        run: &WrittenRun,
+        run: &AlikeRun,
         pages: u64,
         prepared: &Prepared,
         gather: &mut Gather<'_, M>,
     ) -> u64 {
-        let at = slot_index(run.start, 1);
+        let at = slot_index(run.range.start, 1);
         let slots = &self.words[at..at + pages as usize];
         let done = match slots {
             [slot] => u64::from(prepared.0.apply_one(slot)),
             slots => prepared.0.apply(slots) as u64,
         };
         if done > 0 {
-            prepared.0.record(run.start, done, gather);
+            prepared.0.record(run.range.start, done, gather);
         }
         done
+    }
+
+    /// Edits the pages and the swap entries from the position to `end` that are not known to be untouched, in the locked
+    /// last-level table, as `rule` decides. Returns whether every entry there is untouched now.
+    ///
+    /// # Panics
+    /// If the cursor is not in a last-level table that contains both.
+    pub fn edit_touched(
+        &mut self,
+        end: Page,
+        tracked: Tracked,
+        rule: impl Fn(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        let mut editor = Editor {
+            rule: |bits, _| rule(bits),
+            regain: false,
+            edited: Edited::default(),
+        };
+        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
+        let mut decided: [Option<Alike>; 2] = [None; 2];
+        let mut untouched = true;
+        let mut next = self.position;
+        while let [first, others @ ..] = self.pass_untouched(next, end, tracked) {
+            let word = first.load(Ordering::Relaxed);
+            let start = Page::new(end.number() - 1 - others.len() as u64);
+            next = start.add(1);
+            if !x86_64::is_present(word) {
+                untouched &= edit_swapped_slot(first, tracked, &rule);
+                continue;
+            }
+            let alike = Alike::decided(word, &mut decided, &mut editor, gather);
+            if !alike.changes() {
+                alike.record(start, 0, gather);
+                untouched = false;
+                continue;
+            }
+            // If hardware has changed the first entry meanwhile, decide again.
+            let done = u64::from(alike.apply_one(first));
+            let follows = |slot: &AtomicU64| alike.fits(slot.load(Ordering::Relaxed));
+            let done = if done > 0 && others.first().is_some_and(follows) {
+                done + alike.apply(others) as u64
+            } else {
+                done
+            };
+            if done > 0 {
+                alike.record(start, done, gather);
+            }
+            next = start.add(done);
+        }
+        untouched
     }
 
     /// Sets marks on the unmapped page here, in the locked last-level table.
@@ -315,6 +449,20 @@ impl<M: Machine> Cursor<'_, M> {
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
     }
+}
+
+/// Edits the bits that a swap entry in the locked last-level table carries. Returns whether it is untouched now.
+fn edit_swapped_slot(slot: &AtomicU64, tracked: Tracked, rule: impl Fn(Bits) -> Edit) -> bool {
+    // No CPU changes an entry that maps nothing, and the table is locked.
+    let old = slot.load(Ordering::Relaxed);
+    if x86_64::swapped(old).is_none() {
+        return tracked.is_untouched(old);
+    }
+    let bits = x86_64::carried(old);
+    let edit = rule(bits);
+    let new = x86_64::with_carried(old, (bits - edit.clear) | edit.set);
+    slot.store(new, Ordering::Release);
+    tracked.is_untouched(new)
 }
 
 /// Whether the dirty bit of every entry reports stores.
@@ -337,15 +485,50 @@ fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     some & x86_64::DIRTY == 0
 }
 
+/// Whether no accessed bit is set: then no page was accessed, of a table in which these bits tell.
+#[inline(always)]
+fn all_old(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let mut some = 0;
+    for slot in slots {
+        step(Step::Entry);
+        some |= slot.load(Ordering::Relaxed);
+    }
+    some & x86_64::ACCESSED == 0
+}
+
+/// Returns the bits that all of these entries have, and those that some have.
+#[inline(always)]
+fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+    slots.iter().fold((u64::MAX, 0), |(every, some), slot| {
+        step(Step::Entry);
+        let word = slot.load(Ordering::Relaxed);
+        (every & word, some | word)
+    })
+}
+
 /// Whether all of these entries are known to be unwritten, all by the same bit. `false` means unknown.
 #[inline(always)]
 fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (mut every, mut some) = (u64::MAX, 0);
-    for slot in slots {
-        step(Step::Entry);
-        let word = slot.load(Ordering::Relaxed);
-        every &= word;
-        some |= word;
-    }
+    let (every, some) = every_and_some(slots);
     every & x86_64::UFFD_WP != 0 || (every & x86_64::WATCHED != 0 && some & x86_64::DIRTY == 0)
+}
+
+/// Whether all of these entries are known to be unaccessed, all for the same reason. `false` means unknown.
+#[inline(always)]
+fn all_unaccessed(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some(slots);
+    every & x86_64::UFFD_WP != 0 || are_idle(every, some)
+}
+
+/// Whether the accessed bit of each of these entries reports the next access, or nothing is mapped. `false` means
+/// unknown.
+#[inline(always)]
+fn all_idle(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some(slots);
+    are_idle(every, some)
+}
+
+#[inline(always)]
+const fn are_idle(every: u64, some: u64) -> bool {
+    some == 0 || (every & x86_64::IDLE != 0 && some & x86_64::ACCESSED == 0)
 }

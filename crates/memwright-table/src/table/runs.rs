@@ -89,6 +89,20 @@ pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
     x86_64::are_pages(every, level)
 }
 
+/// Skips the leading slots that have these attributes, and returns the rest.
+#[inline(always)]
+pub(super) fn pass_alike(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
+    let mut rest = slots;
+    while let [first, others @ ..] = rest {
+        step(Step::Entry);
+        if x86_64::attributes(first.load(Ordering::Relaxed)) != attributes {
+            break;
+        }
+        rest = others;
+    }
+    rest
+}
+
 /// Returns how many of the leading `slots` have these attributes.
 #[inline(never)]
 pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {

@@ -351,20 +351,21 @@ impl World {
         };
         let mut next = window.start;
         let mut look = self.table.look(window);
-        while let Some(extent) = look.next_alike(singly) {
-            assert_eq!(extent.range.start, next);
-            next = extent.range.end;
-            for page in extent.range.iter() {
+        look.each_alike(singly, |run| {
+            assert_eq!(run.range.start, next);
+            next = run.range.end;
+            for page in run.range.iter() {
                 let known = self.at(page.number() - self.base);
-                assert_eq!(kind(known), kind(extent.entry), "at {page:?}");
+                assert_eq!(kind(known), kind(run.entry()), "at {page:?}");
             }
             let one = !singly
-                || extent
-                    .entry
+                || run
+                    .entry()
                     .present()
-                    .is_none_or(|page| extent.range.len() <= page.size.pages());
-            assert!(one, "{extent:?} are several pages");
-        }
+                    .is_none_or(|page| run.range.len() <= page.size.pages());
+            assert!(one, "{run:?} are several pages");
+            true
+        });
         assert_eq!(next, window.end);
     }
 }

@@ -25,6 +25,7 @@
 //! [`Bits::SOFT_DIRTY`]: memwright_table::Bits::SOFT_DIRTY
 //! [`Bits::WATCHED`]: memwright_table::Bits::WATCHED
 
+mod look;
 pub(crate) mod scan;
 pub(crate) mod soft_dirty;
 

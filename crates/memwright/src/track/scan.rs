@@ -10,8 +10,8 @@
 use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
 use memwright_table::{
-    Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
-    Swapped, WrittenRun,
+    AlikeRun, Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize,
+    Prepared, Swapped, Tracked,
 };
 
 use crate::mm::areas::cuts_hugetlb;
@@ -20,7 +20,6 @@ use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::WatchError;
 use crate::types::huge::HUGE_PAGES;
 use crate::vma::area::AreaFlags;
-use crate::vma::idle::accessed;
 use crate::vma::written::{arm_written, is_by_dirty, written};
 
 bitflags! {
@@ -76,15 +75,14 @@ pub struct Scan {
 
 impl Scan {
     /// Returns whether the scan selects pages of these categories.
-    fn wants(&self, categories: Categories) -> bool {
+    pub(super) fn wants(&self, categories: Categories) -> bool {
         let seen = categories ^ self.inverted;
         seen.contains(self.all) && (self.any.is_empty() || seen.intersects(self.any))
     }
 
-    /// Returns whether the scan selects written pages only.
-    fn wants_only_written(&self) -> bool {
-        let written = Categories::WRITTEN;
-        !self.inverted.contains(written) && (self.all.contains(written) || self.any == written)
+    /// Returns whether the scan selects only pages of this category.
+    pub(super) fn wants_only(&self, category: Categories) -> bool {
+        !self.inverted.contains(category) && (self.all.contains(category) || self.any == category)
     }
 
     /// Returns whether pages of an area with these categories can be selected.
@@ -136,11 +134,11 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = core.gather();
         let mut result = Ok(range.end);
         let mut passed = range.start;
-        if scan.protect && scan.wants_only_written() {
+        if scan.protect && scan.wants_only(Categories::WRITTEN) {
             for area in areas.map.overlapping(range) {
                 let part = area.range().intersect(range);
                 if is_tracked(area.flags()) {
-                    let first = core.table.settle(part, &mut gather);
+                    let first = core.table.settle(part, Tracked::Stores, &mut gather);
                     if part.contains(passed) {
                         passed = first;
                     }
@@ -183,12 +181,12 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// The state of a scan in one area.
-struct Look<'a, M: Machine> {
-    area: &'a Area<M>,
+pub(super) struct Look<'a, M: Machine> {
+    pub(super) area: &'a Area<M>,
     /// The categories of every page of the area.
-    common: Categories,
-    scan: &'a Scan,
-    take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
+    pub(super) common: Categories,
+    pub(super) scan: &'a Scan,
+    pub(super) take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
 
 impl<M: Machine> Look<'_, M> {
@@ -218,8 +216,8 @@ impl<M: Machine> Look<'_, M> {
 }
 
 /// The properties of a run. They are reused for the next runs that are like it.
-pub(crate) struct Known {
-    run: WrittenRun,
+struct Known {
+    run: AlikeRun,
     categories: Categories,
     wanted: bool,
     /// Whether the entries of the run can be protected together.
@@ -238,7 +236,7 @@ struct Looked {
 }
 
 /// The number of page tables between two scheduling points of a scan for written pages.
-const TABLES: u32 = 4;
+pub(super) const TABLES: u32 = 4;
 
 impl<M: Machine> Core<M> {
     fn scan_area(
@@ -247,7 +245,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
-        if !look.scan.wants_only_written() {
+        if !look.scan.wants_only(Categories::WRITTEN) {
             return if look.scan.protect {
                 self.scan_each(look, range, gather)
             } else {
@@ -260,7 +258,9 @@ impl<M: Machine> Core<M> {
         loop {
             // After a page table with written pages the next one is likely to have some too: do not try to skip it.
             if !written_before {
-                next = self.table.pass_quiet(PageRange::new(next, range.end));
+                next = self
+                    .table
+                    .pass_quiet(PageRange::new(next, range.end), Tracked::Stores);
             }
             if next == range.end {
                 return Ok(next);
@@ -282,7 +282,7 @@ impl<M: Machine> Core<M> {
             let may_be_quiet = look.scan.protect && cursor.may_become_quiet(gather);
             let looked = self.look_at_table(look, &mut cursor, end, gather);
             if looked.unwritten && may_be_quiet {
-                cursor.end_look(true);
+                cursor.end_look(Tracked::Stores, true);
             }
             if looked.end < end {
                 return Ok(looked.end);
@@ -292,59 +292,6 @@ impl<M: Machine> Core<M> {
             drop(cursor);
             points.round();
         }
-    }
-
-    /// Scans every entry of `range` without changing any. Passes equal neighbours to the callback together. Returns
-    /// where the scan stopped.
-    fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
-        self.scan_with(look, range, |_, found| found)
-    }
-
-    /// Does the work of [`scan_alike`](Self::scan_alike). `also` changes the categories of an entry.
-    #[inline(always)]
-    fn scan_with(
-        &self,
-        look: &mut Look<'_, M>,
-        range: PageRange,
-        also: impl Fn(Entry, Categories) -> Categories,
-    ) -> Page {
-        // An area of an object can also contain private copies: pages are categorized one by one.
-        let singly = look.area.object().is_some();
-        let mut cursor = self.table.look(range).pausing();
-        while let Some(extent) = cursor.next_alike(singly) {
-            let found = self.categories(look, extent.entry, extent.size);
-            let categories = look.common | also(extent.entry, found);
-            if look.scan.wants(categories) {
-                let pages = extent.range.len();
-                let taken = (look.take)(extent.range, categories, Share::Any).min(pages);
-                if taken < pages {
-                    return extent.range.start.add(taken);
-                }
-            }
-        }
-        range.end
-    }
-
-    /// Scans every entry of `range`, a part of an area for read-write protection, without changing any. Pages of such
-    /// an area are accessed or not; their stores are not tracked (Linux 7.3 `pagemap_page_category`). Returns where the
-    /// scan stopped.
-    fn scan_accessed(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
-        if look.scan.wants_only_written() {
-            return range.end;
-        }
-        self.scan_with(look, range, |entry, found| {
-            let bits = match entry {
-                Entry::Present(page) => Some(page.bits),
-                Entry::Swapped(page) => Some(page.bits),
-                Entry::Migrating(page) => Some(page.bits),
-                Entry::Empty | Entry::Marker(_) => None,
-            };
-            let mut found = found - Categories::WRITTEN;
-            // A marker has the format of a swap entry, which is not protected.
-            let marker = matches!(entry, Entry::Marker(_));
-            found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
-            found
-        })
     }
 
     /// Scans every entry of `range`, and write-protects what it selects if the scan protects. Returns where the scan
@@ -420,8 +367,9 @@ impl<M: Machine> Core<M> {
         };
         let mut next = cursor.position();
         let mut last: Option<Known> = None;
-        while let Some(run) = cursor.next_written(next, end, alike) {
-            next = run.start.add(run.pages);
+        while let Some(run) = cursor.next_touched(next, end, alike, Tracked::Stores) {
+            next = run.range.end;
+            let pages = run.range.len();
             let fits = last
                 .as_ref()
                 .is_some_and(|last| alike && run.is_like(&last.run));
@@ -442,21 +390,20 @@ impl<M: Machine> Core<M> {
                 looked.unwritten &= !known.categories.contains(Categories::WRITTEN);
                 continue;
             }
-            let pages = PageRange::new(run.start, next);
-            let taken = (look.take)(pages, known.categories, Share::Any).min(run.pages);
+            let taken = (look.take)(run.range, known.categories, Share::Any).min(pages);
             if look.scan.protect {
                 let mut done = 0;
                 if known.at_once {
                     done = cursor.edit_prepared(&run, taken, &known.arm, gather);
                 }
                 for page in done..taken {
-                    cursor.seek(run.start.add(page));
+                    cursor.seek(run.range.start.add(page));
                     looked.unwritten &= self.protect_one(by_dirty, cursor, gather);
                 }
             }
             looked.found = true;
-            if taken < run.pages {
-                looked.end = run.start.add(taken);
+            if taken < pages {
+                looked.end = run.range.start.add(taken);
                 looked.unwritten = false;
                 break;
             }
@@ -495,7 +442,12 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns the categories of an entry in a slot for pages of `size`.
-    fn categories(&self, look: &Look<'_, M>, entry: Entry, size: PageSize) -> Categories {
+    pub(super) fn categories(
+        &self,
+        look: &Look<'_, M>,
+        entry: Entry,
+        size: PageSize,
+    ) -> Categories {
         let area = look.area;
         let flags = area.flags();
         let mut found = Categories::empty();

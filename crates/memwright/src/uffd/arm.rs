@@ -11,7 +11,7 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Edit, Gather, Machine, PageRange, VirtAddr};
+use memwright_table::{Bits, Edit, Gather, Machine, PageRange, PageSize, Tracked, VirtAddr};
 
 use crate::mm::areas::cuts_hugetlb;
 use crate::mm::core::Core;
@@ -24,6 +24,9 @@ use crate::uffd::pages;
 use crate::uffd::protect::edited;
 use crate::vma::idle::{Arming, forget_past_idle, mark_accessed, open_copy};
 use crate::vma::writable::{Grant, access_bits};
+
+/// The number of page tables that are armed between two scheduling points.
+const TABLES: u32 = 4;
 
 impl<M: Machine> AddressSpace<M> {
     /// Arms the present and swapped pages of `length` bytes, or makes them accessible, with at most one flush. The
@@ -105,12 +108,39 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`.
+    /// Arms the pages of `range`, a part of `area`. Tables in which nothing was accessed since they were armed are
+    /// skipped.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
         let by_accessed = self.arms_by_accessed(area);
         let arm = |bits| arming.arm(by_accessed, bits);
-        self.edit_armed(area, range, arm, gather);
+        if !by_accessed {
+            self.edit_armed(area, range, arm, gather);
+            return;
+        }
+        // Another operation can have armed these pages without having flushed yet (rule: see-pending-flushes).
+        gather.rely_on_pending();
+        let mut next = self.table.settle(range, Tracked::Unarmed, gather);
+        let mut points = PausePoints::every(TABLES);
+        while next < range.end {
+            points.round();
+            let rest = PageRange::new(next, range.end);
+            let mut cursor = self.table.scanning_cursor(rest);
+            let end = if matches!(cursor.size(), PageSize::Size4K) {
+                let end = cursor.locked_end();
+                let may_be_quiet = cursor.may_become_quiet(gather);
+                let armed = cursor.edit_touched(end, Tracked::Unarmed, arm, gather);
+                cursor.end_look(Tracked::Unarmed, armed && may_be_quiet);
+                end
+            } else {
+                let slot = cursor.entry().range;
+                drop(cursor);
+                self.edit_armed(area, slot, arm, gather);
+                slot.end
+            };
+            let rest = PageRange::new(end, range.end);
+            next = self.table.pass_quiet(rest, Tracked::Unarmed);
+        }
     }
 
     /// Makes the pages of `range`, a part of `area`, accessible.

@@ -7,7 +7,7 @@ use memwright::uffd::{
     WatchedFault, Watcher,
 };
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
-use memwright_table::{Entry, PageRange};
+use memwright_table::{Entry, PageRange, Tracked};
 
 use crate::objects::Notified;
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -422,7 +422,7 @@ const TABLE: u64 = 512;
 /// Returns how many of the two tables that are completely in the scenario's memory a scan would skip.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
-    let passed = process.space.table().pass_quiet(range);
+    let passed = process.space.table().pass_quiet(range, Tracked::Stores);
     (passed.number() - range.start.number()) / TABLE
 }
 

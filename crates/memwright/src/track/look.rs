@@ -1,0 +1,157 @@
+//! Scans that change no entry, and scans for pages that were accessed (Linux 7.3 `fs/proc/task_mmu.c`,
+//! `pagemap_page_category`).
+
+use memwright_table::sync::PausePoints;
+use memwright_table::{AlikeRun, Entry, Machine, Page, PageRange, PageSize, Tracked};
+
+use crate::mm::core::Core;
+use crate::track::scan::{Categories, Look, Share, TABLES};
+use crate::vma::idle::accessed;
+
+/// What a scan does with a run, for the next runs like it.
+#[derive(Clone, Copy)]
+struct Decision {
+    run: AlikeRun,
+    categories: Categories,
+    wanted: bool,
+}
+
+/// The last two decisions: runs of two kinds often alternate.
+type Decisions = [Option<Decision>; 2];
+
+impl<M: Machine> Core<M> {
+    /// Scans every entry of `range` without changing any. Passes equal neighbours to the callback together. Returns
+    /// where the scan stopped.
+    pub(super) fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        self.scan_with(look, range, |_, found| found)
+    }
+
+    /// Scans `range`, a part of an area for read-write protection, without changing any entry. Pages of such an area
+    /// are accessed or not; their stores are not tracked. A scan that selects only accessed pages skips the tables in
+    /// which none was accessed. Returns where the scan stopped.
+    pub(super) fn scan_accessed(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        if look.scan.wants_only(Categories::WRITTEN) {
+            range.end
+        } else if look.scan.wants_only(Categories::ACCESSED) {
+            self.scan_touched(look, range)
+        } else {
+            self.scan_with(look, range, by_access)
+        }
+    }
+
+    /// Scans every entry of `range`. `also` changes the categories of an entry.
+    #[inline(always)]
+    fn scan_with(
+        &self,
+        look: &mut Look<'_, M>,
+        range: PageRange,
+        also: impl Fn(Entry, Categories) -> Categories,
+    ) -> Page {
+        // An area of an object can also contain private copies: pages are categorized one by one.
+        let singly = look.area.object().is_some();
+        let mut decisions = [None; 2];
+        let mut end = None;
+        self.table.look(range).pausing().each_alike(singly, |run| {
+            end = self.offer(look, run, singly, &mut decisions, &also);
+            end.is_none()
+        });
+        end.unwrap_or(range.end)
+    }
+
+    /// Scans the entries of `range` that can have been accessed since they were armed.
+    fn scan_touched(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        let singly = look.area.object().is_some();
+        let mut decisions = [None; 2];
+        let mut points = PausePoints::every(TABLES);
+        let mut next = range.start;
+        loop {
+            next = self
+                .table
+                .pass_quiet(PageRange::new(next, range.end), Tracked::Accesses);
+            if next == range.end {
+                return next;
+            }
+            points.round();
+            let cursor = self.table.look(PageRange::new(next, range.end));
+            if !matches!(cursor.size(), PageSize::Size4K) {
+                let run = cursor.run_here();
+                next = run.range.end;
+                if let Some(end) = self.offer(look, run, singly, &mut decisions, by_access) {
+                    return end;
+                }
+                continue;
+            }
+            let end = cursor.locked_end();
+            while let Some(run) = cursor.next_accessed(next, end, !singly) {
+                next = run.range.end;
+                if let Some(end) = self.offer(look, run, singly, &mut decisions, by_access) {
+                    return end;
+                }
+            }
+            next = end;
+        }
+    }
+
+    /// Passes a run to the callback if the scan selects it. Returns the first page that the callback did not take, if
+    /// there is one.
+    #[inline(always)]
+    fn offer(
+        &self,
+        look: &mut Look<'_, M>,
+        run: AlikeRun,
+        singly: bool,
+        decisions: &mut Decisions,
+        also: impl Fn(Entry, Categories) -> Categories,
+    ) -> Option<Page> {
+        let known = decisions
+            .iter()
+            .flatten()
+            .find(|last| run.is_like(&last.run));
+        let decision = match known {
+            Some(known) if !singly => *known,
+            Some(_) | None => {
+                let decision = self.decide(look, run, also);
+                *decisions = [decisions[1], Some(decision)];
+                decision
+            }
+        };
+        if !decision.wanted {
+            return None;
+        }
+        let pages = run.range.len();
+        let taken = (look.take)(run.range, decision.categories, Share::Any).min(pages);
+        (taken < pages).then(|| run.range.start.add(taken))
+    }
+
+    #[inline(never)]
+    fn decide(
+        &self,
+        look: &Look<'_, M>,
+        run: AlikeRun,
+        also: impl Fn(Entry, Categories) -> Categories,
+    ) -> Decision {
+        let entry = run.entry();
+        let found = self.categories(look, entry, run.size());
+        let categories = look.common | also(entry, found);
+        Decision {
+            run,
+            categories,
+            wanted: look.scan.wants(categories),
+        }
+    }
+}
+
+/// Returns the categories of an entry in an area for read-write protection, given those that do not depend on that.
+fn by_access(entry: Entry, found: Categories) -> Categories {
+    let bits = match entry {
+        Entry::Present(page) => Some(page.bits),
+        Entry::Swapped(page) => Some(page.bits),
+        Entry::Migrating(page) => Some(page.bits),
+        Entry::Empty | Entry::Marker(_) => None,
+    };
+    let mut found = found - Categories::WRITTEN;
+    // A marker has the format of a swap entry, which is not protected.
+    let marker = matches!(entry, Entry::Marker(_));
+    found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
+    found
+}
