@@ -10,12 +10,8 @@
 #include "swap.h"
 #include "track.h"
 
-#define UFFD_RWPROTECT _IOWR(0xAA, 9, struct uffd_protect)
 #define INTERVALS 4
 #define ROOM 512
-
-enum { WATCH_ACCESSES = 8, RWP = 1 << 17, RWP_ASYNC = 1 << 18 };
-enum { IS_PRESENT = 1 << 3, IS_ACCESSED = 1 << 9 };
 
 static int watcher, pagemap;
 static char *memory;
@@ -36,8 +32,7 @@ static void fill(void)
 
 static void arm(void)
 {
-	struct uffd_protect all = { { (uintptr_t)memory, pages * PAGE }, 1 };
-	MUST(ioctl(watcher, UFFD_RWPROTECT, &all) == 0);
+	MUST(uffd_arm(watcher, memory, pages * PAGE) == 0);
 }
 
 /* Calls `act`, if there is one, with each run of pages that have these categories, after inversion. Returns how many pages
@@ -99,13 +94,13 @@ static void intervals(const char *name, size_t first, size_t step)
 		used = use(first, step);
 		add_value(&using, clock_now() - start);
 		faults += faults_now() - before;
-		MUST(each_run(IS_ACCESSED, 0, NULL) == used);
+		MUST(each_run(PAGE_IS_ACCESSED, 0, NULL) == used);
 		start = clock_now();
-		size_t idle = each_run(IS_PRESENT | IS_ACCESSED, IS_ACCESSED, NULL);
+		size_t idle = each_run(PAGE_IS_PRESENT | PAGE_IS_ACCESSED, PAGE_IS_ACCESSED, NULL);
 		add_value(&asking, clock_now() - start);
-		MUST(each_run(IS_PRESENT | IS_ACCESSED, IS_ACCESSED, page_out) == idle);
+		MUST(each_run(PAGE_IS_PRESENT | PAGE_IS_ACCESSED, PAGE_IS_ACCESSED, page_out) == idle);
 		out += idle;
-		left = each_run(IS_PRESENT, 0, NULL);
+		left = each_run(PAGE_IS_PRESENT, 0, NULL);
 		MUST(left == used);
 	}
 	record_value(name, "pages used", "pages", used);

@@ -17,6 +17,8 @@ pub struct Unit {
 /// Every run, with the seconds of processor time that measuring Memwright's columns once takes.
 #[rustfmt::skip]
 const COSTS: &[(Unit, u32)] = &[
+    (unit("access-scan", "1 GiB"), 9),
+    (unit("access-scan", "64 MiB, a thread on another CPU"), 3),
     (unit("async-scan", ""), 9),
     (unit("autonuma", "numa01"), 6),
     (unit("autonuma", "numa02"), 6),

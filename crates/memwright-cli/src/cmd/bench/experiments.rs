@@ -252,6 +252,23 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "access-scan",
+        question: "What does it cost to find the pages accessed since the last scan, and to access a page?",
+        source: include_str!("../../../../../programs/experiments/access_scan.c"),
+        runs: &[
+            Run {
+                label: "1 GiB",
+                ..RUN
+            },
+            Run {
+                label: "64 MiB, a thread on another CPU",
+                arguments: &["4", "64", "1"],
+                cpus: 2,
+                ..RUN
+            },
+        ],
+    },
+    Experiment {
         name: "working-set",
         question: "What does it cost to find the pages that a program uses, and to page out the rest?",
         source: include_str!("../../../../../programs/working_set.c"),
