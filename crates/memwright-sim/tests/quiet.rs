@@ -69,9 +69,7 @@ impl Bench {
         }
         let mut cursor = self.table.scanning_cursor(range());
         let may_be_quiet = cursor.may_become_quiet(gather);
-        let mut next = START;
-        while let Some(run) = cursor.next_touched(next, range().end, true, Tracked::Stores) {
-            next = run.range.end;
+        for run in cursor.touched(START, range().end, true, Tracked::Stores) {
             written.push(run.range.start);
             let watch = |_| Edit {
                 set: Bits::WATCHED,
@@ -122,11 +120,9 @@ impl Bench {
     /// Returns the pages that were accessed since they were armed.
     fn accessed(&self) -> Vec<Page> {
         let mut accessed = Vec::new();
-        let mut next = self.table.pass_quiet(range(), Tracked::Accesses);
-        if next < range().end {
+        if !self.is_still() {
             let look = self.table.look(range());
-            while let Some(run) = look.next_accessed(next, range().end, true) {
-                next = run.range.end;
+            for run in look.accessed(START, range().end, true) {
                 accessed.extend(run.range.iter());
             }
         }

@@ -151,6 +151,6 @@ pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, MoveRule,
-    Prepared, Table, Tracked,
+    Prepared, Table, Touched, Tracked,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

@@ -4,7 +4,7 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent};
-use super::quiet::{AlikeRun, Tracked};
+use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
@@ -177,13 +177,13 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// Like [`Cursor::next_touched`], for accesses.
+    /// Like [`Cursor::touched`], for accesses.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains both.
     #[inline]
-    pub fn next_accessed(&self, from: Page, limit: Page, alike: bool) -> Option<AlikeRun> {
-        self.0.next_touched(from, limit, alike, Tracked::Accesses)
+    pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t> {
+        self.0.touched(from, limit, alike, Tracked::Accesses)
     }
 }
 

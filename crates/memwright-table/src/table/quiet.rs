@@ -36,7 +36,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
 use super::level::{ROOT_LEVEL, slot_index, slot_pages, table_owner};
-use super::runs::{TOGETHER, count_alike, pass_while};
+use super::runs::{TOGETHER, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Marker, Marks};
@@ -126,6 +126,68 @@ impl AlikeRun {
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
         self.level == other.level && x86_64::attributes(self.word) == x86_64::attributes(other.word)
+    }
+}
+
+/// An iterator over the touched entries of a last-level table; see [`Cursor::touched`].
+#[derive(Debug)]
+pub struct Touched<'t> {
+    /// The slots that were not looked at yet. Those before them are untouched, or were returned.
+    rest: &'t [AtomicU64],
+    /// The page after the last slot.
+    limit: Page,
+    tracked: Tracked,
+    alike: bool,
+    /// Whether the bits that the processor sets show alone whether a page was touched.
+    bits_tell: bool,
+}
+
+impl<'t> Touched<'t> {
+    /// The page of the first slot that was not looked at yet.
+    #[inline(always)]
+    fn page(&self) -> Page {
+        Page::new(self.limit.number() - self.rest.len() as u64)
+    }
+
+    /// Skips the slots that are known to be untouched, and returns the next one.
+    #[inline(always)]
+    fn first(&mut self) -> Option<&'t AtomicU64> {
+        let slots = self.rest;
+        self.rest = match self.tracked {
+            Tracked::Stores if self.bits_tell => {
+                pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
+            }
+            Tracked::Stores => pass_while(slots, all_unwritten, x86_64::is_unwritten),
+            Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
+                pass_while(slots, all_old, |word| word & x86_64::ACCESSED == 0)
+            }
+            Tracked::Accesses => pass_while(slots, all_unaccessed, x86_64::is_unaccessed),
+            Tracked::Unarmed => pass_while(slots, all_idle, x86_64::is_idle),
+        };
+        self.rest.first()
+    }
+
+    /// Moves past `slots` slots.
+    #[inline(always)]
+    fn consume(&mut self, slots: usize) {
+        self.rest = self.rest.get(slots..).unwrap_or_default();
+    }
+}
+
+impl Iterator for Touched<'_> {
+    type Item = AlikeRun;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<AlikeRun> {
+        let word = self.first()?.load(Ordering::Relaxed);
+        let start = self.page();
+        // The run has at least one page, even if hardware has changed the first entry meanwhile.
+        self.consume(1);
+        if self.alike && x86_64::is_present(word) {
+            self.rest = pass_alike(self.rest, x86_64::attributes(word));
+        }
+        let range = PageRange::new(start, self.page());
+        Some(AlikeRun::new(range, word, 1))
     }
 }
 
@@ -246,7 +308,7 @@ impl<M: Machine> Table<M> {
     }
 }
 
-impl<M: Machine> Cursor<'_, M> {
+impl<'t, M: Machine> Cursor<'t, M> {
     /// Whether the cursor is at the start of a last-level table that is entirely in its range and may become skippable
     /// after the check (see the module documentation): no other CPU can still use a page without setting the accessed
     /// bit above.
@@ -287,57 +349,26 @@ impl<M: Machine> Cursor<'_, M> {
         self.has_flag(WATCHED)
     }
 
-    /// Returns the slots from `from` on, before `limit`, in the locked last-level table, without the leading ones that
-    /// are known to be untouched.
+    /// Returns the entries from `from` on, before `limit`, in the locked last-level table, that are not known to be
+    /// untouched since they were protected. With `alike`, pages that differ in nothing but their frames are returned
+    /// together. The cursor must stay in the table as long as the iterator is in use.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains both.
     #[inline]
-    fn pass_untouched(&self, from: Page, limit: Page, tracked: Tracked) -> &[AtomicU64] {
+    pub fn touched(&self, from: Page, limit: Page, alike: bool, tracked: Tracked) -> Touched<'t> {
         assert!(self.level == 1, "the cursor stands in no lowest table");
         let first = slot_index(from, 1);
-        let slots = &self.words[first..first + (limit.number() - from.number()) as usize];
-        match tracked {
-            Tracked::Stores if self.has_flag(WATCHED) => {
-                pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
-            }
-            Tracked::Stores => pass_while(slots, all_unwritten, x86_64::is_unwritten),
-            Tracked::Accesses | Tracked::Unarmed if self.has_flag(IDLE) => {
-                pass_while(slots, all_old, |word| word & x86_64::ACCESSED == 0)
-            }
-            Tracked::Accesses => pass_while(slots, all_unaccessed, x86_64::is_unaccessed),
-            Tracked::Unarmed => pass_while(slots, all_idle, x86_64::is_idle),
+        Touched {
+            rest: &self.words[first..first + (limit.number() - from.number()) as usize],
+            limit,
+            tracked,
+            alike,
+            bits_tell: match tracked {
+                Tracked::Stores => self.has_flag(WATCHED),
+                Tracked::Accesses | Tracked::Unarmed => self.has_flag(IDLE),
+            },
         }
-    }
-
-    /// Returns the first entries from `from` on, before `limit`, in the locked last-level table, that are not known to
-    /// be untouched since they were protected. With `alike`, pages that differ in nothing but their frames are returned
-    /// together.
-    ///
-    /// # Panics
-    /// If the cursor is not in a last-level table that contains both.
-    #[inline]
-    pub fn next_touched(
-        &self,
-        from: Page,
-        limit: Page,
-        alike: bool,
-        tracked: Tracked,
-    ) -> Option<AlikeRun> {
-        let rest = self.pass_untouched(from, limit, tracked);
-        let first = rest.first()?;
-        let word = first.load(Ordering::Relaxed);
-        let attributes = x86_64::attributes(word);
-        let mut pages = 1;
-        // The run has at least one page, even if hardware has changed the first entry meanwhile.
-        let follows =
-            |slot: &AtomicU64| x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes;
-        if alike && x86_64::is_present(word) && rest.get(1).is_some_and(follows) {
-            pages += count_alike(&rest[1..], attributes);
-        }
-        let start = Page::new(limit.number() - rest.len() as u64);
-        let range = PageRange::new(start, start.add(pages as u64));
-        Some(AlikeRun::new(range, word, 1))
     }
 
     /// Prepares an edit of pages like those of `run`.
@@ -401,33 +432,34 @@ impl<M: Machine> Cursor<'_, M> {
         // Entries with two sets of attributes often alternate, so the last two decisions are kept.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         let mut untouched = true;
-        let mut next = self.position;
-        while let [first, others @ ..] = self.pass_untouched(next, end, tracked) {
+        let mut entries = self.touched(self.position, end, false, tracked);
+        while let Some(first) = entries.first() {
             let word = first.load(Ordering::Relaxed);
-            let start = Page::new(end.number() - 1 - others.len() as u64);
-            next = start.add(1);
+            let start = entries.page();
             if !x86_64::is_present(word) {
                 untouched &= edit_swapped_slot(first, tracked, &rule);
+                entries.consume(1);
                 continue;
             }
             let alike = Alike::decided(word, &mut decided, &mut editor, gather);
             if !alike.changes() {
                 alike.record(start, 0, gather);
                 untouched = false;
+                entries.consume(1);
                 continue;
             }
-            // If hardware has changed the first entry meanwhile, decide again.
-            let done = u64::from(alike.apply_one(first));
-            let follows = |slot: &AtomicU64| alike.fits(slot.load(Ordering::Relaxed));
-            let done = if done > 0 && others.first().is_some_and(follows) {
-                done + alike.apply(others) as u64
-            } else {
-                done
-            };
-            if done > 0 {
-                alike.record(start, done, gather);
+            if !alike.apply_one(first) {
+                // Hardware has changed the entry meanwhile: decide again.
+                continue;
             }
-            next = start.add(done);
+            entries.consume(1);
+            let follows = |slot: &AtomicU64| alike.fits(slot.load(Ordering::Relaxed));
+            let more = match entries.rest {
+                [next, ..] if follows(next) => alike.apply(entries.rest),
+                [] | [_, ..] => 0,
+            };
+            entries.consume(more);
+            alike.record(start, 1 + more as u64, gather);
         }
         untouched
     }

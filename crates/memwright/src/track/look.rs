@@ -82,8 +82,7 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let end = cursor.locked_end();
-            while let Some(run) = cursor.next_accessed(next, end, !singly) {
-                next = run.range.end;
+            for run in cursor.accessed(next, end, !singly) {
                 if let Some(end) = self.offer(look, run, singly, &mut decisions, by_access) {
                     return end;
                 }

@@ -365,10 +365,8 @@ impl<M: Machine> Core<M> {
             found: false,
             unwritten: true,
         };
-        let mut next = cursor.position();
         let mut last: Option<Known> = None;
-        while let Some(run) = cursor.next_touched(next, end, alike, Tracked::Stores) {
-            next = run.range.end;
+        for run in cursor.touched(cursor.position(), end, alike, Tracked::Stores) {
             let pages = run.range.len();
             let fits = last
                 .as_ref()
