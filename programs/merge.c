@@ -1,7 +1,7 @@
 /* Do adjacent areas merge where Linux merges them, and stay apart where their pages come from different places: a fork,
  * another time, a move?
  */
-#include "check.h"
+#include "userfault.h"
 
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -148,11 +148,110 @@ static void moves(void)
 	CHECK_EQ(locked() - before, 24);
 }
 
+/* Maps pages of a file, private, at a fixed address. */
+static char *map_file(char *at, size_t pages, int file, size_t first)
+{
+	char *found = mmap(at, pages * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, (off_t)(first * PAGE));
+	NEED(found == at);
+	return at;
+}
+
+static void move(char *from, size_t pages, char *to, int flags)
+{
+	NEED(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == to);
+}
+
+/* Private areas of a file that follow one another in the file merge only if their private pages were created at addresses
+ * that follow one another too. */
+static void moved_files(void)
+{
+	int file = scratch_file(4 * PAGE);
+	NEED(file >= 0);
+	char *pages = room(10);
+	/* Moved, with a private page, beside a new area; the way back ends that. */
+	map_file(pages, 2, file, 0)[0] = 1;
+	move(pages, 2, pages + 6 * PAGE, 0);
+	map_file(pages + 8 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages + 6 * PAGE, 4), 2);
+	move(pages + 6 * PAGE, 2, pages, 0);
+	map_file(pages + 2 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* In two halves, over the same distance: they merge again. Over another distance they do not. */
+	move(pages, 1, pages + 6 * PAGE, 0);
+	move(pages + PAGE, 2, pages + 7 * PAGE, 0);
+	CHECK_EQ(areas_in(pages + 6 * PAGE, 3), 1);
+	move(pages + 6 * PAGE, 1, pages, 0);
+	move(pages + 7 * PAGE, 1, pages + 5 * PAGE, 0);
+	move(pages + 5 * PAGE, 1, pages + PAGE, 0);
+	CHECK_EQ(areas_in(pages, 2), 1);
+	move(pages + 8 * PAGE, 1, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 3), 1);
+	CHECK_EQ(pages[0], 1);
+	/* Without a private page, a moved area is as good as new. */
+	pages = room(10);
+	map_file(pages, 2, file, 0);
+	map_file(pages + 6 * PAGE, 2, file, 2);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* So is the area that MREMAP_DONTUNMAP leaves behind. */
+	pages = room(10);
+	map_file(pages, 2, file, 0)[0] = 1;
+	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
+	map_file(pages + 2 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* Areas that the rights alone keep apart share no anon_vma either. */
+	pages = room(10);
+	map_file(pages, 2, file, 0);
+	map_file(pages + 6 * PAGE, 2, file, 2)[0] = 1;
+	CHECK_EQ(mprotect(pages + 6 * PAGE, 2 * PAGE, PROT_READ), 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	pages[0] = 1;
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, RW), 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	close(file);
+}
+
+/* Memory that loses its userfaultfd by a move merges with no other: the memory beside it stays registered. */
+static void moved_watched(void)
+{
+	int fd = watcher(0);
+	if (fd < 0)
+		return;
+	char *pages = room(8), *tail = room(8);
+	map(pages, 2);
+	map(pages + 6 * PAGE, 2);
+	NEED(watch(fd, pages, 2, WP) == 0 && watch(fd, pages + 6 * PAGE, 2, WP) == 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	CHECK_EQ(protect(fd, pages, 2, 1), 0);
+	CHECK_FAILS(protect(fd, pages + 2 * PAGE, 2, 1), ENOENT);
+	/* A part that moves beside the rest of its area. */
+	map(tail + 4 * PAGE, 4);
+	NEED(watch(fd, tail + 4 * PAGE, 4, WP) == 0);
+	move(tail + 6 * PAGE, 2, tail + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(tail, 8), 2);
+	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
+	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
+	/* Beside memory that never was registered it merges only later. */
+	pages = room(8);
+	map(pages, 2);
+	map(pages + 6 * PAGE, 2);
+	NEED(watch(fd, pages + 6 * PAGE, 2, WP) == 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, PROT_READ), 0);
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, RW), 0);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	close(fd);
+}
+
 int main(void)
 {
 	child_apart();
 	parts();
 	files();
+	moved_files();
+	moved_watched();
 	touched_apart();
 	moves();
 	return checked("merge");

@@ -1,4 +1,4 @@
-//! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
+//! Moving and resizing mappings (Linux 7.3 `mm/mremap.c`).
 
 use memwright_table::{Change, CpuId, Machine, MoveRule, PAGE_SIZE, Page, PageRange, VirtAddr};
 
@@ -429,10 +429,7 @@ impl<M: Machine> Core<M> {
         let fresh = area.object().is_none() && !area.has_faulted();
         let (rights, flags) = (area.rights, area.flags);
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
-        let whole = area.range();
-        // Linux creates the new area before it removes the old one. If the two adjoin, they are merged for a moment.
-        let joins_rest = fresh && (new.end == whole.start || new.start == whole.end);
-        let moved: Area<M> = Area {
+        let mut moved: Area<M> = Area {
             range: new,
             offset: if fresh {
                 new.start.number()
@@ -444,6 +441,12 @@ impl<M: Machine> Core<M> {
             max_rights: area.max_rights,
             placement: area.placement,
             anon_vma: AnonVmaCell::new(area.anon_vma()),
+            moved_by: if area.has_faulted() {
+                let from = old.start.number().wrapping_add(area.moved_by);
+                from.wrapping_sub(new.start.number())
+            } else {
+                0
+            },
             window: WindowCell::new(Window::NONE),
             backing,
         };
@@ -457,35 +460,24 @@ impl<M: Machine> Core<M> {
             }
         }
         if !keeps_old {
-            if let Some(area) = areas
-                .map
-                .find(old.start)
-                .filter(|_| !(loses_watch && joins_rest))
-            {
+            if let Some(area) = areas.map.find(old.start) {
                 let gone = WatchEvent::Unmapped(old);
                 bin.notices.add(area.backing().watcher(), gone);
             }
             self.unmap_areas(self.cpu(), areas, old, bin);
         }
         areas.count_in(rights, flags, new.len());
-        let position = areas.map.insert(moved);
-        let position = areas.map.merge_around(position);
         if loses_watch {
-            // Linux also unregisters the area that the new one has merged with (`copy_vma`, then
-            // `mremap_userfaultfd_prep`).
-            unwatch(areas.map.get_mut(position));
+            // An area that loses its userfaultfd merges with none (`vma_merge_copy_range`).
+            moved.flags = flags.unwatched();
+            moved.backing.remove_watcher();
+            let position = areas.map.insert(moved);
             if flags.contains(AreaFlags::UFFD_RWP) {
                 self.open_copies(areas.map.get(position), new);
             }
-            let mut next = whole.start;
-            while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
-                let rest = areas.map.get_mut(position);
-                if rest.start() >= whole.end {
-                    break;
-                }
-                unwatch(rest);
-                next = rest.end();
-            }
+        } else {
+            let position = areas.map.insert(moved);
+            areas.map.merge_around(position);
         }
         if keeps_old && !old.is_empty() {
             leave_behind(areas, old);
@@ -574,12 +566,6 @@ fn place_for<M: Machine>(
     areas.map.highest_room(pages, bounds)
 }
 
-/// Unregisters the area from its userfaultfd.
-fn unwatch<M: Machine>(area: &mut Area<M>) {
-    area.flags = area.flags.unwatched();
-    area.backing.remove_watcher();
-}
-
 /// Returns whether the area at `page` is hugetlb.
 fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
@@ -609,6 +595,7 @@ fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let area = areas.map.get_mut(position.expect("the area was found"));
     if area.range() == old {
         area.anon_vma.set(AnonVma::NONE);
+        area.moved_by = 0;
     }
     let pages = area.pages();
     let was_locked = area.flags.contains(AreaFlags::LOCKED);

@@ -1,4 +1,4 @@
-//! Scanning for pages by category. A scan can also write-protect the written pages in the same step (Linux 7.2
+//! Scanning for pages by category. A scan can also write-protect the written pages in the same step (Linux 7.3
 //! `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
 //!
 //! A scan that selects only written pages skips unwritten ones: complete page tables whose pages were not accessed
@@ -29,7 +29,7 @@ bitflags! {
     pub struct Categories: u64 {
         /// Stores are tracked by asynchronous write protection.
         const TRACKED = 1;
-        /// Written since it was write-protected, or never protected.
+        /// Written since it was write-protected, or never protected, in an area for write protection.
         const WRITTEN = 1 << 1;
         /// Belongs to a file or to shared memory.
         const FILE = 1 << 2;
@@ -161,10 +161,10 @@ impl<M: Machine> AddressSpace<M> {
                         scan,
                         take: &mut *take,
                     };
-                    if area.watches_accesses() {
-                        Ok(core.scan_accessed(&mut look, part))
-                    } else {
+                    if area.flags().contains(AreaFlags::UFFD_WP) {
                         core.scan_area(&mut look, part, &mut gather)
+                    } else {
+                        Ok(core.scan_untracked(&mut look, part))
                     }
                 }
                 Ok(None) => continue,
@@ -325,25 +325,32 @@ impl<M: Machine> Core<M> {
         range.end
     }
 
-    /// Scans every entry of `range`, a part of an area for read-write protection, without changing any. Pages of such
-    /// an area are accessed or not; their stores are not tracked (Linux 7.3 `pagemap_page_category`). Returns where the
-    /// scan stopped.
-    fn scan_accessed(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+    /// Scans every entry of `range`, a part of an area that is not registered for write protection, without changing
+    /// any. No page counts as written; in an area for read-write protection, pages are accessed or not (Linux 7.3
+    /// `pagemap_page_category`). Returns where the scan stopped.
+    fn scan_untracked(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         if look.scan.wants_only_written() {
             return range.end;
         }
+        let watches_accesses = look.area.watches_accesses();
         self.scan_with(look, range, |entry, found| {
-            let bits = match entry {
-                Entry::Present(page) => Some(page.bits),
-                Entry::Swapped(page) => Some(page.bits),
-                Entry::Migrating(page) => Some(page.bits),
-                Entry::Empty | Entry::Marker(_) => None,
+            let found = found - Categories::WRITTEN;
+            if !watches_accesses {
+                return found;
+            }
+            let accessed = match entry {
+                Entry::Present(page) => accessed(page.bits),
+                Entry::Swapped(page) => accessed(page.bits),
+                Entry::Migrating(page) => accessed(page.bits),
+                Entry::Empty => false,
+                // A marker has the format of a swap entry, which is not protected.
+                Entry::Marker(_) => true,
             };
-            let mut found = found - Categories::WRITTEN;
-            // A marker has the format of a swap entry, which is not protected.
-            let marker = matches!(entry, Entry::Marker(_));
-            found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
-            found
+            if accessed {
+                found | Categories::ACCESSED
+            } else {
+                found
+            }
         })
     }
 
@@ -504,10 +511,8 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Empty => {
                 // A page may have been written here and then unmapped without a marker (rule: never-under-report).
-                // Linux reports it as written where a page table exists, and in its stable releases since 2026 also
-                // where none exists, except for hugetlb.
-                let watched = flags.contains(AreaFlags::UFFD_WP);
-                set(Categories::WRITTEN, watched && !pooled);
+                // Hugetlb pages are not (Linux 7.3 `pagemap_scan_pte_hole`).
+                set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);
                 set(Categories::HUGE, huge);
