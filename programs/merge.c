@@ -19,6 +19,11 @@ static char *map(char *at, size_t pages)
 	return mmap(at, pages * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 }
 
+static void move(char *from, size_t pages, char *to, int flags)
+{
+	NEED(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == to);
+}
+
 /* Returns the number of areas that begin in the range. */
 static int areas_in(char *at, size_t pages)
 {
@@ -144,8 +149,51 @@ static void moves(void)
 	CHECK_EQ(mlock(kept, 4 * PAGE), 0);
 	CHECK_EQ(mremap(kept, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target,
 		 1);
+	/* The part that moved is split off, is no longer locked, and does not count as locked. */
+	CHECK_EQ(areas_in(kept, 4), 2);
+	CHECK_EQ(locked() - before, 16);
+	CHECK_EQ(munmap(target, 2 * PAGE), 0);
+	CHECK_EQ(locked() - before, 8);
+	CHECK_EQ(mlock(kept, 4 * PAGE), 0);
 	CHECK_EQ(areas_in(kept, 4), 1);
-	CHECK_EQ(locked() - before, 24);
+	CHECK_EQ(locked() - before, 16);
+	CHECK_EQ(munmap(kept, 4 * PAGE), 0);
+	CHECK_EQ(locked() - before, 0);
+}
+
+/* An area joins none that it leaves behind with MREMAP_DONTUNMAP, even if neither has a page; it joins others. */
+static void left_behind(void)
+{
+	char *pages = room(12);
+	map(pages, 4);
+	move(pages, 4, pages + 4 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages, 8), 2);
+	CHECK_EQ(munmap(pages + 4 * PAGE, 4 * PAGE), 0);
+	move(pages + 2 * PAGE, 2, pages + 4 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages, 6), 2);
+	map(pages + 8 * PAGE, 2);
+	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages + 4 * PAGE, 6), 1);
+	/* Without the flag, what moves joins the rest of its area. */
+	pages = room(6);
+	map(pages, 4);
+	move(pages, 2, pages + 4 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 6), 1);
+}
+
+/* A move that also shrinks accounts for what is left. */
+static void shrinks(void)
+{
+	const char *totals = "/proc/meminfo";
+	char *pages = room(12000);
+	long before = row_in(totals, "Committed_AS");
+	map(pages, 8192);
+	NEED(mremap(pages, 8192 * PAGE, 1024 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages + 8200 * PAGE) ==
+	     pages + 8200 * PAGE);
+	/* Other processes may run: the figure is compared with half of the 28 MiB. */
+	CHECK(row_in(totals, "Committed_AS") - before < 4096 + 14336);
+	CHECK_EQ(munmap(pages, 12000 * PAGE), 0);
+	CHECK(row_in(totals, "Committed_AS") - before < 14336);
 }
 
 /* Maps pages of a file, private, at a fixed address. */
@@ -154,11 +202,6 @@ static char *map_file(char *at, size_t pages, int file, size_t first)
 	char *found = mmap(at, pages * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, (off_t)(first * PAGE));
 	NEED(found == at);
 	return at;
-}
-
-static void move(char *from, size_t pages, char *to, int flags)
-{
-	NEED(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == to);
 }
 
 /* Private areas of a file that follow one another in the file merge only if their private pages were created at addresses
@@ -254,5 +297,7 @@ int main(void)
 	moved_watched();
 	touched_apart();
 	moves();
+	left_behind();
+	shrinks();
 	return checked("merge");
 }

@@ -459,7 +459,9 @@ impl<M: Machine> Core<M> {
                 left.backing = left.backing.unreserved();
             }
         }
-        if !keeps_old {
+        if keeps_old {
+            leave_behind(areas, old);
+        } else {
             if let Some(area) = areas.map.find(old.start) {
                 let gone = WatchEvent::Unmapped(old);
                 bin.notices.add(area.backing().watcher(), gone);
@@ -469,7 +471,7 @@ impl<M: Machine> Core<M> {
         areas.count_in(rights, flags, new.len());
         if loses_watch {
             // An area that loses its userfaultfd merges with none (`vma_merge_copy_range`).
-            moved.flags = flags.unwatched();
+            moved.flags -= AreaFlags::UFFD;
             moved.backing.remove_watcher();
             let position = areas.map.insert(moved);
             if flags.contains(AreaFlags::UFFD_RWP) {
@@ -477,10 +479,7 @@ impl<M: Machine> Core<M> {
             }
         } else {
             let position = areas.map.insert(moved);
-            areas.map.merge_around(position);
-        }
-        if keeps_old && !old.is_empty() {
-            leave_behind(areas, old);
+            merge_moved(areas, position, old);
         }
     }
 
@@ -587,20 +586,42 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The area is no longer
-/// locked, including any part that was not moved, but its pages still count as locked. If all of the area was moved, it
-/// has no anon_vma any more. If the new area has merged with the old one, these changes apply to the merged area.
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped. The part that was moved is no longer locked. If all of the area
+/// was moved, or of the part that is split off to be unlocked, it has no anon_vma any more (`prep_move_vma`,
+/// `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
+    let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
+    let locked = areas.map.find(old.start).is_some_and(is_locked);
+    if old.is_empty() {
+        return;
+    }
+    if locked {
+        areas.map.split_at(old.start);
+        areas.map.split_at(old.end);
+        areas.locked -= old.len();
+    }
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));
     if area.range() == old {
         area.anon_vma.set(AnonVma::NONE);
         area.moved_by = 0;
     }
-    let pages = area.pages();
-    let was_locked = area.flags.contains(AreaFlags::LOCKED);
     area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-    if was_locked {
-        areas.locked_before += pages;
+}
+
+/// Merges the area at `position`, which was moved from `old`, with its neighbours, but not with the area that it was moved
+/// from (Linux 7.3 `mm/vma.c`, `copy_vma`).
+fn merge_moved<M: Machine>(areas: &mut Areas<M>, position: Position, old: PageRange) {
+    let map = &mut areas.map;
+    let is_source = |at: &Position| map.get(*at).range().contains(old.start);
+    let (previous, next) = (map.previous(position), map.next(position));
+    if previous.as_ref().is_some_and(is_source) {
+        map.merge_with_next(position);
+    } else if next.as_ref().is_some_and(is_source) {
+        if let Some(previous) = previous {
+            map.merge_with_next(previous);
+        }
+    } else {
+        map.merge_around(position);
     }
 }

@@ -44,9 +44,6 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(WatchError::Invalid);
             }
         }
-        if accesses {
-            core.forget_protection(&areas, range)?;
-        }
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);

@@ -83,27 +83,13 @@ bitflags! {
         const NOT_HUGE = 1 << 29;
         /// KSM is allowed to merge pages with equal contents (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
-        /// Write-protection markers, or protected entries, of an earlier userfaultfd registration can be present. Never
-        /// cleared.
-        const UFFD_LEFT = 1 << 31;
     }
 }
 
 impl AreaFlags {
     /// The flags of areas in which markers can be present. A marker can cover more than one page, so the edge of a
     /// range can cut a marker.
-    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP).union(Self::UFFD_LEFT);
-
-    /// Returns the flags after the area is unregistered from its userfaultfd, with the protection of its pages and its
-    /// write-protection markers left in place.
-    pub(crate) fn unwatched(self) -> Self {
-        let left = if self.intersects(Self::UFFD_WP | Self::UFFD_RWP) {
-            Self::UFFD_LEFT
-        } else {
-            Self::empty()
-        };
-        (self - Self::UFFD) | left
-    }
+    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
 
     /// The flags that a userfaultfd sets.
     pub const UFFD: Self = Self::UFFD_MISSING
@@ -120,8 +106,7 @@ impl AreaFlags {
     /// it (Linux 7.2 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
-        .union(Self::WATCH_STORES)
-        .union(Self::UFFD_LEFT);
+        .union(Self::WATCH_STORES);
 }
 
 /// The backing of an area: an interface between the map and the actual backings.
