@@ -235,8 +235,17 @@ static void files(void)
 	expect(4, 4, 0);
 }
 
+/* Returns the number of pages of all segments that are in memory. */
+static unsigned long pages_of_segments(void)
+{
+	struct shm_info info;
+	NEED(shmctl(0, SHM_INFO, (void *)&info) >= 0);
+	return info.shm_rss;
+}
+
 static void segments(void)
 {
+	unsigned long before = pages_of_segments();
 	int id = shmget(IPC_PRIVATE, HUGE, SHM_HUGETLB | IPC_CREAT | 0600);
 	CHECK(id >= 0);
 	expect(4, 4, 1);
@@ -244,6 +253,7 @@ static void segments(void)
 	NEED(one != (char *)-1 && other != (char *)-1);
 	one[9] = 9;
 	CHECK_EQ(other[9], 9);
+	CHECK_EQ(pages_of_segments() - before, HUGE / PAGE);
 	struct shmid_ds status;
 	CHECK_EQ(shmctl(id, IPC_STAT, &status), 0);
 	CHECK_EQ(status.shm_nattch, 2);

@@ -470,7 +470,7 @@ impl<M: Machine> Core<M> {
         }
         areas.count_in(rights, flags, new.len());
         if loses_watch {
-            // An area that loses its userfaultfd merges with none (`vma_merge_copy_range`).
+            // An area that loses its userfaultfd merges with none (`vma_merge_copied_range`).
             moved.flags -= AreaFlags::UFFD;
             moved.backing.remove_watcher();
             let position = areas.map.insert(moved);
