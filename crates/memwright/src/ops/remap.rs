@@ -58,7 +58,7 @@ impl From<UnmapError> for RemapError {
 }
 
 impl RemapRequest {
-    /// Performs the checks that need no area (Linux 7.2 `check_mremap_params`).
+    /// Performs the checks that need no area (Linux 7.3 `check_mremap_params`).
     fn check(&self, end: Page) -> Result<Checked, RemapError> {
         let pages = |length: u64| {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
@@ -111,7 +111,7 @@ impl RemapRequest {
 
 impl Checked {
     /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. The area can
-    /// neither grow nor stay mapped (Linux 7.2 `check_prep_vma`).
+    /// neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -148,7 +148,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`,
     /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
-    /// new range, the move, and the unmapping at the old range (Linux 7.2 `notify_uffd`). The unmap events are also
+    /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are also
     /// sent if the move fails.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl<M: Machine> Core<M> {
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
-            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.2).
+            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.3).
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
@@ -323,7 +323,7 @@ impl<M: Machine> Core<M> {
         };
         // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
         let before = bin.notices.len();
-        // A shrinking move unmaps the tail after the target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
+        // A shrinking move unmaps the tail after the target is free (Linux 7.3 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
             let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
@@ -571,7 +571,7 @@ fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
 }
 
-/// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.2 `check_prep_vma`).
+/// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.3 `check_prep_vma`).
 fn check_growth<M: Machine>(
     areas: &Areas<M>,
     position: Position,

@@ -193,7 +193,7 @@ struct Look<'a, M: Machine> {
 
 impl<M: Machine> Look<'_, M> {
     /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
-    /// only in part is split first, before it is reported (Linux 7.2 `pagemap_scan_thp_entry`). Returns `None` if the
+    /// only in part is split first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`). Returns `None` if the
     /// scan does not select the small pages after the split.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());

@@ -103,7 +103,7 @@ impl AreaFlags {
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
-    /// it (Linux 7.2 `VM_STICKY`).
+    /// it (Linux 7.3 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
         .union(Self::WATCH_STORES);
@@ -212,7 +212,7 @@ impl<B: Backed> Area<B> {
         self.anon_vma.get()
     }
 
-    /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.2 `mm/vma.c`,
+    /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.3 `mm/vma.c`,
     /// `is_mergeable_vma` and its callers).
     pub fn may_merge(&self, right: &Self) -> bool {
         self.rights == right.rights
@@ -221,8 +221,9 @@ impl<B: Backed> Area<B> {
     }
 
     /// Returns whether `right`, which begins where `self` ends, differs at most in rights other than the key, so that a
-    /// protection change could merge the two. Such areas share an anon_vma (Linux 7.2 `mm/vma.c`,
-    /// `anon_vma_compatible`).
+    /// protection change could merge the two. Such areas share an anon_vma (Linux 7.3 `mm/vma.c`,
+    /// `anon_vma_compatible`). Their private pages began at addresses that follow one another, too
+    /// (`needs_adjacent_anon_pgoff`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && (self.flags ^ right.flags)
