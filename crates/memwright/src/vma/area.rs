@@ -103,7 +103,7 @@ impl AreaFlags {
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
-    /// it (Linux 7.3 `VM_STICKY`).
+    /// it (Linux 7.3 `VMA_STICKY_FLAGS`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
         .union(Self::WATCH_STORES);
