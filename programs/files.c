@@ -156,6 +156,14 @@ static void offsets(void)
 	CHECK_EQ(pread(file, text, 4, 4096), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
 	CHECK_FAILS(fallocate(file, 0, 0, 0), EINVAL);
+	/* The last page of all does not end at an offset. */
+	CHECK_FAILS(fallocate(file, 0, INT64_MAX - 100, 100), EFBIG);
+	CHECK_FAILS(fallocate(file, 1 /* KEEP_SIZE */, INT64_MAX - 100, 100), EFBIG);
+	CHECK_EQ(fallocate(file, 1, INT64_MAX - 2 * PAGE + 1, PAGE), 0);
+	CHECK_EQ(ftruncate(file, INT64_MAX), 0);
+	CHECK_EQ(pwrite(file, "end", 3, INT64_MAX - 10), 3);
+	CHECK_EQ(lseek(file, INT64_MAX - 100, SEEK_DATA), INT64_MAX - 100);
+	CHECK_EQ(lseek(file, INT64_MAX - 100, SEEK_HOLE), INT64_MAX);
 	close(file);
 	CHECK_EQ(unlink("data"), 0);
 }

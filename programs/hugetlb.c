@@ -160,8 +160,8 @@ static void forks(void)
 	expect(4, 4, 0);
 }
 
-/* The process that reserved the page gets it; the child is killed. */
-static void exhausted(void)
+/* The process that reserved the page gets it; the child is killed, also if it has moved its mapping. */
+static void exhausted(int moves)
 {
 	char *memory = map(4 * HUGE, MAP_PRIVATE);
 	for (int page = 0; page < 4; page++)
@@ -173,6 +173,13 @@ static void exhausted(void)
 	NEED(child >= 0);
 	if (!child) {
 		byte = memory[3 * HUGE];
+		if (moves) {
+			char *elsewhere = mmap(NULL, 5 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			NEED(elsewhere != MAP_FAILED);
+			elsewhere += -(uintptr_t)elsewhere % HUGE;
+			NEED(mremap(memory, 4 * HUGE, 4 * HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+			memory = elsewhere;
+		}
 		NEED(write(ready[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1);
 		byte = memory[0];
 		_exit(1);
@@ -228,8 +235,17 @@ static void files(void)
 	expect(4, 4, 0);
 }
 
+/* Returns the number of pages of all segments that are in memory. */
+static unsigned long pages_of_segments(void)
+{
+	struct shm_info info;
+	NEED(shmctl(0, SHM_INFO, (void *)&info) >= 0);
+	return info.shm_rss;
+}
+
 static void segments(void)
 {
+	unsigned long before = pages_of_segments();
 	int id = shmget(IPC_PRIVATE, HUGE, SHM_HUGETLB | IPC_CREAT | 0600);
 	CHECK(id >= 0);
 	expect(4, 4, 1);
@@ -237,6 +253,7 @@ static void segments(void)
 	NEED(one != (char *)-1 && other != (char *)-1);
 	one[9] = 9;
 	CHECK_EQ(other[9], 9);
+	CHECK_EQ(pages_of_segments() - before, HUGE / PAGE);
 	struct shmid_ds status;
 	CHECK_EQ(shmctl(id, IPC_STAT, &status), 0);
 	CHECK_EQ(status.shm_nattch, 2);
@@ -354,7 +371,8 @@ int main(void)
 	sizes_of_the_pool();
 	refusals();
 	forks();
-	exhausted();
+	exhausted(0);
+	exhausted(1);
 	files();
 	segments();
 	shown();

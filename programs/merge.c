@@ -1,7 +1,7 @@
 /* Do adjacent areas merge where Linux merges them, and stay apart where their pages come from different places: a fork,
  * another time, a move?
  */
-#include "check.h"
+#include "userfault.h"
 
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -17,6 +17,11 @@ static char *room(size_t pages)
 static char *map(char *at, size_t pages)
 {
 	return mmap(at, pages * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
+}
+
+static void move(char *from, size_t pages, char *to, int flags)
+{
+	NEED(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == to);
 }
 
 /* Returns the number of areas that begin in the range. */
@@ -144,8 +149,143 @@ static void moves(void)
 	CHECK_EQ(mlock(kept, 4 * PAGE), 0);
 	CHECK_EQ(mremap(kept, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target,
 		 1);
+	/* The part that moved is split off, is no longer locked, and does not count as locked. */
+	CHECK_EQ(areas_in(kept, 4), 2);
+	CHECK_EQ(locked() - before, 16);
+	CHECK_EQ(munmap(target, 2 * PAGE), 0);
+	CHECK_EQ(locked() - before, 8);
+	CHECK_EQ(mlock(kept, 4 * PAGE), 0);
 	CHECK_EQ(areas_in(kept, 4), 1);
-	CHECK_EQ(locked() - before, 24);
+	CHECK_EQ(locked() - before, 16);
+	CHECK_EQ(munmap(kept, 4 * PAGE), 0);
+	CHECK_EQ(locked() - before, 0);
+}
+
+/* An area joins none that it leaves behind with MREMAP_DONTUNMAP, even if neither has a page; it joins others. */
+static void left_behind(void)
+{
+	char *pages = room(12);
+	map(pages, 4);
+	move(pages, 4, pages + 4 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages, 8), 2);
+	CHECK_EQ(munmap(pages + 4 * PAGE, 4 * PAGE), 0);
+	move(pages + 2 * PAGE, 2, pages + 4 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages, 6), 2);
+	map(pages + 8 * PAGE, 2);
+	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
+	CHECK_EQ(areas_in(pages + 4 * PAGE, 6), 1);
+	/* Without the flag, what moves joins the rest of its area. */
+	pages = room(6);
+	map(pages, 4);
+	move(pages, 2, pages + 4 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 6), 1);
+}
+
+/* A move that also shrinks accounts for what is left. */
+static void shrinks(void)
+{
+	const char *totals = "/proc/meminfo";
+	char *pages = room(12000);
+	long before = row_in(totals, "Committed_AS");
+	map(pages, 8192);
+	NEED(mremap(pages, 8192 * PAGE, 1024 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages + 8200 * PAGE) ==
+	     pages + 8200 * PAGE);
+	/* Other processes may run: the figure is compared with half of the 28 MiB. */
+	CHECK(row_in(totals, "Committed_AS") - before < 4096 + 14336);
+	CHECK_EQ(munmap(pages, 12000 * PAGE), 0);
+	CHECK(row_in(totals, "Committed_AS") - before < 14336);
+}
+
+/* Maps pages of a file, private, at a fixed address. */
+static char *map_file(char *at, size_t pages, int file, size_t first)
+{
+	char *found = mmap(at, pages * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, (off_t)(first * PAGE));
+	NEED(found == at);
+	return at;
+}
+
+/* Private areas of a file that follow one another in the file merge only if their private pages were created at addresses
+ * that follow one another too. */
+static void moved_files(void)
+{
+	int file = scratch_file(4 * PAGE);
+	NEED(file >= 0);
+	char *pages = room(10);
+	/* Moved, with a private page, beside a new area; the way back ends that. */
+	map_file(pages, 2, file, 0)[0] = 1;
+	move(pages, 2, pages + 6 * PAGE, 0);
+	map_file(pages + 8 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages + 6 * PAGE, 4), 2);
+	move(pages + 6 * PAGE, 2, pages, 0);
+	map_file(pages + 2 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* In two halves, over the same distance: they merge again. Over another distance they do not. */
+	move(pages, 1, pages + 6 * PAGE, 0);
+	move(pages + PAGE, 2, pages + 7 * PAGE, 0);
+	CHECK_EQ(areas_in(pages + 6 * PAGE, 3), 1);
+	move(pages + 6 * PAGE, 1, pages, 0);
+	move(pages + 7 * PAGE, 1, pages + 5 * PAGE, 0);
+	move(pages + 5 * PAGE, 1, pages + PAGE, 0);
+	CHECK_EQ(areas_in(pages, 2), 1);
+	move(pages + 8 * PAGE, 1, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 3), 1);
+	CHECK_EQ(pages[0], 1);
+	/* Without a private page, a moved area is as good as new. */
+	pages = room(10);
+	map_file(pages, 2, file, 0);
+	map_file(pages + 6 * PAGE, 2, file, 2);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* So is the area that MREMAP_DONTUNMAP leaves behind. */
+	pages = room(10);
+	map_file(pages, 2, file, 0)[0] = 1;
+	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
+	map_file(pages + 2 * PAGE, 2, file, 2);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	/* Areas that the rights alone keep apart share no anon_vma either. */
+	pages = room(10);
+	map_file(pages, 2, file, 0);
+	map_file(pages + 6 * PAGE, 2, file, 2)[0] = 1;
+	CHECK_EQ(mprotect(pages + 6 * PAGE, 2 * PAGE, PROT_READ), 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	pages[0] = 1;
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, RW), 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	close(file);
+}
+
+/* Memory that loses its userfaultfd by a move merges with no other: the memory beside it stays registered. */
+static void moved_watched(void)
+{
+	int fd = watcher(0);
+	if (fd < 0)
+		return;
+	char *pages = room(8), *tail = room(8);
+	map(pages, 2);
+	map(pages + 6 * PAGE, 2);
+	NEED(watch(fd, pages, 2, WP) == 0 && watch(fd, pages + 6 * PAGE, 2, WP) == 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	CHECK_EQ(protect(fd, pages, 2, 1), 0);
+	CHECK_FAILS(protect(fd, pages + 2 * PAGE, 2, 1), ENOENT);
+	/* A part that moves beside the rest of its area. */
+	map(tail + 4 * PAGE, 4);
+	NEED(watch(fd, tail + 4 * PAGE, 4, WP) == 0);
+	move(tail + 6 * PAGE, 2, tail + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(tail, 8), 2);
+	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
+	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
+	/* Beside memory that never was registered it merges only later. */
+	pages = room(8);
+	map(pages, 2);
+	map(pages + 6 * PAGE, 2);
+	NEED(watch(fd, pages + 6 * PAGE, 2, WP) == 0);
+	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
+	CHECK_EQ(areas_in(pages, 4), 2);
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, PROT_READ), 0);
+	CHECK_EQ(mprotect(pages + 2 * PAGE, 2 * PAGE, RW), 0);
+	CHECK_EQ(areas_in(pages, 4), 1);
+	close(fd);
 }
 
 int main(void)
@@ -153,7 +293,11 @@ int main(void)
 	child_apart();
 	parts();
 	files();
+	moved_files();
+	moved_watched();
 	touched_apart();
 	moves();
+	left_behind();
+	shrinks();
 	return checked("merge");
 }

@@ -100,7 +100,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
         }
         previous = Some(area);
     }
-    if (mapped, locked + areas.locked_before) != (areas.mapped, areas.locked) {
+    if (mapped, locked) != (areas.mapped, areas.locked) {
         return Err(AuditError::Totals);
     }
     Ok(())

@@ -40,7 +40,6 @@ impl Lockstep {
             self.model.may_remap(remap).and(source).and(target)
         };
         let several = self.has_several(process, remap);
-        let whole = self.area_of(process, remap.from);
         let real = self.processes[&process].on(cpu, |space| {
             space.remap(RemapRequest {
                 old: address(remap.from),
@@ -83,45 +82,19 @@ impl Lockstep {
             self.model.move_each(process, remap, to);
             self.succeeded("move of several kinds");
         }
-        self.find_unwatched(process, whole, to);
         self.succeeded(if remap.to.is_some() { "move" } else { "resize" });
         Ok(())
-    }
-
-    /// Returns the area that contains a page, and whether it is registered with a userfaultfd.
-    fn area_of(&self, process: usize, page: u64) -> Option<(PageRange, bool)> {
-        let page = PageRange::single(Page::new(page));
-        let mut found = None;
-        self.processes[&process].space().areas(&mut |area| {
-            if area.range().covers(page) {
-                found = Some((area.range(), area.flags().intersects(AreaFlags::UFFD)));
-            }
-        });
-        found
-    }
-
-    /// Finds which areas lost their userfaultfd because the moved area merged with them (Linux 7.2 `mm/vma.c`,
-    /// `copy_vma`, then `mremap_userfaultfd_prep`): the model does not track merges of areas. `whole` is the area from
-    /// which the pages were moved.
-    fn find_unwatched(&mut self, process: usize, whole: Option<(PageRange, bool)>, to: u64) {
-        let joined = self.area_of(process, to);
-        for (range, _) in whole.into_iter().chain(joined) {
-            let start = range.start.number();
-            let watched = self.model.watched(process, start, range.len());
-            for page in watched.collect::<Vec<_>>() {
-                if let Some((_, false)) = self.area_of(process, page) {
-                    self.model.lose_watch(process, page);
-                }
-            }
-        }
     }
 
     /// Returns whether the range to be moved spans several areas. Areas with equal properties may stay unmerged after a
     /// fork.
     pub(super) fn has_several(&self, process: usize, remap: Remap) -> bool {
         let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
-        let area = self.area_of(process, remap.from);
-        !area.is_some_and(|(area, _)| area.covers(PageRange::new(start, end)))
+        let mut whole = false;
+        self.processes[&process].space().areas(&mut |area| {
+            whole |= area.range().covers(PageRange::new(start, end));
+        });
+        !whole
     }
 
     /// Returns whether any part of the range to be moved is registered with a userfaultfd: such areas move alone.

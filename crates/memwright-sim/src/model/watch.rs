@@ -5,22 +5,6 @@ use super::{Model, Refusal};
 use crate::terms::Watch;
 
 impl Model {
-    /// Returns the pages of a range that are registered with a userfaultfd.
-    pub fn watched(&self, process: usize, from: u64, pages: u64) -> impl Iterator<Item = u64> + '_ {
-        let range = self.spaces[&process].pages.range(from..from + pages);
-        range
-            .filter(|(_, mapped)| mapped.watch.is_some())
-            .map(|(&page, _)| page)
-    }
-
-    /// Unregisters a page whose area merged with a moved area.
-    pub fn lose_watch(&mut self, process: usize, page: u64) {
-        if let Ok(mapped) = self.mapped(process, page) {
-            mapped.watch = None;
-            mapped.since_protected.lose();
-        }
-    }
-
     /// Registers the mapped pages of a range with a userfaultfd (`UFFDIO_REGISTER` with write protection).
     ///
     /// # Errors

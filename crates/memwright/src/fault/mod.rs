@@ -24,7 +24,7 @@ pub(crate) mod swap_around;
 pub(crate) mod swap_off;
 pub(crate) mod swapped_page;
 
-use memwright_table::{CpuId, Entry, Machine, Marks, PageRange, PageSize, VirtAddr};
+use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
 
 use crate::fault::attempt::Fault;
 use crate::mm::core::Core;
@@ -33,7 +33,6 @@ use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
 use crate::types::stats::Row;
 use crate::types::trace::Event;
-use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Resolves a page fault: afterwards the access succeeds, or faults again for another reason.
@@ -100,14 +99,9 @@ impl<M: Machine> Core<M> {
     ) -> Result<FaultKind, FaultError> {
         match error {
             // Not failed yet: the caller retries.
-            FaultError::WouldBlock | FaultError::OutOfMemory => {}
-            FaultError::Watched(_) => self.clear_left_marker(cpu, address.page()),
+            FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
-            FaultError::BeyondObject | FaultError::Io => {
-                self.clear_left_marker(cpu, address.page());
-                self.memory.count_on(cpu, Row::FaultFailed, 1);
-            }
-            FaultError::Guard | FaultError::Poison => {
+            FaultError::BeyondObject | FaultError::Io | FaultError::Guard | FaultError::Poison => {
                 self.memory.count_on(cpu, Row::FaultFailed, 1);
             }
             FaultError::NoArea
@@ -116,22 +110,6 @@ impl<M: Machine> Core<M> {
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
-    }
-
-    /// Clears a write-protection marker on `page` that is left over although no userfaultfd write-protects the area any
-    /// more (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). Called if a userfaultfd is to be notified of the fault, or
-    /// if the object cannot provide the page. Does not clear a marker that covers more than this page.
-    fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
-        let areas = self.areas.read(cpu);
-        let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();
-        if !flags.contains(AreaFlags::UFFD_LEFT) || flags.contains(AreaFlags::UFFD_WP) {
-            return;
-        }
-        let mut cursor = self.table.cursor(PageRange::single(page));
-        let protection = Entry::marker(Marks::UFFD_WP);
-        if cursor.size() == PageSize::Size4K && cursor.peek() == protection {
-            cursor.unmark(Marks::UFFD_WP);
-        }
     }
 
     /// Reports a fault to the trace sink, and the cache lines that it wrote to the lock statistics.

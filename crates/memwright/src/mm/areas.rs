@@ -305,8 +305,6 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
-    /// How many pages of `locked` belong to areas that `MREMAP_DONTUNMAP` left mapped but unlocked.
-    pub(crate) locked_before: u64,
     /// Parts of locked areas that ongoing protection changes make writable.
     gained: Vec<PageRange>,
 }
@@ -370,7 +368,6 @@ impl<M: Machine> Areas<M> {
             stack: 0,
             executable: 0,
             locked: 0,
-            locked_before: 0,
             gained: Vec::new(),
         }
     }
@@ -570,7 +567,6 @@ impl<M: Machine> Areas<M> {
         self.stack = 0;
         self.executable = 0;
         self.locked = 0;
-        self.locked_before = 0;
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 

@@ -169,6 +169,7 @@ fn copy_area<M: Machine>(
         max_rights: area.max_rights,
         placement: area.placement,
         anon_vma: AnonVmaCell::new(anon_vma),
+        moved_by: area.moved_by,
         window: WindowCell::new(Window::NONE),
         backing,
     };

@@ -1,4 +1,4 @@
-//! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
+//! Moving and resizing mappings (Linux 7.3 `mm/mremap.c`).
 
 use memwright_table::{Change, CpuId, Machine, MoveRule, PAGE_SIZE, Page, PageRange, VirtAddr};
 
@@ -58,7 +58,7 @@ impl From<UnmapError> for RemapError {
 }
 
 impl RemapRequest {
-    /// Performs the checks that need no area (Linux 7.2 `check_mremap_params`).
+    /// Performs the checks that need no area (Linux 7.3 `check_mremap_params`).
     fn check(&self, end: Page) -> Result<Checked, RemapError> {
         let pages = |length: u64| {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
@@ -111,7 +111,7 @@ impl RemapRequest {
 
 impl Checked {
     /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. The area can
-    /// neither grow nor stay mapped (Linux 7.2 `check_prep_vma`).
+    /// neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -148,7 +148,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`,
     /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
-    /// new range, the move, and the unmapping at the old range (Linux 7.2 `notify_uffd`). The unmap events are also
+    /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are also
     /// sent if the move fails.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl<M: Machine> Core<M> {
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
-            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.2).
+            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.3).
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
@@ -323,7 +323,7 @@ impl<M: Machine> Core<M> {
         };
         // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
         let before = bin.notices.len();
-        // A shrinking move unmaps the tail after the target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
+        // A shrinking move unmaps the tail after the target is free (Linux 7.3 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
             let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
@@ -429,10 +429,7 @@ impl<M: Machine> Core<M> {
         let fresh = area.object().is_none() && !area.has_faulted();
         let (rights, flags) = (area.rights, area.flags);
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
-        let whole = area.range();
-        // Linux creates the new area before it removes the old one. If the two adjoin, they are merged for a moment.
-        let joins_rest = fresh && (new.end == whole.start || new.start == whole.end);
-        let moved: Area<M> = Area {
+        let mut moved: Area<M> = Area {
             range: new,
             offset: if fresh {
                 new.start.number()
@@ -444,6 +441,12 @@ impl<M: Machine> Core<M> {
             max_rights: area.max_rights,
             placement: area.placement,
             anon_vma: AnonVmaCell::new(area.anon_vma()),
+            moved_by: if area.has_faulted() {
+                let from = old.start.number().wrapping_add(area.moved_by);
+                from.wrapping_sub(new.start.number())
+            } else {
+                0
+            },
             window: WindowCell::new(Window::NONE),
             backing,
         };
@@ -456,39 +459,27 @@ impl<M: Machine> Core<M> {
                 left.backing = left.backing.unreserved();
             }
         }
-        if !keeps_old {
-            if let Some(area) = areas
-                .map
-                .find(old.start)
-                .filter(|_| !(loses_watch && joins_rest))
-            {
+        if keeps_old {
+            leave_behind(areas, old);
+        } else {
+            if let Some(area) = areas.map.find(old.start) {
                 let gone = WatchEvent::Unmapped(old);
                 bin.notices.add(area.backing().watcher(), gone);
             }
             self.unmap_areas(self.cpu(), areas, old, bin);
         }
         areas.count_in(rights, flags, new.len());
-        let position = areas.map.insert(moved);
-        let position = areas.map.merge_around(position);
         if loses_watch {
-            // Linux also unregisters the area that the new one has merged with (`copy_vma`, then
-            // `mremap_userfaultfd_prep`).
-            unwatch(areas.map.get_mut(position));
+            // An area that loses its userfaultfd merges with none (`vma_merge_copied_range`).
+            moved.flags -= AreaFlags::UFFD;
+            moved.backing.remove_watcher();
+            let position = areas.map.insert(moved);
             if flags.contains(AreaFlags::UFFD_RWP) {
                 self.open_copies(areas.map.get(position), new);
             }
-            let mut next = whole.start;
-            while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
-                let rest = areas.map.get_mut(position);
-                if rest.start() >= whole.end {
-                    break;
-                }
-                unwatch(rest);
-                next = rest.end();
-            }
-        }
-        if keeps_old && !old.is_empty() {
-            leave_behind(areas, old);
+        } else {
+            let position = areas.map.insert(moved);
+            merge_moved(areas, position, old);
         }
     }
 
@@ -574,19 +565,13 @@ fn place_for<M: Machine>(
     areas.map.highest_room(pages, bounds)
 }
 
-/// Unregisters the area from its userfaultfd.
-fn unwatch<M: Machine>(area: &mut Area<M>) {
-    area.flags = area.flags.unwatched();
-    area.backing.remove_watcher();
-}
-
 /// Returns whether the area at `page` is hugetlb.
 fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
     area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
 }
 
-/// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.2 `check_prep_vma`).
+/// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.3 `check_prep_vma`).
 fn check_growth<M: Machine>(
     areas: &Areas<M>,
     position: Position,
@@ -601,19 +586,42 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The area is no longer
-/// locked, including any part that was not moved, but its pages still count as locked. If all of the area was moved, it
-/// has no anon_vma any more. If the new area has merged with the old one, these changes apply to the merged area.
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped. The part that was moved is no longer locked. If all of the area
+/// was moved, or of the part that is split off to be unlocked, it has no anon_vma any more (`prep_move_vma`,
+/// `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
+    let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
+    let locked = areas.map.find(old.start).is_some_and(is_locked);
+    if old.is_empty() {
+        return;
+    }
+    if locked {
+        areas.map.split_at(old.start);
+        areas.map.split_at(old.end);
+        areas.locked -= old.len();
+    }
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));
     if area.range() == old {
         area.anon_vma.set(AnonVma::NONE);
+        area.moved_by = 0;
     }
-    let pages = area.pages();
-    let was_locked = area.flags.contains(AreaFlags::LOCKED);
     area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-    if was_locked {
-        areas.locked_before += pages;
+}
+
+/// Merges the area at `position`, which was moved from `old`, with its neighbours, but not with the area that it was moved
+/// from (Linux 7.3 `mm/vma.c`, `copy_vma`).
+fn merge_moved<M: Machine>(areas: &mut Areas<M>, position: Position, old: PageRange) {
+    let map = &mut areas.map;
+    let is_source = |at: &Position| map.get(*at).range().contains(old.start);
+    let (previous, next) = (map.previous(position), map.next(position));
+    if previous.as_ref().is_some_and(is_source) {
+        map.merge_with_next(position);
+    } else if next.as_ref().is_some_and(is_source) {
+        if let Some(previous) = previous {
+            map.merge_with_next(previous);
+        }
+    } else {
+        map.merge_around(position);
     }
 }

@@ -26,16 +26,17 @@ impl<M: Machine> Core<M> {
         self.scan_with(look, range, |_, found| found)
     }
 
-    /// Scans `range`, a part of an area for read-write protection, without changing any entry. Pages of such an area
-    /// are accessed or not; their stores are not tracked. A scan that selects only accessed pages skips the tables in
-    /// which none was accessed. Returns where the scan stopped.
-    pub(super) fn scan_accessed(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
-        if look.scan.wants_only(Categories::WRITTEN) {
-            range.end
-        } else if look.scan.wants_only(Categories::ACCESSED) {
-            self.scan_touched(look, range)
-        } else {
-            self.scan_with(look, range, by_access)
+    /// Scans `range`, a part of an area that is not registered for write protection, without changing any entry. No page
+    /// counts as written; in an area for read-write protection, pages are accessed or not. A scan that selects only
+    /// accessed pages skips the tables in which none was accessed. Returns where the scan stopped.
+    pub(super) fn scan_untracked(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        let only_accessed = look.scan.wants_only(Categories::ACCESSED);
+        match look.area.watches_accesses() {
+            _ if look.scan.wants_only(Categories::WRITTEN) => range.end,
+            true if only_accessed => self.scan_touched(look, range),
+            true => self.scan_with(look, range, by_access),
+            false if only_accessed => range.end,
+            false => self.scan_with(look, range, |_, found| found - Categories::WRITTEN),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Scanning for pages by category. A scan can also write-protect the written pages in the same step (Linux 7.2
+//! Scanning for pages by category. A scan can also write-protect the written pages in the same step (Linux 7.3
 //! `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
 //!
 //! A scan that selects only written pages skips unwritten ones: complete page tables whose pages were not accessed
@@ -28,7 +28,7 @@ bitflags! {
     pub struct Categories: u64 {
         /// Stores are tracked by asynchronous write protection.
         const TRACKED = 1;
-        /// Written since it was write-protected, or never protected.
+        /// Written since it was write-protected, or never protected, in an area for write protection.
         const WRITTEN = 1 << 1;
         /// Belongs to a file or to shared memory.
         const FILE = 1 << 2;
@@ -159,10 +159,10 @@ impl<M: Machine> AddressSpace<M> {
                         scan,
                         take: &mut *take,
                     };
-                    if area.watches_accesses() {
-                        Ok(core.scan_accessed(&mut look, part))
-                    } else {
+                    if area.flags().contains(AreaFlags::UFFD_WP) {
                         core.scan_area(&mut look, part, &mut gather)
+                    } else {
+                        Ok(core.scan_untracked(&mut look, part))
                     }
                 }
                 Ok(None) => continue,
@@ -191,7 +191,7 @@ pub(super) struct Look<'a, M: Machine> {
 
 impl<M: Machine> Look<'_, M> {
     /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
-    /// only in part is split first, before it is reported (Linux 7.2 `pagemap_scan_thp_entry`). Returns `None` if the
+    /// only in part is split first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`). Returns `None` if the
     /// scan does not select the small pages after the split.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());
@@ -454,10 +454,8 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Empty => {
                 // A page may have been written here and then unmapped without a marker (rule: never-under-report).
-                // Linux reports it as written where a page table exists, and in its stable releases since 2026 also
-                // where none exists, except for hugetlb.
-                let watched = flags.contains(AreaFlags::UFFD_WP);
-                set(Categories::WRITTEN, watched && !pooled);
+                // Hugetlb pages are not (Linux 7.3 `pagemap_scan_pte_hole`).
+                set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);
                 set(Categories::HUGE, huge);

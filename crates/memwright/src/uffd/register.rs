@@ -1,4 +1,4 @@
-//! Registering memory with a userfaultfd (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
+//! Registering memory with a userfaultfd (Linux 7.3 `mm/userfaultfd.c`, `userfaultfd_register`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
@@ -44,22 +44,13 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(WatchError::Invalid);
             }
         }
-        if accesses {
-            core.forget_protection(&areas, range)?;
-        }
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
             // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise the new
             // modes replace them.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
-            let left = if flags.intersects(AreaFlags::UFFD_WP | AreaFlags::UFFD_RWP) {
-                AreaFlags::empty()
-            } else {
-                // Linux leaves existing write protection in place.
-                area.flags().unwatched() & AreaFlags::UFFD_LEFT
-            };
-            more.then(|| (flags | left, Some(watch.clone())))
+            more.then(|| (flags, Some(watch.clone())))
         });
         core.note_areas(core.cpu(), &mut areas);
         result
@@ -81,23 +72,19 @@ fn check_area<M: Machine>(
     }
     let backing = area.backing();
     let free = backing.has_watcher(None) || backing.has_watcher(Some(watch));
-    if free && !changes_protection(area.flags(), accesses) {
+    if free && !drops_protection(area.flags(), modes) {
         Ok(())
     } else {
         Err(WatchError::Busy)
     }
 }
 
-/// Returns whether a registration, for accesses to read-write-protected pages or not, would give another meaning to the
-/// protection of the pages of an area with these flags (Linux 7.3 `mm/userfaultfd.c`, `userfaultfd_register`). The end
-/// of write protection without a successor is no such change: Linux 7.2 permits it.
-fn changes_protection(flags: AreaFlags, accesses: bool) -> bool {
-    let before = if accesses {
-        AreaFlags::UFFD_WP
-    } else {
-        AreaFlags::UFFD_RWP
-    };
-    flags.contains(before)
+/// Returns whether a registration for faults of `modes` would drop a mode that protects pages, from an area with these
+/// flags: nothing would give a meaning to the protection that the pages still have. The area must be unregistered first.
+fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
+    let drops = |flag, mode| flags.contains(flag) && !modes.contains(mode);
+    drops(AreaFlags::UFFD_WP, WatchModes::WRITE_PROTECT)
+        || drops(AreaFlags::UFFD_RWP, WatchModes::READ_WRITE_PROTECT)
 }
 
 impl<M: Machine> Core<M> {

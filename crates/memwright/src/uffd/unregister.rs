@@ -1,4 +1,4 @@
-//! Unregistering memory (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
+//! Unregistering memory (Linux 7.3 `mm/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, OutOfFrames, PageRange, VirtAddr};
@@ -96,33 +96,6 @@ impl<M: Machine> Core<M> {
                 self.disarm_part(area, part, &mut gather);
             } else {
                 self.unprotect_pages(area, part, &mut gather);
-            }
-        }
-        let counts = gather.close();
-        self.note_gather(cpu, counts);
-        result
-    }
-
-    /// Removes the protection that earlier registrations have left in the areas of `range`, before they are registered
-    /// for read-write protection, which gives another meaning to it.
-    ///
-    /// # Errors
-    /// No frame for a table, if a marker extends beyond the range.
-    pub(super) fn forget_protection(
-        &self,
-        areas: &Areas<M>,
-        range: PageRange,
-    ) -> Result<(), OutOfFrames> {
-        let cpu = self.cpu();
-        let mut gather = self.gather();
-        let mut result = Ok(());
-        let mut points = PausePoints::every(AREAS);
-        for area in areas.map.overlapping(range) {
-            points.round();
-            if area.flags().contains(AreaFlags::UFFD_LEFT) && !area.watches_accesses() {
-                let part = area.range().intersect(range);
-                result = result.and(self.unmark_protected(part, &mut gather));
-                self.disarm_part(area, part, &mut gather);
             }
         }
         let counts = gather.close();

@@ -1,4 +1,4 @@
-//! The anon_vma of an area: besides rights, flags and backing, it decides whether two areas may merge (Linux 7.2
+//! The anon_vma of an area: besides rights, flags and backing, it decides whether two areas may merge (Linux 7.3
 //! `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
 //!
 //! On Linux, the reverse mapping finds the private pages of an area through a `struct anon_vma`, which the parts of a

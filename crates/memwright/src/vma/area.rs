@@ -83,27 +83,13 @@ bitflags! {
         const NOT_HUGE = 1 << 29;
         /// KSM is allowed to merge pages with equal contents (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
-        /// Write-protection markers, or protected entries, of an earlier userfaultfd registration can be present. Never
-        /// cleared.
-        const UFFD_LEFT = 1 << 31;
     }
 }
 
 impl AreaFlags {
     /// The flags of areas in which markers can be present. A marker can cover more than one page, so the edge of a
     /// range can cut a marker.
-    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP).union(Self::UFFD_LEFT);
-
-    /// Returns the flags after the area is unregistered from its userfaultfd, with the protection of its pages and its
-    /// write-protection markers left in place.
-    pub(crate) fn unwatched(self) -> Self {
-        let left = if self.intersects(Self::UFFD_WP | Self::UFFD_RWP) {
-            Self::UFFD_LEFT
-        } else {
-            Self::empty()
-        };
-        (self - Self::UFFD) | left
-    }
+    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
 
     /// The flags that a userfaultfd sets.
     pub const UFFD: Self = Self::UFFD_MISSING
@@ -117,11 +103,10 @@ impl AreaFlags {
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
-    /// it (Linux 7.2 `VM_STICKY`).
+    /// it (Linux 7.3 `VMA_STICKY_FLAGS`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
-        .union(Self::WATCH_STORES)
-        .union(Self::UFFD_LEFT);
+        .union(Self::WATCH_STORES);
 }
 
 /// The backing of an area: an interface between the map and the actual backings.
@@ -148,6 +133,9 @@ pub struct Area<B> {
     pub(crate) max_rights: Rights,
     pub(crate) placement: PolicyId,
     pub(crate) anon_vma: AnonVmaCell,
+    /// How many pages above its first page the area began when it got its anon_vma, before `mremap` moved it; modulo
+    /// 2^64.
+    pub(crate) moved_by: u64,
     pub(crate) window: WindowCell,
     pub(crate) backing: B,
 }
@@ -224,7 +212,7 @@ impl<B: Backed> Area<B> {
         self.anon_vma.get()
     }
 
-    /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.2 `mm/vma.c`,
+    /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.3 `mm/vma.c`,
     /// `is_mergeable_vma` and its callers).
     pub fn may_merge(&self, right: &Self) -> bool {
         self.rights == right.rights
@@ -233,8 +221,9 @@ impl<B: Backed> Area<B> {
     }
 
     /// Returns whether `right`, which begins where `self` ends, differs at most in rights other than the key, so that a
-    /// protection change could merge the two. Such areas share an anon_vma (Linux 7.2 `mm/vma.c`,
-    /// `anon_vma_compatible`).
+    /// protection change could merge the two. Such areas share an anon_vma (Linux 7.3 `mm/vma.c`,
+    /// `anon_vma_compatible`). Their private pages began at addresses that follow one another, too
+    /// (`needs_adjacent_anon_pgoff`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && (self.flags ^ right.flags)
@@ -244,6 +233,7 @@ impl<B: Backed> Area<B> {
             && self.rights.key() == right.rights.key()
             && self.placement == right.placement
             && self.offset + self.pages() == right.offset
+            && self.moved_by == right.moved_by
             && self.backing.same(&right.backing)
     }
 
@@ -258,6 +248,7 @@ impl<B: Backed> Area<B> {
             max_rights: self.max_rights,
             placement: self.placement,
             anon_vma: AnonVmaCell::new(self.anon_vma()),
+            moved_by: self.moved_by,
             window: WindowCell::new(self.window.get()),
             backing: self.backing.clone(),
         }

@@ -45,6 +45,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         max_rights: Rights::all(),
         placement: crate::types::numa_policy::PolicyId::NONE,
         anon_vma: AnonVmaCell::new(AnonVma::NONE),
+        moved_by: 0,
         window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),
     }
@@ -159,13 +160,14 @@ fn what_keeps_two_areas_apart() {
     assert!(left().may_merge(&right()));
     type Change = fn(&mut Area<char>);
     #[rustfmt::skip]
-    let changes: [(&str, Change, bool); 9] = [
+    let changes: [(&str, Change, bool); 10] = [
         ("rights",         |area| area.rights = Rights::empty(),           false),
         ("most rights",    |area| area.max_rights = Rights::READ,          false),
         ("flags",          |area| area.flags |= AreaFlags::DONTFORK,       false),
         ("a lock",         |area| area.flags |= AreaFlags::LOCKED,         false),
         ("a guard",        |area| area.flags |= AreaFlags::GUARDED,        true),
         ("the offset",     |area| area.offset += 1,                        false),
+        ("a move",         |area| area.moved_by = 1,                       false),
         ("the backing",    |area| area.backing = 'b',                      false),
         ("having faulted", |area| area.anon_vma.found(AnonVma::founded(1)), true),
         ("a fork",         |area| area.anon_vma.found(AnonVma::forked(1)),  false),

@@ -4,7 +4,7 @@ use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
-use crate::world::{NONE, PAGE, Process, R, RW, World, page};
+use crate::world::{PAGE, Process, R, RW, World, page};
 
 fn request(old: u64, old_pages: u64, new_pages: u64) -> RemapRequest {
     RemapRequest {
@@ -301,45 +301,39 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     assert_eq!(process.resident(), 2);
 }
 
-/// If the moved part merges with the part that stays, the merged area is not locked.
 #[test]
-fn what_joins_what_stays_of_a_locked_area_is_unlocked_too() {
-    let world = World::new();
-    let process = world.process();
-    process.map_with(0, 8, NONE, AreaFlags::LOCKED);
-    let request = RemapRequest {
-        may_move: true,
-        fixed: Some(page(8)),
-        dont_unmap: true,
-        ..request(1, 5, 5)
-    };
-    assert_eq!(process.space.remap(request), Ok(page(8)));
-    assert_eq!(process.areas(), "13");
-    assert_eq!(process.space.totals().locked, 13);
-    process.unmap(0, 13);
-    assert_eq!(
-        process.space.totals().locked,
-        13,
-        "they count for ever, as on Linux"
-    );
-}
-
-#[test]
-fn what_stays_of_a_locked_area_is_unlocked_and_still_counts() {
+fn what_stays_of_a_locked_area_is_unlocked_where_it_moved_from() {
     let world = World::new();
     let mut process = world.process();
     filled(&mut process, 4);
     process.space.lock(page(0), 4 * PAGE, false).unwrap();
     let kept = RemapRequest {
         dont_unmap: true,
-        ..to(0, 2, 9)
+        ..to(1, 2, 9)
     };
     assert_eq!(process.space.remap(kept), Ok(page(9)));
-    // The complete old area is counted although only a part of it moved; Linux counts the same.
-    assert_eq!(process.areas(), "4rw . 2rw");
-    assert_eq!(process.space.totals().locked, 6);
-    process.space.unmap(page(0), 16 * PAGE).unwrap();
+    assert_eq!(process.areas(), "1rw 2rw 1rw . 2rw");
     assert_eq!(process.space.totals().locked, 4);
+    process.space.unmap(page(0), 16 * PAGE).unwrap();
+    assert_eq!(process.space.totals().locked, 0);
+}
+
+#[test]
+fn what_moves_joins_no_area_that_it_leaves_behind() {
+    let world = World::new();
+    for (from, target, areas) in [(0, 4, "4rw 2rw"), (2, 4, "4rw 2rw"), (0, 6, "4rw . 6rw")] {
+        let process = world.process();
+        process.map(0, 4, RW);
+        if target == 6 {
+            process.map(8, 4, RW);
+        }
+        let kept = RemapRequest {
+            dont_unmap: true,
+            ..to(from, 2, target)
+        };
+        assert_eq!(process.space.remap(kept), Ok(page(target)));
+        assert_eq!(process.areas(), areas, "{from} to {target}");
+    }
 }
 
 #[test]
@@ -382,11 +376,10 @@ fn areas_that_were_touched_apart_stay_apart() {
     assert_eq!(process.areas(), "1rw 1rw . 2rw");
 }
 
-/// On Linux the area at the new address is merged with the old one for a moment, and loses its userfaultfd then.
 #[test]
-fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
+fn a_part_that_moves_loses_its_watcher_and_the_rest_keeps_it() {
     let world = World::new();
-    for (target, joined) in [(0, true), (9, true), (20, false)] {
+    for target in [0, 9, 20] {
         let mut process = world.process();
         process.map(2, 7, RW);
         let watch = Watch::try_new(Watcher {
@@ -406,7 +399,7 @@ fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
         assert_eq!(moved, Ok(page(target)));
         assert!(process.store(target, 1).is_ok());
         for rest in [2, 6] {
-            assert_eq!(process.store(rest, 1).is_ok(), joined, "{target} {rest}");
+            assert!(process.store(rest, 1).is_err(), "{target} {rest}");
         }
     }
 }

@@ -603,11 +603,7 @@ fn a_child_context_inherits_protection_where_it_is_notified_of_stores() {
     let watch = watch(false, true);
     register(&parent, 4, &watch, WP);
     protect(&parent, 0, 4, true);
-    let fewer = WatchModes::MISSING;
-    parent
-        .space
-        .watch(page(2), 2 * PAGE, &watch, fewer)
-        .unwrap();
+    parent.space.unwatch(page(2), 2 * PAGE, &watch).unwrap();
     let mut child = parent.fork_watched(&mut |_| Some(watch.clone()));
     for index in 0..2 {
         assert_eq!(child.load(index), u8::from(index == 0));
@@ -620,24 +616,6 @@ fn a_child_context_inherits_protection_where_it_is_notified_of_stores() {
         .look(PageRange::single(page(3).page()))
         .peek();
     assert_eq!(left, Entry::Empty);
-}
-
-#[test]
-fn a_marker_that_nobody_cares_for_goes_where_the_object_has_no_page() {
-    let world = World::new();
-    let mut process = world.process();
-    let object = world.shmem(1);
-    process.map_object(0, 3, RW, &object, false);
-    let watch = watch(false, true);
-    register(&process, 3, &watch, WP);
-    protect(&process, 1, 2, true);
-    register(&process, 3, &watch, WatchModes::MISSING);
-    assert_eq!(process.store(1, 2).err(), Some(FaultError::BeyondObject));
-    let gone = [1, 2].map(|index| {
-        let single = PageRange::single(page(index).page());
-        process.space.table().look(single).peek() == Entry::Empty
-    });
-    assert_eq!(gone, [true, false]);
 }
 
 #[test]
@@ -689,7 +667,7 @@ fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
 }
 
 #[test]
-fn what_a_watched_area_moves_next_to_loses_its_watcher_too() {
+fn what_a_watched_area_moves_next_to_keeps_its_watcher() {
     let world = World::new();
     let process = world.process();
     process.map(0, 6, RW);
@@ -704,28 +682,54 @@ fn what_a_watched_area_moves_next_to_loses_its_watcher_too() {
         dont_unmap: false,
     };
     process.space.remap(request).unwrap();
-    assert_eq!(process.areas(), "5rw");
-    assert!(process.space.watched(page(1).page()).is_none());
+    assert_eq!(process.areas(), "2rw 1rw 2rw");
+    assert!(process.space.watched(page(3).page()).is_none());
+    for index in [1, 4] {
+        assert!(process.space.watched(page(index).page()).is_some());
+    }
 }
 
 #[test]
-fn markers_outlive_a_registration_for_less() {
+fn a_registration_for_less_ends_no_protection() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP);
+    let less = process
+        .space
+        .watch(page(0), 4 * PAGE, &watch, WatchModes::MISSING);
+    assert_eq!(less, Err(WatchError::Busy));
+    register(&process, 4, &watch, WP | WatchModes::MISSING);
+    register(&process, 4, &watch, WP);
+    process.space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
+    register(&process, 4, &watch, WatchModes::MISSING);
+}
+
+#[test]
+fn no_page_counts_as_written_where_stores_are_not_watched() {
     let world = World::new();
     let mut process = world.process();
-    let object = world.shmem(4);
-    object.write_at(0, &[5; 4 * PAGE as usize]).unwrap();
-    process.map_object(0, 4, RW, &object, true);
-    let watch = watch(false, false);
-    register(&process, 4, &watch, WP);
-    protect(&process, 0, 4, true);
-    register(&process, 4, &watch, WatchModes::MISSING);
-    let given_back = process.space.advise(page(0), 2 * PAGE, Advice::DontNeed);
-    given_back.unwrap();
-    let entry = process.space.entry(page(1));
-    assert!(matches!(entry, Entry::Marker(_)), "{entry:?}");
-    // Stores are not reported to the userfaultfd. A page that is mapped under a marker is not protected any more.
+    process.map(0, 4, RW);
     process.store(1, 1).unwrap();
-    assert_eq!(process.load(2), 5);
-    process.store(2, 1).unwrap();
-    process.unmap(1, 2);
+    let watch = watch(true, true);
+    let range = PageRange::new(page(0).page(), page(4).page());
+    let count = |process: &Process<'_>, categories, inverted| {
+        let scan = Scan {
+            inverted,
+            all: categories,
+            any: Categories::empty(),
+            protect: false,
+            only_tracked: false,
+        };
+        process.matching(range, &scan).len()
+    };
+    let (written, none) = (Categories::WRITTEN, Categories::empty());
+    assert_eq!(count(&process, written, none), 0);
+    assert_eq!(count(&process, written, written), 4);
+    register(&process, 4, &watch, WatchModes::MISSING);
+    assert_eq!(count(&process, written | Categories::PRESENT, none), 0);
+    assert_eq!(count(&process, written | Categories::PRESENT, written), 1);
+    register(&process, 4, &watch, WP);
+    assert_eq!(count(&process, written, none), 4);
 }

@@ -342,24 +342,6 @@ fn the_two_protections_exclude_each_other() {
 }
 
 #[test]
-fn protection_that_was_left_is_no_read_write_protection() {
-    let world = World::new();
-    let (mut process, watch) = filled(&world, 4, false);
-    let space = process.space.clone();
-    space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
-    space.watch(page(0), 4 * PAGE, &watch, WP).unwrap();
-    space.write_protect(page(0), 2 * PAGE, true).unwrap();
-    // Linux 7.2 leaves the protection of the pages in place.
-    let missing = WatchModes::MISSING;
-    space.watch(page(0), 4 * PAGE, &watch, missing).unwrap();
-    space.watch(page(0), 4 * PAGE, &watch, RWP).unwrap();
-    assert_eq!(accessed(&process, 4), [0, 1, 2, 3]);
-    assert_eq!(process.store(0, 9), Ok(vec![]));
-    arm(&process, 0, 4);
-    assert_eq!(process.store(0, 9), Err(WAITS));
-}
-
-#[test]
 fn nothing_changes_if_a_part_is_not_registered() {
     let world = World::new();
     let (mut process, watch) = filled(&world, 4, false);

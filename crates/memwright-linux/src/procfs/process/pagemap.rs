@@ -22,7 +22,7 @@ const WORD: usize = 8;
 /// Number of words that are computed at a time. A `u64` has a bit for each of them.
 const CHUNK: usize = u64::BITS as usize;
 
-/// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.2). The lower bits contain the frame number.
+/// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.3). The lower bits contain the frame number.
 mod bit {
     /// Written since soft-dirty was cleared.
     pub const SOFT_DIRTY: u64 = 1 << 55;
@@ -171,10 +171,6 @@ impl Words<'_> {
             self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
             return;
         }
-        // The huge zero page is reported as a file page, because it is not anonymous (`pagemap_pmd_range`). The small
-        // zero page gets no such flag, because for Linux a special entry maps no page.
-        let zero = page.bits.contains(Bits::BORROWED);
-        let of_bits = of_bits | (u64::from(zero) * bit::FILE);
         for (offset, at) in extent.range.iter().enumerate() {
             let of_frame = self.of_frame(page.frame_of(at), page.bits);
             self.words[index + offset] = of_bits | of_frame;

@@ -148,13 +148,13 @@ impl Request {
     }
 }
 
-/// Handles the `ioctl` `PAGEMAP_SCAN` of `/proc/PID/pagemap`. Returns the number of regions found, which is 0 if the
-/// address space is gone.
+/// Handles the `ioctl` `PAGEMAP_SCAN` of `/proc/PID/pagemap`. Returns the number of regions found.
 ///
 /// # Errors
-/// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
+/// `ESRCH` if the address space is gone, before the request is read (Linux 7.3 `do_pagemap_scan`), `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
 /// the request requires it, `ENOMEM`.
 pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
+    let space = space.ok_or(Errno::ESRCH)?;
     let request: Request = view.user().read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
@@ -181,11 +181,6 @@ pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result
         .map_err(|_| Errno::ENOMEM)?;
     let (mut next, mut written) = (range.start, 0);
     let mut result = Ok(());
-    let Some(space) = space else {
-        view.user()
-            .write_value(argument + WALK_END, &range.end.address().as_u64())?;
-        return Ok(0);
-    };
     while next < range.end {
         let rest = PageRange::new(next, range.end);
         let left = request.room - written;

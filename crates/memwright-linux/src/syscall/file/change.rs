@@ -19,6 +19,7 @@ use crate::{
     },
 };
 use linux_raw_sys::general as raw;
+use memwright_table::PAGE_SIZE;
 
 use Kind::{DirFd, Fd, Flags, Hex, In, Int, Mode, Path};
 
@@ -454,6 +455,10 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         // Allocation beyond the end counts as growth even if the size stays the same (`mm/shmem.c`, `shmem_fallocate`).
         if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
+        }
+        // The end of the last page must be an offset too (Linux 7.3 `mm/shmem.c`, `shmem_fallocate`).
+        if end > SIZE_MAX - (PAGE_SIZE as u64 - 1) {
+            return Err(Errno::EFBIG);
         }
         regular.allocate(context.kernel.vfs, start, end)?;
         if grows {
