@@ -31,6 +31,9 @@ impl Lockstep {
                     real = self.read_page(number, cpu, page)?;
                 }
                 let model = self.model.permit(number, page, Intent::Read);
+                if model.is_ok() {
+                    self.model.accessed(number, page);
+                }
                 let readable = agree("last read", model, real.as_ref().map_err(|kind| *kind))?;
                 if readable
                     && !real.is_ok_and(|bytes| self.model.shows(number, page, 0, &bytes[..]))

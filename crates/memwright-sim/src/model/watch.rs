@@ -1,6 +1,6 @@
 //! userfaultfd.
 
-use super::page::{Contents, PAGE, Source, Stored, shows};
+use super::page::{Armed, Contents, PAGE, Source, Stored, shows};
 use super::{Model, Refusal};
 use crate::terms::Watch;
 
@@ -16,7 +16,7 @@ impl Model {
     /// Unregisters a page whose area merged with a moved area.
     pub fn lose_watch(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
-            mapped.watch = None;
+            (mapped.watch, mapped.armed) = (None, Armed::No);
             mapped.since_protected.lose();
         }
     }
@@ -33,7 +33,8 @@ impl Model {
         watch: Watch,
     ) -> Result<(), Refusal> {
         for (page, mapped) in self.in_range(process, from, pages)? {
-            if !watch.asynchronous && !self.is_memory(mapped.source) {
+            let no_rights = watch.accesses && !mapped.rights.any();
+            if no_rights || !watch.asynchronous && !self.is_memory(mapped.source) {
                 return Err(Refusal::Invalid);
             }
             if mapped.watch.is_some_and(|other| other != watch) {
@@ -41,7 +42,9 @@ impl Model {
             }
         }
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
-            mapped.watch = Some(watch);
+            if mapped.watch != Some(watch) {
+                (mapped.watch, mapped.armed) = (Some(watch), Armed::No);
+            }
         }
         Ok(())
     }
@@ -65,6 +68,7 @@ impl Model {
         }
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+            mapped.armed = Armed::No;
         }
         Ok(())
     }
@@ -82,7 +86,7 @@ impl Model {
     ) -> Result<(), Refusal> {
         let mut result = Err(Refusal::NotWatched);
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
-            if mapped.watch.is_none() {
+            if mapped.watch.is_none_or(|watch| watch.accesses) {
                 return Err(Refusal::NotWatched);
             }
             mapped.protect(protect);
@@ -128,8 +132,8 @@ impl Model {
     ) -> Result<(), Refusal> {
         let mapped = self.mapped(process, page);
         let mapped = mapped.map_err(|_| Refusal::NotWatched)?.clone();
-        mapped.watch.ok_or(Refusal::NotWatched)?;
-        if !self.is_memory(mapped.source) {
+        let watch = mapped.watch.ok_or(Refusal::NotWatched)?;
+        if protect && watch.accesses || !self.is_memory(mapped.source) {
             return Err(Refusal::Invalid);
         }
         let contents = (value != 0).then(|| Box::new([value; PAGE]));
@@ -148,6 +152,7 @@ impl Model {
             (mapped.own, mapped.otherwise) = (Some(contents), None);
         }
         let mapped = self.mapped(process, page)?;
+        mapped.armed = Armed::No;
         if stored {
             mapped.stored();
         } else {
@@ -183,6 +188,12 @@ impl Model {
             let mapped = self.mapped(process, page)?;
             mapped.since_protected.lose();
             mapped.since_cleared.lose();
+            mapped.armed = Armed::No;
+        }
+        // Pages that arrive in memory for read-write protection are protected.
+        let target = self.mapped(process, to)?;
+        if target.watch.is_some_and(|watch| watch.accesses) {
+            target.armed = Armed::IfThere;
         }
         Ok(())
     }
