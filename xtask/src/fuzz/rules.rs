@@ -42,11 +42,32 @@ pub enum Rule {
     /// `mm/memory.c`, clears it only in areas registered for write protection), so the page counts as not written.
     /// Memwright removes the write protection with the store.
     StoreEndsProtection,
+    /// An access to a page that userfaultfd has read-write-protected and whose accesses it only counts. Linux takes one
+    /// fault, which makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
+    CountedWithoutFault,
+    /// A registration without write protection of memory that is registered for it. Linux 7.3 fails with EBUSY.
+    /// Memwright ends the write protection, as Linux 7.2 does. Nothing after it is compared.
+    ReplacesProtection,
+    /// A scan covers pages in areas that are not registered for write protection. Memwright reports them as written, as
+    /// Linux 7.2 does. Linux 7.3 does not.
+    NotForProtection,
+    /// Areas, or locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`). Linux 7.3 unlocks the
+    /// old range. Memwright keeps it locked, as Linux 6.18 does. Nothing after it is compared.
+    StaysLocked,
+    /// An access to poison of userfaultfd. Linux 7.3 reports a memory error (`BUS_MCEERR_AR`). Memwright reports a missing
+    /// page (`BUS_ADRERR`), as Linux 6.18 does.
+    PoisonIsMissing,
+    /// `UFFDIO_COPY` or `UFFDIO_ZEROPAGE` beyond the end of a file. Linux 7.3 fails with ENOMEM. Memwright fails with
+    /// EFAULT, as Linux 6.18 does.
+    BeyondFile,
+    /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards it once the other
+    /// process has exited. Memwright does not mark a shared page, and keeps it. Nothing after it is compared.
+    FreedWhileShared,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
@@ -55,6 +76,13 @@ impl Rule {
         Self::GuardedPromised,
         Self::GuardedGone,
         Self::StoreEndsProtection,
+        Self::CountedWithoutFault,
+        Self::ReplacesProtection,
+        Self::NotForProtection,
+        Self::StaysLocked,
+        Self::PoisonIsMissing,
+        Self::BeyondFile,
+        Self::FreedWhileShared,
     ];
 
     /// Returns the rule's name in the summary.
@@ -70,12 +98,25 @@ impl Rule {
             Self::GuardedPromised => "accounted because of a guard",
             Self::GuardedGone => "unmap event because of a guard",
             Self::StoreEndsProtection => "unused write protection removed by a store",
+            Self::CountedWithoutFault => "counted by the accessed bit: one fault fewer",
+            Self::ReplacesProtection => "registered again without write protection",
+            Self::NotForProtection => "written, but not registered for write protection",
+            Self::StaysLocked => "still locked where it was moved from",
+            Self::PoisonIsMissing => "poison reported as missing",
+            Self::BeyondFile => "EFAULT beyond the end of a file",
+            Self::FreedWhileShared => "freed lazily while a fork shared it, and kept",
         }
     }
 
     /// Returns whether everything after the difference can differ, too.
     pub fn ends(self) -> bool {
-        self == Self::GuardedGone
+        matches!(
+            self,
+            Self::GuardedGone
+                | Self::ReplacesProtection
+                | Self::StaysLocked
+                | Self::FreedWhileShared
+        )
     }
 
     /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only
@@ -85,7 +126,8 @@ impl Rule {
         if told != also_told {
             return of_told(before, (&referee, &told), (&guest, &also_told));
         }
-        of_access(&referee, &guest)
+        of_access(before, &referee, &guest)
+            .or_else(|| of_newer(before, &referee, &guest))
             .or_else(|| of_scan(before, &referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
             .or_else(|| of_entries(before, &referee, &guest))
@@ -128,7 +170,7 @@ impl<'a> Done<'a> {
     }
 }
 
-fn of_access(referee: &str, guest: &str) -> Option<Rule> {
+fn of_access(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (one, other) = (Done::parse(referee)?, Done::parse(guest)?);
     if (one.line, one.before, one.value) != (other.line, other.before, other.value) {
         return None;
@@ -137,8 +179,95 @@ fn of_access(referee: &str, guest: &str) -> Option<Rule> {
         ("p" | "px" | "f" | "fx", 1, 0) if one.stores() => Some(Rule::RightsAtOnce),
         ("pxw", 1, 0) if one.stores() => Some(Rule::TrackedWithoutFault),
         ("sw", 2, 1) => Some(Rule::MarkerWithoutProtection),
+        ("pw" | "pxw" | "fw" | "fxw", faults, fewer) => {
+            (faults == fewer + 1 && counts_accesses(before)).then_some(Rule::CountedWithoutFault)
+        }
         _ => None,
     }
+}
+
+/// Splits a result into the words of its line and what follows.
+fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
+    let (line, said) = result.split_once(':')?;
+    Some((line.split(' ').collect(), said))
+}
+
+/// Returns whether memory was registered for read-write protection.
+fn counts_accesses(before: &[String]) -> bool {
+    before.iter().any(|result| {
+        line_of(result).is_some_and(|(line, said)| {
+            let registers = line.get(1) == Some(&"watch") && said.starts_with(" 0");
+            registers && line.last().is_some_and(|mode| mode.contains('r'))
+        })
+    })
+}
+
+/// Returns whether a move left its old range mapped.
+fn was_kept(before: &[String]) -> bool {
+    before.iter().any(|result| {
+        line_of(result).is_some_and(|(line, said)| {
+            let keeps = line.last().and_then(|to| to.parse().ok()) >= Some(1000);
+            line.get(1) == Some(&"remap") && keeps && said.starts_with(" page")
+        })
+    })
+}
+
+/// Returns whether memory was freed lazily while a child existed.
+fn was_freed(before: &[String]) -> bool {
+    let mut child = false;
+    before.iter().any(|result| match line_of(result) {
+        Some((line, said)) => {
+            child = (child || line.get(1) == Some(&"fork")) && line.get(1) != Some(&"join");
+            let frees = line.get(1) == Some(&"advise") && line.last() == Some(&"8");
+            child && frees && said.starts_with(" 0")
+        }
+        None => false,
+    })
+}
+
+/// Returns the rule for a result that Linux has changed since 6.18 or 7.2.
+fn of_newer(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+    if referee.replace("SIGBUS code 4", "SIGBUS code 2") == guest {
+        return Some(Rule::PoisonIsMissing);
+    }
+    let (line, one) = line_of(referee)?;
+    let (_, other) = line_of(guest)?;
+    match *line.get(1)? {
+        "watch" if (one, other) == (" errno 16", " 0") => Some(Rule::ReplacesProtection),
+        "fill" | "zero" if one.starts_with(" errno 12 ") && other.starts_with(" errno 14 ") => {
+            Some(Rule::BeyondFile)
+        }
+        "maps" | "totals" if was_kept(before) => Some(Rule::StaysLocked),
+        "contents" if was_freed(before) => {
+            let (one, other): (Vec<&str>, Vec<&str>) =
+                (one.split(' ').collect(), other.split(' ').collect());
+            let mut pages = one.iter().zip(&other);
+            let follows = pages.all(|(one, other)| one == other || *one == "0");
+            (one.len() == other.len() && follows).then_some(Rule::FreedWhileShared)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a page is not known to be registered for write protection: the last operation on its area did
+/// something else.
+fn is_not_protected(before: &[String], page: u64) -> bool {
+    let last = before.iter().rev().find_map(|result| {
+        let (line, said) = line_of(result)?;
+        let number = |at: usize| line.get(at)?.parse::<u64>().ok();
+        let (name, start, length) = (*line.get(1)?, number(2)?, number(3)?);
+        let placed = said
+            .strip_prefix(" page ")
+            .and_then(|at| at.parse::<u64>().ok());
+        let start = if name == "remap" { placed? } else { start };
+        let covers = (start..start + length).contains(&page) && !said.starts_with(" errno");
+        match name {
+            "map" | "unmap" | "remap" | "unwatch" if covers => Some(false),
+            "watch" if covers => Some(line.last()?.contains('w')),
+            _ => None,
+        }
+    });
+    last != Some(true)
 }
 
 /// Returns whether a store to `page` completed while its entry was write-protected.
@@ -196,6 +325,7 @@ fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
 const WRITTEN: u64 = 1 << 1;
+const ACCESSED: u64 = 1 << 9;
 /// The categories that the interpreter requests in its return mask by default.
 const TOLD: u64 = 0x17f;
 
@@ -217,10 +347,10 @@ impl Scan {
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         match (name, numbers.as_slice()) {
             ("scan", [_, _, kind]) => Some(Self {
-                protects: *kind >= 2,
+                protects: matches!(kind, 2 | 3),
                 inverted: 0,
-                all: 0,
-                any: if *kind == 0 { TOLD } else { WRITTEN },
+                all: if *kind == 4 { ACCESSED } else { 0 },
+                any: if matches!(kind, 0 | 4) { TOLD } else { WRITTEN },
                 most: 0,
             }),
             ("find", [_, _, flags, inverted, all, any, _, most]) => Some(Self {
@@ -257,21 +387,15 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest, where a
-/// store removed its write protection.
-fn is_written_on(
-    before: &[String],
-    page: u64,
-    scan: &Scan,
-    (referee, guest): (Option<u64>, Option<u64>),
-) -> bool {
+/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest.
+fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
         (referee, guest)
             == (
                 scan.told(categories & !WRITTEN),
                 scan.told(categories | WRITTEN),
             )
-    }) && was_stored_to(before, page)
+    })
 }
 
 fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
@@ -280,7 +404,7 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let scan = Scan::parse(line).filter(|scan| !scan.protects)?;
     let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
     let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
-    let (mut differ, mut written) = (0, false);
+    let (mut differ, mut written, mut reported) = (0, false, false);
     for page in 0..until.min(end) {
         let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
         if one == other {
@@ -288,11 +412,16 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         if (one, other) == (there, not_there) {
             differ += 1;
-        } else if is_written_on(before, page, &scan, (one, other)) {
+        } else if is_written_on(&scan, (one, other)) && was_stored_to(before, page) {
             written = true;
+        } else if is_written_on(&scan, (one, other)) && is_not_protected(before, page) {
+            reported = true;
         } else {
             return None;
         }
+    }
+    if differ == 0 && reported {
+        return Some(Rule::NotForProtection);
     }
     if differ == 0 && written {
         return (until == end).then_some(Rule::StoreEndsProtection);
@@ -493,6 +622,45 @@ mod tests {
             Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),
             None
         );
+    }
+
+    #[test]
+    fn what_newer_linux_does_differently_is_stated_only_where_it_applies() {
+        let watched = |mode| vec![format!("P watch 0 24 r {mode}: 0")];
+        let kept = vec!["P remap 5 2 2 1011: page 11".to_owned()];
+        let freed = ["P fork: 1", "P advise 2 5 8: 0"]
+            .map(str::to_owned)
+            .to_vec();
+        let none = Vec::new();
+        #[rustfmt::skip]
+        let rows = [
+            (&watched("mr"), "P read 7: pxw 8 faults 1", "P read 7: pxw 8 faults 0", Some(Rule::CountedWithoutFault)),
+            (&watched("r"), "P write 7 3: fw done faults 2", "P write 7 3: fw done faults 1", Some(Rule::CountedWithoutFault)),
+            (&watched("r"), "P read 7: pxw 8 faults 0", "P read 7: pxw 8 faults 1", None),
+            (&watched("r"), "P read 7: pxw 8 faults 1", "P read 7: pxw 9 faults 0", None),
+            (&watched("r"), "P read 7: px 8 faults 1", "P read 7: px 8 faults 0", None),
+            (&watched("w"), "P read 7: pxw 8 faults 1", "P read 7: pxw 8 faults 0", None),
+            (&none, "P watch 1 2 s m: errno 16", "P watch 1 2 s m: 0", Some(Rule::ReplacesProtection)),
+            (&none, "P watch 1 2 s m: 0", "P watch 1 2 s m: errno 16", None),
+            (&none, "P unwatch 1 2 s: errno 16", "P unwatch 1 2 s: 0", None),
+            (&none, "P scan 1 2 0: 1 1-2:8 until 3", "P scan 1 2 0: 1 1-2:a until 3", Some(Rule::NotForProtection)),
+            (&watched("w"), "P scan 1 2 0: 1 1-2:8 until 3", "P scan 1 2 0: 1 1-2:a until 3", None),
+            (&none, "P scan 1 2 0: 1 1-2:a until 3", "P scan 1 2 0: 1 1-2:8 until 3", None),
+            (&watched("r"), "P scan 1 2 4: 1 1-2:208 until 3", "P scan 1 2 4: 0 until 3", None),
+            (&watched("r"), "P scan 1 2 4: 0 until 3", "P scan 1 2 4: 1 1-2:208 until 3", None),
+            (&kept, "P totals: 8", "P totals: 16", Some(Rule::StaysLocked)),
+            (&none, "P totals: 8", "P totals: 16", None),
+            (&none, "P read 1: . SIGBUS code 4 at 64", "P read 1: . SIGBUS code 2 at 64", Some(Rule::PoisonIsMissing)),
+            (&none, "P read 1: . SIGBUS code 2 at 64", "P read 1: . SIGBUS code 4 at 64", None),
+            (&none, "P fill 1 1 1 1 s: errno 12 copied -12", "P fill 1 1 1 1 s: errno 14 copied -14", Some(Rule::BeyondFile)),
+            (&none, "P move 1 1 1 1 s: errno 12 moved -12", "P move 1 1 1 1 s: errno 14 moved -14", None),
+            (&freed, "P contents: 0 3", "P contents: 21 3", Some(Rule::FreedWhileShared)),
+            (&freed, "P contents: 21 3", "P contents: 0 3", None),
+            (&none, "P contents: 0 3", "P contents: 21 3", None),
+        ];
+        for (before, linux, ours, rule) in rows {
+            assert_eq!(Rule::of(before, linux, ours), rule, "{linux} / {ours}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::script::Abilities;
-use super::sides::Sides;
 use super::{Against, Settings, model, replay, search, seeds};
 use crate::shell;
 use crate::tier::Tier;
@@ -63,9 +62,9 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
 /// A difference, a guest that failed, or a failed build.
 pub fn run_on_linux() -> Result<Outcome> {
     let settings = Settings::of(Against::HostAndGuest, ON_LINUX);
-    let sides = Sides::prepare(&settings.folder)?;
+    let sides = settings.sides()?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if let Some(why) = refusal(release.trim(), &sides.host_abilities()?) {
+    if let Some(why) = refusal(release.trim(), &sides.referee_abilities()?) {
         return Ok(Outcome::Skipped(format!("with Linux: {why}")));
     }
     replay(&sides, &kept()?)?;
