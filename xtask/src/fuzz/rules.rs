@@ -4,6 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::newer::counts_accesses;
+
 /// The reason why the two results of a line may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
@@ -127,7 +129,6 @@ impl Rule {
             return of_told(before, (&referee, &told), (&guest, &also_told));
         }
         of_access(before, &referee, &guest)
-            .or_else(|| of_newer(before, &referee, &guest))
             .or_else(|| of_scan(before, &referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
             .or_else(|| of_entries(before, &referee, &guest))
@@ -184,90 +185,6 @@ fn of_access(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         _ => None,
     }
-}
-
-/// Splits a result into the words of its line and what follows.
-fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
-    let (line, said) = result.split_once(':')?;
-    Some((line.split(' ').collect(), said))
-}
-
-/// Returns whether memory was registered for read-write protection.
-fn counts_accesses(before: &[String]) -> bool {
-    before.iter().any(|result| {
-        line_of(result).is_some_and(|(line, said)| {
-            let registers = line.get(1) == Some(&"watch") && said.starts_with(" 0");
-            registers && line.last().is_some_and(|mode| mode.contains('r'))
-        })
-    })
-}
-
-/// Returns whether a move left its old range mapped.
-fn was_kept(before: &[String]) -> bool {
-    before.iter().any(|result| {
-        line_of(result).is_some_and(|(line, said)| {
-            let keeps = line.last().and_then(|to| to.parse().ok()) >= Some(1000);
-            line.get(1) == Some(&"remap") && keeps && said.starts_with(" page")
-        })
-    })
-}
-
-/// Returns whether memory was freed lazily while a child existed.
-fn was_freed(before: &[String]) -> bool {
-    let mut child = false;
-    before.iter().any(|result| match line_of(result) {
-        Some((line, said)) => {
-            child = (child || line.get(1) == Some(&"fork")) && line.get(1) != Some(&"join");
-            let frees = line.get(1) == Some(&"advise") && line.last() == Some(&"8");
-            child && frees && said.starts_with(" 0")
-        }
-        None => false,
-    })
-}
-
-/// Returns the rule for a result that Linux has changed since 6.18 or 7.2.
-fn of_newer(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
-    if referee.replace("SIGBUS code 4", "SIGBUS code 2") == guest {
-        return Some(Rule::PoisonIsMissing);
-    }
-    let (line, one) = line_of(referee)?;
-    let (_, other) = line_of(guest)?;
-    match *line.get(1)? {
-        "watch" if (one, other) == (" errno 16", " 0") => Some(Rule::ReplacesProtection),
-        "fill" | "zero" if one.starts_with(" errno 12 ") && other.starts_with(" errno 14 ") => {
-            Some(Rule::BeyondFile)
-        }
-        "maps" | "totals" if was_kept(before) => Some(Rule::StaysLocked),
-        "contents" if was_freed(before) => {
-            let (one, other): (Vec<&str>, Vec<&str>) =
-                (one.split(' ').collect(), other.split(' ').collect());
-            let mut pages = one.iter().zip(&other);
-            let follows = pages.all(|(one, other)| one == other || *one == "0");
-            (one.len() == other.len() && follows).then_some(Rule::FreedWhileShared)
-        }
-        _ => None,
-    }
-}
-
-/// Returns whether a page is not known to be registered for write protection: the last operation on its area did
-/// something else.
-fn is_not_protected(before: &[String], page: u64) -> bool {
-    let last = before.iter().rev().find_map(|result| {
-        let (line, said) = line_of(result)?;
-        let number = |at: usize| line.get(at)?.parse::<u64>().ok();
-        let (name, start, length) = (*line.get(1)?, number(2)?, number(3)?);
-        let placed = said
-            .strip_prefix(" page ")
-            .and_then(|at| at.parse::<u64>().ok());
-        let start = if name == "remap" { placed? } else { start };
-        let covers = (start..start + length).contains(&page) && !said.starts_with(" errno");
-        match name {
-            "map" | "unmap" | "remap" | "unwatch" if covers => Some(false),
-            "watch" if covers => Some(line.last()?.contains('w')),
-            _ => None,
-        }
-    });
-    last != Some(true)
 }
 
 /// Returns whether a store to `page` completed while its entry was write-protected.
@@ -330,18 +247,18 @@ const ACCESSED: u64 = 1 << 9;
 const TOLD: u64 = 0x17f;
 
 /// The arguments of a scan.
-struct Scan {
-    protects: bool,
+pub(super) struct Scan {
+    pub(super) protects: bool,
     inverted: u64,
     all: u64,
     any: u64,
     /// The maximum number of pages to report; 0 for no limit.
-    most: u64,
+    pub(super) most: u64,
 }
 
 impl Scan {
     /// Parses a line of the script.
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         let name = words.next()?;
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
@@ -374,7 +291,7 @@ impl Scan {
 
 /// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the
 /// end.
-fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
+pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     let (runs, until) = said.split_once(" until ")?;
     let mut pages = BTreeMap::new();
     for run in runs.split(' ').skip(1) {
@@ -388,7 +305,7 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
 }
 
 /// Returns whether a scan's reports of a page differ only because the page counts as written on the guest.
-fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
+pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
         (referee, guest)
             == (
@@ -404,7 +321,7 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let scan = Scan::parse(line).filter(|scan| !scan.protects)?;
     let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
     let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
-    let (mut differ, mut written, mut reported) = (0, false, false);
+    let (mut differ, mut written) = (0, false);
     for page in 0..until.min(end) {
         let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
         if one == other {
@@ -414,14 +331,9 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
             differ += 1;
         } else if is_written_on(&scan, (one, other)) && was_stored_to(before, page) {
             written = true;
-        } else if is_written_on(&scan, (one, other)) && is_not_protected(before, page) {
-            reported = true;
         } else {
             return None;
         }
-    }
-    if differ == 0 && reported {
-        return Some(Rule::NotForProtection);
     }
     if differ == 0 && written {
         return (until == end).then_some(Rule::StoreEndsProtection);
@@ -622,45 +534,6 @@ mod tests {
             Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),
             None
         );
-    }
-
-    #[test]
-    fn what_newer_linux_does_differently_is_stated_only_where_it_applies() {
-        let watched = |mode| vec![format!("P watch 0 24 r {mode}: 0")];
-        let kept = vec!["P remap 5 2 2 1011: page 11".to_owned()];
-        let freed = ["P fork: 1", "P advise 2 5 8: 0"]
-            .map(str::to_owned)
-            .to_vec();
-        let none = Vec::new();
-        #[rustfmt::skip]
-        let rows = [
-            (&watched("mr"), "P read 7: pxw 8 faults 1", "P read 7: pxw 8 faults 0", Some(Rule::CountedWithoutFault)),
-            (&watched("r"), "P write 7 3: fw done faults 2", "P write 7 3: fw done faults 1", Some(Rule::CountedWithoutFault)),
-            (&watched("r"), "P read 7: pxw 8 faults 0", "P read 7: pxw 8 faults 1", None),
-            (&watched("r"), "P read 7: pxw 8 faults 1", "P read 7: pxw 9 faults 0", None),
-            (&watched("r"), "P read 7: px 8 faults 1", "P read 7: px 8 faults 0", None),
-            (&watched("w"), "P read 7: pxw 8 faults 1", "P read 7: pxw 8 faults 0", None),
-            (&none, "P watch 1 2 s m: errno 16", "P watch 1 2 s m: 0", Some(Rule::ReplacesProtection)),
-            (&none, "P watch 1 2 s m: 0", "P watch 1 2 s m: errno 16", None),
-            (&none, "P unwatch 1 2 s: errno 16", "P unwatch 1 2 s: 0", None),
-            (&none, "P scan 1 2 0: 1 1-2:8 until 3", "P scan 1 2 0: 1 1-2:a until 3", Some(Rule::NotForProtection)),
-            (&watched("w"), "P scan 1 2 0: 1 1-2:8 until 3", "P scan 1 2 0: 1 1-2:a until 3", None),
-            (&none, "P scan 1 2 0: 1 1-2:a until 3", "P scan 1 2 0: 1 1-2:8 until 3", None),
-            (&watched("r"), "P scan 1 2 4: 1 1-2:208 until 3", "P scan 1 2 4: 0 until 3", None),
-            (&watched("r"), "P scan 1 2 4: 0 until 3", "P scan 1 2 4: 1 1-2:208 until 3", None),
-            (&kept, "P totals: 8", "P totals: 16", Some(Rule::StaysLocked)),
-            (&none, "P totals: 8", "P totals: 16", None),
-            (&none, "P read 1: . SIGBUS code 4 at 64", "P read 1: . SIGBUS code 2 at 64", Some(Rule::PoisonIsMissing)),
-            (&none, "P read 1: . SIGBUS code 2 at 64", "P read 1: . SIGBUS code 4 at 64", None),
-            (&none, "P fill 1 1 1 1 s: errno 12 copied -12", "P fill 1 1 1 1 s: errno 14 copied -14", Some(Rule::BeyondFile)),
-            (&none, "P move 1 1 1 1 s: errno 12 moved -12", "P move 1 1 1 1 s: errno 14 moved -14", None),
-            (&freed, "P contents: 0 3", "P contents: 21 3", Some(Rule::FreedWhileShared)),
-            (&freed, "P contents: 21 3", "P contents: 0 3", None),
-            (&none, "P contents: 0 3", "P contents: 21 3", None),
-        ];
-        for (before, linux, ours, rule) in rows {
-            assert_eq!(Rule::of(before, linux, ours), rule, "{linux} / {ours}");
-        }
     }
 
     #[test]

@@ -60,6 +60,14 @@ impl Sides {
         self.kernel.is_none()
     }
 
+    /// Returns whether the kernel that is the referee was added.
+    pub fn has_kernel(&self) -> bool {
+        let mut command = Command::new(&self.command);
+        let list = shell::output(command.args(["kernels", "list"])).unwrap_or_default();
+        let mut names = list.lines().filter_map(|line| line.split(' ').next());
+        names.any(|name| self.kernel.as_deref() == Some(name))
+    }
+
     /// Returns the optional features that the referee has.
     ///
     /// # Errors
@@ -103,7 +111,11 @@ impl Sides {
         let file = self.write(scripts, "referee.scripts")?;
         let name = file.to_string_lossy();
         let mut command = self.of_referee(&["--memory", MEMORY, "--file", &name]);
-        run(command.arg(&file), scripts.len())
+        let mut outcomes = run(command.arg(&file), scripts.len())?;
+        for outcome in &mut outcomes {
+            outcome.newer = self.kernel.is_some();
+        }
+        Ok(outcomes)
     }
 
     /// Runs scripts on Memwright, all in one guest.
