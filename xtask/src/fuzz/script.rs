@@ -79,7 +79,40 @@ const FEATURES: [(u64, u64); 9] = [
 /// How messages are answered, by the interpreter's letters.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
-impl Kind<'_> {
+impl<'a> Kind<'a> {
+    /// Chooses what a script may do.
+    fn random(random: &mut Random, abilities: &'a Abilities) -> Self {
+        let watched = abilities.has("watch") && random.one_in(2);
+        let told = match random.below(4) {
+            0 if watched && abilities.has("events") => &TOLD[..],
+            1 if watched && abilities.has("events") => &TOLD[..1],
+            _ => &[],
+        };
+        let kind = Self {
+            abilities,
+            watched,
+            told,
+            accesses: watched && abilities.has("accesses") && random.one_in(2),
+            watcher: if let Some(told) = told.first() {
+                *told
+            } else if abilities.has("watch-async") && random.one_in(2) {
+                'a'
+            } else if random.one_in(4) {
+                't'
+            } else {
+                's'
+            },
+        };
+        Self {
+            watcher: if kind.accesses && told.is_empty() {
+                'r'
+            } else {
+                kind.watcher
+            },
+            ..kind
+        }
+    }
+
     /// Returns a userfaultfd: mostly the one that the memory is registered with.
     fn who(&self, random: &mut Random) -> char {
         match random.below(8) {
@@ -125,35 +158,7 @@ fn event(random: &mut Random) -> String {
 impl Script {
     /// Generates a script of about `length` operations that need only features of both kernels.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
-        let watched = abilities.has("watch") && random.one_in(2);
-        let told = match random.below(4) {
-            0 if watched && abilities.has("events") => &TOLD[..],
-            1 if watched && abilities.has("events") => &TOLD[..1],
-            _ => &[],
-        };
-        let kind = Kind {
-            abilities,
-            watched,
-            told,
-            accesses: watched && abilities.has("accesses") && random.one_in(2),
-            watcher: if let Some(told) = told.first() {
-                *told
-            } else if abilities.has("watch-async") && random.one_in(2) {
-                'a'
-            } else if random.one_in(4) {
-                't'
-            } else {
-                's'
-            },
-        };
-        let kind = Kind {
-            watcher: if kind.accesses && told.is_empty() {
-                'r'
-            } else {
-                kind.watcher
-            },
-            ..kind
-        };
+        let kind = Kind::random(random, abilities);
         let mut lines = Vec::new();
         let mut child = false;
         // Most operations should hit a mapping.

@@ -71,8 +71,7 @@ impl Lockstep {
         if !found.is_empty() {
             self.succeeded("scan accessed");
         }
-        // The hardware may access pages before the scan, and be found to have done so after it.
-        self.find_speculated(process);
+        self.learn_speculated(process, &found);
         self.compare_accessed(process, from, pages, &found)?;
         Ok(())
     }
@@ -94,6 +93,12 @@ impl Lockstep {
     /// Finds which pages count as accessed for another reason than an access to them: the hardware has loaded them
     /// speculatively, or another part of their huge page was accessed. Pages whose accesses wait are never accessed.
     pub(super) fn find_speculated(&mut self, process: usize) {
+        let found = self.all_accessed(process);
+        self.learn_speculated(process, &found);
+    }
+
+    /// Like `find_speculated`, with the pages that a scan has found.
+    fn learn_speculated(&mut self, process: usize, found: &[u64]) {
         if !self.model.counts_accesses(process) {
             return;
         }
@@ -103,7 +108,7 @@ impl Lockstep {
             return;
         }
         let all: Vec<_> = self.model.armed(process, 0, EVERYTHING).collect();
-        self.learn_accessed(process, |page| {
+        self.learn_accessed(process, found, |page| {
             let beside = |(other, armed): &(u64, Armed)| {
                 other / largest == page / largest && *armed == Armed::No
             };
@@ -121,24 +126,28 @@ impl Lockstep {
                     .into_iter()
                     .filter(|page| self.model.shared_page(process, *page).is_some())
                     .collect();
-                self.learn_accessed(process, |page| !shared.contains(&page));
+                let found = self.all_accessed(process);
+                self.learn_accessed(process, &found, |page| !shared.contains(&page));
             }
         }
     }
 
-    /// Lets the model know which pages count as accessed, of those for which `may` returns true.
-    fn learn_accessed(&mut self, process: usize, may: impl Fn(u64) -> bool) {
-        let armed = self.armed(process);
-        if armed.is_empty() {
-            return;
-        }
-        let space = self.processes[&process].space();
-        let found = accessed(space, 0, EVERYTHING).unwrap_or_default();
-        for page in armed {
+    /// Lets the model know which of the pages `found` count as accessed, of those for which `may` returns true.
+    fn learn_accessed(&mut self, process: usize, found: &[u64], may: impl Fn(u64) -> bool) {
+        for page in self.armed(process) {
             if found.binary_search(&page).is_ok() && may(page) {
                 self.model.accessed(process, page);
             }
         }
+    }
+
+    /// Returns all pages of a process that count as accessed, or none if the model has not protected any.
+    fn all_accessed(&self, process: usize) -> Vec<u64> {
+        if self.armed(process).is_empty() {
+            return Vec::new();
+        }
+        let space = self.processes[&process].space();
+        accessed(space, 0, EVERYTHING).unwrap_or_default()
     }
 
     /// Returns the pages that the model has protected.

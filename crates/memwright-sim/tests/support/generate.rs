@@ -197,15 +197,19 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Relocate(Range { at: from, ..range }, range.at),
         ]),
         // Pages that are read-write-protected are used, or change their place, and are used afterwards.
-        3 => (small(), any::<bool>(), action(), action()).prop_map(|(range, counts, one, other)| vec![
-            Action::Watch(range, Watcher::Accesses),
-            Action::CountAccesses(counts),
-            Action::ReadWriteProtect(range, true),
-            one,
-            Action::Read(range.at, 0),
-            other,
-            Action::CountAccesses(!counts),
-        ]),
+        3 => (small(), any::<bool>(), action(), action()).prop_map(
+            |(range, counts, one, other)| vec![
+                Action::Watch(range, Watcher::Accesses),
+                Action::CountAccesses(counts),
+                Action::ReadWriteProtect(range, true),
+                one,
+                Action::Read(range.at, 0),
+                Action::ScanAccessed(range),
+                other,
+                Action::ReadWriteProtect(Range { pages: 1, ..range }, false),
+                Action::CountAccesses(!counts),
+            ]
+        ),
         // Small pages are collapsed into a huge one, where places are that large.
         1 => (select(vec![8, 16]), value()).prop_map(|(at, value)| {
             let range = Range { at, pages: 8 };
