@@ -28,6 +28,7 @@ impl Lockstep {
                 let mut real = self.read_page(number, cpu, page)?;
                 if self.reclaims && real == Err(Kind::Resources) {
                     self.relieve(cpu);
+                    self.find_discarded()?;
                     real = self.read_page(number, cpu, page)?;
                 }
                 let model = self.model.permit(number, page, Intent::Read);

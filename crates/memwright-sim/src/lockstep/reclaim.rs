@@ -45,7 +45,7 @@ impl Lockstep {
     }
 
     /// Finds which pages direct reclaim has discarded.
-    fn find_discarded(&mut self) -> Result<(), String> {
+    pub(super) fn find_discarded(&mut self) -> Result<(), String> {
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for number in numbers {
             self.find_gone(number);
