@@ -24,8 +24,8 @@
  *     truncate LENGTH | punch PAGE LENGTH of the file
  *     seal PAGE LENGTH                   mseal
  *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t the same, but protects only
- *                                        populated pages, or a asynchronous; MODE: of m (missing), w (write
- *                                        protection), n (minor)
+ *                                        populated pages, a asynchronous, or r counts accesses; MODE: of m (missing),
+ *                                        w (write protection), n (minor), r (read-write protection)
  *                                        or one created by `agree`, or h, the context of a child that corresponds to
  *                                        such a one of its parent
  *     agree WHO FEATURES ANSWERS         creates a userfaultfd, e or v, with these features (UFFD_FEATURE_...), and says how
@@ -34,13 +34,16 @@
  *                                        fork events bring, and reads them too; q closes instead of reading
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
+ *     arm PAGE LENGTH WHO 0|1            UFFDIO_RWPROTECT
+ *     mode WHO 0|1                       UFFDIO_SET_MODE: whether accesses count (1) or raise SIGBUS
  *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
  *     zero PAGE LENGTH [WHO]             UFFDIO_ZEROPAGE
  *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected; neither of the two where a guard is
  *     poison PAGE LENGTH WHO             UFFDIO_POISON
  *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
  *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
- *                                        3 the same, in memory without asynchronous protection too
+ *                                        3 the same, in memory without asynchronous protection too,
+ *                                        4 what was accessed
  *     find PAGE LENGTH FLAGS INVERTED ALL ANY ROOM MOST
  *                                        PAGEMAP_SCAN with these masks; ROOM: runs; MOST: pages
  *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, or 1 or 2, which every script has
@@ -97,7 +100,7 @@ struct scan_argument {
 	uint64_t inverted, mask, any_of, returned;
 };
 #define SCAN_PAGES _IOWR('f', 16, struct scan_argument)
-enum { WRITTEN = 2, EVERYTHING = 1 | 2 | 4 | 8 | 16 | 32 | 64 | 256, SCAN_PROTECTS = 1, SCAN_CHECKS = 2 };
+enum { WRITTEN = 2, ACCESSED = 512, EVERYTHING = 1 | 2 | 4 | 8 | 16 | 32 | 64 | 256, SCAN_PROTECTS = 1, SCAN_CHECKS = 2 };
 
 enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
 
@@ -111,8 +114,9 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* userfaultfds: one whose faults raise a signal, one that also protects only populated pages, and an asynchronous one. */
-static int told, told_late, untold;
+/* userfaultfds: one whose faults raise a signal, one that also protects only populated pages, an asynchronous one, and one
+ * that counts accesses. */
+static int told, told_late, untold, counting;
 /* Protection keys of every script, 0 where there are none, and the thread's rights for them. */
 enum { KEYS = 2 };
 static int keys[KEYS + 1];
@@ -218,6 +222,8 @@ static int watcher_named(const char *name)
 {
 	if (name && strchr("evh", *name))
 		return source_named(*name);
+	if (name && *name == 'r')
+		return counting;
 	return name && *name == 'a' ? untold : name && *name == 't' ? told_late : told;
 }
 
@@ -227,7 +233,8 @@ static long watch(char **words)
 		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
 		.mode = (strchr(words[3], 'm') ? MISSING : 0) |
 			(strchr(words[3], 'w') ? WRITES : 0) |
-			(strchr(words[3], 'n') ? MINOR : 0),
+			(strchr(words[3], 'n') ? MINOR : 0) |
+			(strchr(words[3], 'r') ? ACCESSES : 0),
 	};
 	return ioctl(watcher_named(words[2]), WATCH, &wanted);
 }
@@ -238,13 +245,21 @@ static long unwatch(char **words)
 	return ioctl(watcher_named(words[2]), UNWATCH, &wanted);
 }
 
-static long write_protect(char **words)
+/* UFFDIO_WRITEPROTECT, or UFFDIO_RWPROTECT. */
+static long write_protect(unsigned long command, char **words)
 {
 	struct protection wanted = {
 		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
 		.mode = atoi(words[3]) ? PROTECTED : 0,
 	};
-	return ioctl(watcher_named(words[2]), PROTECT, &wanted);
+	return ioctl(watcher_named(words[2]), command, &wanted);
+}
+
+static long set_mode(char **words)
+{
+	uint64_t counts = atoi(words[1]) ? HAS_COUNTS : 0;
+	struct modes wanted = { counts, HAS_COUNTS & ~counts };
+	return ioctl(watcher_named(words[0]), SET_MODE, &wanted);
 }
 
 /* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if it is mapped only
@@ -363,7 +378,8 @@ static void scan(char **words)
 	scan_pages(words, (struct scan_argument){
 		.flags = kind == 2 ? SCAN_PROTECTS | SCAN_CHECKS : kind == 3 ? SCAN_PROTECTS : 0,
 		.vector_length = PAGES,
-		.any_of = kind ? WRITTEN : EVERYTHING,
+		.mask = kind == 4 ? ACCESSED : 0,
+		.any_of = kind == 0 || kind == 4 ? EVERYTHING : WRITTEN,
 	});
 }
 
@@ -543,7 +559,9 @@ static long range_call(const char *name, char **words)
 	if (!strcmp(name, "unwatch"))
 		return unwatch(words);
 	if (!strcmp(name, "wp"))
-		return write_protect(words);
+		return write_protect(PROTECT, words);
+	if (!strcmp(name, "arm"))
+		return write_protect(ARM, words);
 	if (!strcmp(name, "key"))
 		return syscall(SYS_pkey_mprotect, start, length, protection(words[2]), keys[atoi(words[3]) % (KEYS + 1)]);
 	if (!strcmp(name, "sync"))
@@ -594,6 +612,8 @@ static void perform(const char *name, char **words)
 		find(words);
 	else if (!strcmp(name, "rights"))
 		set_rights(words);
+	else if (!strcmp(name, "mode"))
+		say_result(set_mode(words));
 	else if (!strcmp(name, "scan"))
 		scan(words);
 	else if (!strcmp(name, "clear"))
@@ -715,6 +735,7 @@ static void prepare(void)
 	told = watcher(common | HAS_UNPOPULATED);
 	told_late = watcher(common);
 	untold = watcher(common | HAS_UNPOPULATED | HAS_ASYNC);
+	counting = watcher(common | HAS_UNPOPULATED | HAS_ACCESSES | HAS_COUNTS);
 	for (int key = 1; key <= KEYS; key++)
 		keys[key] = new_key();
 	for (int i = 0; i < FILE_PAGES; i++) {
@@ -755,6 +776,8 @@ static int probe(void)
 		puts("watch-async");
 	if (features & HAS_UNPOPULATED)
 		puts("watch-unpopulated");
+	if (features & HAS_ACCESSES)
+		puts("accesses");
 	if (features & HAS_MOVE)
 		puts("move");
 	if (features & HAS_POISON)

@@ -111,6 +111,8 @@ static void answer_fault(const struct source *source, const struct message *mess
 		result = ioctl(source->descriptor, UNWATCH, &page);
 	else if (message->words[0] & FAULT_PROTECTED)
 		result = persist(source->descriptor, PROTECT, &none);
+	else if (message->words[0] & FAULT_ARMED)
+		result = persist(source->descriptor, ARM, &none);
 	else if (message->words[0] & FAULT_MINOR)
 		result = persist(source->descriptor, SHOW, &zeroing);
 	else
@@ -127,9 +129,9 @@ static void note_fault(const struct message *message)
 	uint64_t flags = message->words[0], thread = message->words[2];
 	note(" fault");
 	note_place(message->words[1]);
-	note("%s%s%s", flags & FAULT_STORES ? " store" : "", flags & FAULT_PROTECTED ? " protected" : "",
-	     flags & FAULT_MINOR ? " minor" : "");
-	if (flags & ~7ULL)
+	note("%s%s%s%s", flags & FAULT_STORES ? " store" : "", flags & FAULT_PROTECTED ? " protected" : "",
+	     flags & FAULT_MINOR ? " minor" : "", flags & FAULT_ARMED ? " armed" : "");
+	if (flags & ~15ULL)
 		note(" flags %llx", (unsigned long long)flags);
 	if (thread)
 		note(" by %s", thread == (uint64_t)told_shared->threads[0]   ? "P"

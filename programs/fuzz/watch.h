@@ -26,6 +26,9 @@ struct protection {
 	struct pages pages;
 	uint64_t mode;
 };
+struct modes {
+	uint64_t enable, disable;
+};
 struct filling {
 	uint64_t to, from, length, mode;
 	int64_t done;
@@ -52,7 +55,9 @@ struct message {
 #define FILL _IOWR(0xaa, 3, struct filling)
 #define ZERO _IOWR(0xaa, 4, struct zeroing)
 #define PROTECT _IOWR(0xaa, 6, struct protection)
-enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, MINOR = 4, FILL_ASLEEP = 1, FILL_PROTECTED = 2, PROTECTED = 1, OVER_HOLES = 2 };
+#define ARM _IOWR(0xaa, 9, struct protection)
+#define SET_MODE _IOW(0xaa, 10, struct modes)
+enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, MINOR = 4, ACCESSES = 8, FILL_ASLEEP = 1, FILL_PROTECTED = 2, PROTECTED = 1, OVER_HOLES = 2 };
 enum {
 	HAS_WRITES = 1 << 0,
 	HAS_FORK = 1 << 1,
@@ -64,9 +69,11 @@ enum {
 	HAS_POISON = 1 << 14,
 	HAS_ASYNC = 1 << 15,
 	HAS_MOVE = 1 << 16,
+	HAS_ACCESSES = 1 << 17,
+	HAS_COUNTS = 1 << 18,
 };
 enum { TOLD_FAULT = 0x12, TOLD_FORK, TOLD_MOVE, TOLD_REMOVE, TOLD_UNMAP };
-enum { FAULT_STORES = 1, FAULT_PROTECTED = 2, FAULT_MINOR = 4 };
+enum { FAULT_STORES = 1, FAULT_PROTECTED = 2, FAULT_MINOR = 4, FAULT_ARMED = 8 };
 
 /* A userfaultfd with these features, as far as the kernel has them; -1 if it has none, or not for this user. */
 static int watcher(uint64_t features)

@@ -69,11 +69,12 @@ usage: cargo xtask TASK
   docs [--check] [PAGE]...
             write the parts of the pages that are generated from the source, or check them; docs/scaling.md, whose
             figures are measured, only if it is named
-  fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
+  fuzz [--against model|host|host-and-guest|linux=NAME] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
-            twice, or on this machine's Linux and on Memwright (the default), and compare: a difference that no rule in
-            fuzz/rules.rs covers is shrunk, saved and printed; or run saved scripts; with
+            twice, on this machine's Linux and on Memwright (the default), or on a kernel of `memwright kernels` and on
+            Memwright, and compare: a difference that no rule in fuzz/rules.rs or fuzz/newer.rs covers is shrunk, saved
+            and printed; or run saved scripts; with
             --against model, --seeds A,B,... or random:N shares the operations among several seeds
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler

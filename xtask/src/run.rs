@@ -124,7 +124,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             })
         }
         Stage::ModelSlice => fuzz::slice::run_on_model(tier).map(|()| Outcome::Passed),
-        Stage::LinuxSlice => Ok(match fuzz::slice::run_on_linux()? {
+        Stage::LinuxSlice => Ok(match fuzz::slice::run_on_linux(tier)? {
             fuzz::slice::Outcome::Same => Outcome::Passed,
             fuzz::slice::Outcome::Skipped(why) => Outcome::Skipped(why),
         }),

@@ -192,7 +192,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
         AdviseError::Sealed(_) => Errno::EPERM,
-        AdviseError::Fault(FaultError::Poison) => Errno::EHWPOISON,
+        AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
         // `EAGAIN`: the area cannot be split now, but may be merged with a neighbour later (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {

@@ -231,8 +231,19 @@ fn watched_fault(
 
 #[cold]
 fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Resolved {
-    if let FaultError::Key(key) = error {
-        return Resolved::Key(key);
+    match error {
+        FaultError::Key(key) => return Resolved::Key(key),
+        FaultError::Poison(size) => return Resolved::Poison(size),
+        FaultError::NoArea
+        | FaultError::Guard
+        | FaultError::StackLimit
+        | FaultError::Denied
+        | FaultError::BeyondObject
+        | FaultError::Io
+        | FaultError::NoHugePage
+        | FaultError::OutOfMemory
+        | FaultError::WouldBlock
+        | FaultError::Watched(_) => {}
     }
     match fault_signal(error) {
         Some((signal, code)) => Resolved::Signal(signal, code),
@@ -309,9 +320,10 @@ fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
         }
         FaultError::Denied => Some((Signal::SIGSEGV, code::SEGV_ACCERR)),
         FaultError::Key(_) => Some((Signal::SIGSEGV, code::SEGV_PKUERR)),
-        FaultError::BeyondObject | FaultError::Io | FaultError::Poison | FaultError::NoHugePage => {
+        FaultError::BeyondObject | FaultError::Io | FaultError::NoHugePage => {
             Some((Signal::SIGBUS, code::BUS_ADRERR))
         }
+        FaultError::Poison(_) => Some((Signal::SIGBUS, code::BUS_MCEERR_AR)),
         FaultError::OutOfMemory | FaultError::WouldBlock | FaultError::Watched(_) => None,
     }
 }
@@ -330,6 +342,7 @@ fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool
         Resolved::Retry => return,
         Resolved::Signal(signal, code) => SignalInfo::fault(signal, code, address),
         Resolved::Key(key) => SignalInfo::key(address, key),
+        Resolved::Poison(size) => SignalInfo::poison(address, size),
     };
     refuse_access(context, access, present, info, address);
 }

@@ -76,7 +76,9 @@ impl From<&SignalInfo> for SignalRecord {
                 record.process = process;
                 record.user = user;
             }
-            Detail::Fault { address } | Detail::Key { address, .. } => record.address = address,
+            Detail::Fault { address }
+            | Detail::Key { address, .. }
+            | Detail::Poison { address, .. } => record.address = address,
             Detail::Child {
                 process,
                 user,

@@ -2,6 +2,7 @@
 
 mod access;
 mod area;
+mod armed;
 mod check;
 mod copies;
 mod end;
@@ -90,6 +91,8 @@ pub struct Lockstep {
     device: Option<(Arc<HostSwap>, Option<usize>)>,
     /// Whether a step that runs out of memory reclaims pages and is retried.
     reclaims: bool,
+    /// Whether the hardware loads pages speculatively, which counts as an access.
+    speculates: bool,
     /// Whether a process has cleared soft-dirty, so that the soft-dirty state is compared.
     clears: bool,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
@@ -125,6 +128,7 @@ impl Lockstep {
     #[must_use]
     pub fn new(options: MachineOptions, adversary: Option<Adversary>) -> Self {
         let host = Host::boot(options);
+        let speculates = adversary.is_some();
         host.machine().set_adversary(adversary);
         let processes = BTreeMap::from([(0, Process::new(&host))]);
         let mut lockstep = Self {
@@ -138,6 +142,7 @@ impl Lockstep {
             watchers: Vec::new(),
             device: None,
             reclaims: false,
+            speculates,
             clears: false,
             successes: BTreeMap::new(),
         };
@@ -337,6 +342,9 @@ impl Lockstep {
             Action::WriteProtect(range, watcher, on) => {
                 self.write_protect(process, cpu, range, watcher, on)
             }
+            Action::ReadWriteProtect(range, on) => self.read_write_protect(process, cpu, range, on),
+            Action::CountAccesses(on) => self.count_accesses(process, cpu, on),
+            Action::ScanAccessed(range) => self.scan_accessed(process, cpu, range),
             Action::Scan(range, protect) => self.scan(process, cpu, range, protect),
             Action::ClearSoftDirty => {
                 self.clear_soft_dirty(process, cpu);

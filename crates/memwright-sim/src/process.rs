@@ -297,7 +297,7 @@ impl Process {
             Err(FaultError::Denied | FaultError::Key(_)) => Err(Signal::Forbidden),
             // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
             Err(
-                FaultError::Poison
+                FaultError::Poison(_)
                 | FaultError::BeyondObject
                 | FaultError::Io
                 | FaultError::NoHugePage

@@ -138,14 +138,20 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write protection, by the process's userfaultfd of this kind.
+    /// `UFFDIO_REGISTER` with write or read-write protection, by the process's userfaultfd of this kind.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),
     /// `UFFDIO_WRITEPROTECT`: write-protects the range if true, ends its protection otherwise.
     WriteProtect(Range, Watcher, bool),
+    /// `UFFDIO_RWPROTECT`: read-write-protects the range if true, ends its protection otherwise.
+    ReadWriteProtect(Range, bool),
+    /// `UFFDIO_SET_MODE`: accesses to read-write-protected pages are recorded if true, and wait otherwise.
+    CountAccesses(bool),
     /// `PAGEMAP_SCAN` for written pages, which are write-protected again if true.
     Scan(Range, bool),
+    /// `PAGEMAP_SCAN` for accessed pages.
+    ScanAccessed(Range),
     /// Writes `4` to `/proc/self/clear_refs`.
     ClearSoftDirty,
     /// `MADV_COLLAPSE`, which may be refused for reasons that no program can observe.
@@ -186,6 +192,8 @@ pub enum Watcher {
     Notes,
     /// Like `Waits`, and also registered for missing pages (`UFFDIO_REGISTER_MODE_MISSING`).
     Fills,
+    /// Accesses to read-write-protected pages are recorded (`UFFD_FEATURE_RWP_ASYNC`), or wait for the handler.
+    Accesses,
 }
 
 /// An action, with the process and the CPU that perform it.
@@ -291,6 +299,14 @@ impl fmt::Debug for Action {
                 let on = if on { "on" } else { "off" };
                 write!(f, "write-protect {range:?} {watcher:?} {on}")
             }
+            Self::ReadWriteProtect(range, on) => {
+                let on = if on { "on" } else { "off" };
+                write!(f, "read-write-protect {range:?} {on}")
+            }
+            Self::CountAccesses(on) => {
+                write!(f, "count-accesses {}", if on { "on" } else { "off" })
+            }
+            Self::ScanAccessed(range) => write!(f, "scan-accessed {range:?}"),
             Self::Scan(range, protect) => {
                 write!(f, "scan {range:?}{}", if protect { " protect" } else { "" })
             }

@@ -69,6 +69,7 @@ fn watcher(word: &str) -> Option<Watcher> {
         "Waits" => Some(Watcher::Waits),
         "Notes" => Some(Watcher::Notes),
         "Fills" => Some(Watcher::Fills),
+        "Accesses" => Some(Watcher::Accesses),
         _ => None,
     }
 }
@@ -110,6 +111,11 @@ fn action(words: &[&str]) -> Option<Action> {
         ["write-protect", place, who, on @ ("on" | "off")] => {
             Action::WriteProtect(range(place)?, watcher(who)?, on == "on")
         }
+        ["read-write-protect", place, on @ ("on" | "off")] => {
+            Action::ReadWriteProtect(range(place)?, on == "on")
+        }
+        ["count-accesses", on @ ("on" | "off")] => Action::CountAccesses(on == "on"),
+        ["scan-accessed", place] => Action::ScanAccessed(range(place)?),
         ["scan", place] => Action::Scan(range(place)?, false),
         ["scan", place, "protect"] => Action::Scan(range(place)?, true),
         ["clear"] => Action::ClearSoftDirty,

@@ -138,4 +138,7 @@ pub struct Watch {
     pub asynchronous: bool,
     /// The handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
     pub fills: bool,
+    /// Accesses to read-write-protected pages are recorded or wait, instead of stores to write-protected ones
+    /// (`UFFDIO_REGISTER_MODE_RWP`).
+    pub accesses: bool,
 }

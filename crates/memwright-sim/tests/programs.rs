@@ -99,6 +99,11 @@ fn programs_see_what_the_model_says() {
         "fill of a missing page",
         "relocate",
         "reclaim",
+        "read-write-protect",
+        "end read-write protection",
+        "count accesses",
+        "make accesses wait",
+        "scan accessed",
     ];
     expect(&successes, &often, 10);
 }

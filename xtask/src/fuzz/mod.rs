@@ -3,6 +3,7 @@
 
 pub mod coverage;
 mod model;
+mod newer;
 mod random;
 mod report;
 mod rules;
@@ -38,7 +39,7 @@ const TRIES: u32 = 150;
 const SHOWN: usize = 5;
 
 /// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Against {
     /// The memory manager on the simulated machine, with the model.
     Model,
@@ -46,6 +47,22 @@ enum Against {
     Host,
     /// The host's Linux with Memwright under QEMU.
     HostAndGuest,
+    /// This Linux kernel, a name of `memwright kernels`, with Memwright, both under QEMU.
+    Linux(String),
+}
+
+impl Against {
+    fn parse(text: &str) -> Result<Self> {
+        Ok(match text {
+            "model" => Self::Model,
+            "host" => Self::Host,
+            "host-and-guest" => Self::HostAndGuest,
+            _ => match text.strip_prefix("linux=") {
+                Some(kernel) => Self::Linux(kernel.to_owned()),
+                None => bail!("--against model|host|host-and-guest|linux=NAME, not {text}"),
+            },
+        })
+    }
 }
 
 struct Settings {
@@ -96,12 +113,7 @@ impl Settings {
             };
             match option {
                 "--against" => {
-                    settings.against = match value()? {
-                        "model" => Against::Model,
-                        "host" => Against::Host,
-                        "host-and-guest" => Against::HostAndGuest,
-                        other => bail!("--against model|host|host-and-guest, not {other}"),
-                    };
+                    settings.against = Against::parse(value()?)?;
                 }
                 "--minutes" => settings.minutes = Some(value()?.parse().context("--minutes")?),
                 "--operations" => {
@@ -120,6 +132,15 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+
+    /// Builds what the comparison runs.
+    fn sides(&self) -> Result<Sides> {
+        let kernel = match &self.against {
+            Against::Linux(kernel) => Some(kernel.as_str()),
+            Against::Model | Against::Host | Against::HostAndGuest => None,
+        };
+        Sides::prepare(&self.folder, kernel)
     }
 
     /// Returns the deadline, or `None` where only a number of operations is given.
@@ -147,7 +168,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     if settings.against == Against::Model {
         return model::run(&settings);
     }
-    let sides = Sides::prepare(&settings.folder)?;
+    let sides = settings.sides()?;
     if settings.replay.is_empty() {
         search(&sides, &settings)
     } else {
@@ -157,8 +178,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 
 /// Generates scripts, and compares their results on both sides.
 fn search(sides: &Sides, settings: &Settings) -> Result<()> {
-    let (host, guest) = (sides.host_abilities()?, sides.guest_abilities()?);
-    let abilities = Abilities(host.0.intersection(&guest.0).cloned().collect());
+    let (referee, guest) = (sides.referee_abilities()?, sides.guest_abilities()?);
+    let abilities = Abilities(referee.0.intersection(&guest.0).cloned().collect());
     let clock = Clock::start();
     let end = settings.end();
     let mut random = Random::new(settings.seed);
@@ -183,12 +204,12 @@ fn search(sides: &Sides, settings: &Settings) -> Result<()> {
             break;
         }
     }
-    summary.print(settings.against);
+    summary.print(&settings.against);
     println!("{clock}");
     let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
-    let lacks = guest.0.difference(&host.0).cloned().collect();
+    let lacks = guest.0.difference(&referee.0).cloned().collect();
     println!("both have: {}", list(&abilities.0));
-    println!("not compared, because the host lacks it: {}", list(&lacks));
+    println!("not compared, because Linux lacks it: {}", list(&lacks));
     if summary.differences > 0 {
         bail!("{} scripts came to something else", summary.differences);
     }
@@ -202,10 +223,14 @@ fn round(
     settings: &Settings,
     summary: &mut Summary,
 ) -> Result<()> {
-    let referee = sides.on_host(scripts)?;
-    let again = sides.on_host(scripts)?;
+    let referee = sides.on_referee(scripts)?;
+    let again = if sides.varies() {
+        sides.on_referee(scripts)?
+    } else {
+        referee.clone()
+    };
     let guest = match settings.against {
-        Against::HostAndGuest => sides.on_guest(scripts)?,
+        Against::HostAndGuest | Against::Linux(_) => sides.on_guest(scripts)?,
         Against::Host | Against::Model => again.clone(),
     };
     for (index, script) in scripts.iter().enumerate() {
@@ -236,12 +261,12 @@ fn round(
 fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
     let differs = |candidate: &Script| {
         let one = [candidate.clone()];
-        let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+        let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
         Ok(report::first_difference(&referee[0], &guest[0]).is_some())
     };
     let short = shrink::shrink(script, TRIES, differs)?;
     let one = [short.clone()];
-    let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+    let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
     let path = path.with_extension("script");
     std::fs::write(&path, format!("{}\n", short.lines.join("\n")))
         .with_context(|| format!("cannot write {}", path.display()))?;
@@ -265,17 +290,17 @@ fn show(referee: &Outcome, guest: &Outcome) {
 
 /// Runs saved scripts, except for those that need something that this machine lacks.
 fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
-    let abilities = sides.host_abilities()?;
+    let abilities = sides.referee_abilities()?;
     let mut failed = 0;
     for path in paths {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let one = [Script::parse(&text)];
         if let Some(missing) = one[0].lacks(&abilities) {
-            println!("SKIPPED {}: the host lacks: {missing}", path.display());
+            println!("SKIPPED {}: Linux lacks: {missing}", path.display());
             continue;
         }
-        let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+        let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
         let same = report::first_difference(&referee[0], &guest[0]).is_none();
         println!(
             "{}: {}",
@@ -311,8 +336,9 @@ impl Summary {
     fn count(&mut self, script: &Script, referee: &Outcome, guest: &Outcome) {
         self.scripts += 1;
         self.operations += script.lines.len();
-        for (index, (one, other)) in referee.results.iter().zip(&guest.results).enumerate() {
-            match report::compare(&referee.results[..index], one, other) {
+        let length = referee.results.len();
+        for (index, other) in guest.results.iter().take(length).enumerate() {
+            match report::compare(referee, index, other) {
                 Verdict::Stated(rule) => {
                     *self.stated.entry(rule).or_default() += 1;
                     if rule.ends() {
@@ -335,7 +361,7 @@ impl Summary {
         }
     }
 
-    fn print(&self, against: Against) {
+    fn print(&self, against: &Against) {
         let names: BTreeSet<&String> = self
             .pairs
             .keys()
@@ -345,9 +371,10 @@ impl Summary {
             Against::Model => "on the memory manager and the model",
             Against::Host => "on the host, twice",
             Against::HostAndGuest => "on the host's Linux and on Memwright",
+            Against::Linux(kernel) => &format!("on {kernel} and on Memwright"),
         };
         println!(
-            "{} scripts of {} operations {between}; left out: {} unstable on the host, {} that it did not end",
+            "{} scripts of {} operations {between}; left out: {} unstable on Linux, {} that it did not end",
             self.scripts, self.operations, self.unstable, self.endless
         );
         println!(

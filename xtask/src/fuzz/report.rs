@@ -1,5 +1,6 @@
 //! Parses the output of the interpreter, and compares two reports.
 
+use super::newer;
 use super::rules::Rule;
 
 /// The results of one script.
@@ -7,6 +8,8 @@ use super::rules::Rule;
 pub struct Outcome {
     /// One entry for each executed line of the script, continuation lines included.
     pub results: Vec<String>,
+    /// Whether the Linux is newer than that of the rules that always apply.
+    pub newer: bool,
 }
 
 impl Outcome {
@@ -23,6 +26,7 @@ pub fn parse(report: &str) -> Vec<Outcome> {
         if line.starts_with("script ") {
             outcomes.push(Outcome {
                 results: Vec::new(),
+                newer: false,
             });
         } else if let Some(outcome) = outcomes.last_mut() {
             match outcome.results.last_mut() {
@@ -48,12 +52,18 @@ pub enum Verdict {
     Different,
 }
 
-/// Compares the referee's result of an operation with the guest's. `before` holds the operations before it.
-pub fn compare(before: &[String], referee: &str, guest: &str) -> Verdict {
-    if referee == guest {
+/// Compares the referee's result number `index` with the guest's.
+pub fn compare(referee: &Outcome, index: usize, guest: &str) -> Verdict {
+    let (before, result) = (&referee.results[..index], &referee.results[index]);
+    if result == guest {
         return Verdict::Same;
     }
-    Rule::of(before, referee, guest).map_or(Verdict::Different, Verdict::Stated)
+    let newer = || {
+        let rule = newer::rule(before, result, guest);
+        rule.filter(|_| referee.newer)
+    };
+    let rule = Rule::of(before, result, guest).or_else(newer);
+    rule.map_or(Verdict::Different, Verdict::Stated)
 }
 
 /// Returns the first difference of two outcomes: the referee's result, and the guest's.
@@ -66,7 +76,7 @@ pub fn first_difference<'a>(
         let one = referee.results.get(index).map(String::as_str);
         let other = guest.results.get(index).map(String::as_str);
         let verdict = match (one, other) {
-            (Some(one), Some(other)) => compare(&referee.results[..index], one, other),
+            (Some(_), Some(other)) => compare(referee, index, other),
             (_, _) => Verdict::Different,
         };
         match verdict {
@@ -89,7 +99,7 @@ mod tests {
         assert_eq!(referee[0].results.len(), 3);
         let fewer = "script 0\nP write 1 2: px done faults 0\nP maps:\n  0-2 rw-p 0 \nend 0\n";
         let guest = parse(fewer);
-        let verdict = compare(&[], &referee[0].results[0], &guest[0].results[0]);
+        let verdict = compare(&referee[0], 0, &guest[0].results[0]);
         assert_eq!(verdict, Verdict::Stated(Rule::RightsAtOnce));
         let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();
         assert!(one.unwrap().contains("0-1") && other.unwrap().contains("0-2"));

@@ -4,6 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::newer::counts_accesses;
+
 /// The reason why the two results of a line may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
@@ -42,11 +44,32 @@ pub enum Rule {
     /// `mm/memory.c`, clears it only in areas registered for write protection), so the page counts as not written.
     /// Memwright removes the write protection with the store.
     StoreEndsProtection,
+    /// An access to a page that userfaultfd has read-write-protected and whose accesses it only counts. Linux takes one
+    /// fault, which makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
+    CountedWithoutFault,
+    /// A registration without write protection of memory that is registered for it. Linux 7.3 fails with EBUSY.
+    /// Memwright ends the write protection, as Linux 7.2 does. Nothing after it is compared.
+    ReplacesProtection,
+    /// A scan covers pages in areas that are not registered for write protection. Memwright reports them as written, as
+    /// Linux 7.2 does. Linux 7.3 does not.
+    NotForProtection,
+    /// Areas, or locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`). Linux 7.3 unlocks the
+    /// old range. Memwright keeps it locked, as Linux 6.18 does. Nothing after it is compared.
+    StaysLocked,
+    /// An access to poison of userfaultfd. Linux 7.3 reports a memory error (`BUS_MCEERR_AR`). Memwright reports a missing
+    /// page (`BUS_ADRERR`), as Linux 6.18 does.
+    PoisonIsMissing,
+    /// `UFFDIO_COPY` or `UFFDIO_ZEROPAGE` beyond the end of a file. Linux 7.3 fails with ENOMEM. Memwright fails with
+    /// EFAULT, as Linux 6.18 does.
+    BeyondFile,
+    /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards it once the other
+    /// process has exited. Memwright does not mark a shared page, and keeps it. Nothing after it is compared.
+    FreedWhileShared,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
@@ -55,6 +78,13 @@ impl Rule {
         Self::GuardedPromised,
         Self::GuardedGone,
         Self::StoreEndsProtection,
+        Self::CountedWithoutFault,
+        Self::ReplacesProtection,
+        Self::NotForProtection,
+        Self::StaysLocked,
+        Self::PoisonIsMissing,
+        Self::BeyondFile,
+        Self::FreedWhileShared,
     ];
 
     /// Returns the rule's name in the summary.
@@ -70,12 +100,25 @@ impl Rule {
             Self::GuardedPromised => "accounted because of a guard",
             Self::GuardedGone => "unmap event because of a guard",
             Self::StoreEndsProtection => "unused write protection removed by a store",
+            Self::CountedWithoutFault => "counted by the accessed bit: one fault fewer",
+            Self::ReplacesProtection => "registered again without write protection",
+            Self::NotForProtection => "written, but not registered for write protection",
+            Self::StaysLocked => "still locked where it was moved from",
+            Self::PoisonIsMissing => "poison reported as missing",
+            Self::BeyondFile => "EFAULT beyond the end of a file",
+            Self::FreedWhileShared => "freed lazily while a fork shared it, and kept",
         }
     }
 
     /// Returns whether everything after the difference can differ, too.
     pub fn ends(self) -> bool {
-        self == Self::GuardedGone
+        matches!(
+            self,
+            Self::GuardedGone
+                | Self::ReplacesProtection
+                | Self::StaysLocked
+                | Self::FreedWhileShared
+        )
     }
 
     /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only
@@ -85,7 +128,7 @@ impl Rule {
         if told != also_told {
             return of_told(before, (&referee, &told), (&guest, &also_told));
         }
-        of_access(&referee, &guest)
+        of_access(before, &referee, &guest)
             .or_else(|| of_scan(before, &referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
             .or_else(|| of_entries(before, &referee, &guest))
@@ -128,7 +171,7 @@ impl<'a> Done<'a> {
     }
 }
 
-fn of_access(referee: &str, guest: &str) -> Option<Rule> {
+fn of_access(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (one, other) = (Done::parse(referee)?, Done::parse(guest)?);
     if (one.line, one.before, one.value) != (other.line, other.before, other.value) {
         return None;
@@ -137,6 +180,9 @@ fn of_access(referee: &str, guest: &str) -> Option<Rule> {
         ("p" | "px" | "f" | "fx", 1, 0) if one.stores() => Some(Rule::RightsAtOnce),
         ("pxw", 1, 0) if one.stores() => Some(Rule::TrackedWithoutFault),
         ("sw", 2, 1) => Some(Rule::MarkerWithoutProtection),
+        ("pw" | "pxw" | "fw" | "fxw", faults, fewer) => {
+            (faults == fewer + 1 && counts_accesses(before)).then_some(Rule::CountedWithoutFault)
+        }
         _ => None,
     }
 }
@@ -196,31 +242,32 @@ fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
 const WRITTEN: u64 = 1 << 1;
+const ACCESSED: u64 = 1 << 9;
 /// The categories that the interpreter requests in its return mask by default.
 const TOLD: u64 = 0x17f;
 
 /// The arguments of a scan.
-struct Scan {
-    protects: bool,
+pub(super) struct Scan {
+    pub(super) protects: bool,
     inverted: u64,
     all: u64,
     any: u64,
     /// The maximum number of pages to report; 0 for no limit.
-    most: u64,
+    pub(super) most: u64,
 }
 
 impl Scan {
     /// Parses a line of the script.
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         let name = words.next()?;
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         match (name, numbers.as_slice()) {
             ("scan", [_, _, kind]) => Some(Self {
-                protects: *kind >= 2,
+                protects: matches!(kind, 2 | 3),
                 inverted: 0,
-                all: 0,
-                any: if *kind == 0 { TOLD } else { WRITTEN },
+                all: if *kind == 4 { ACCESSED } else { 0 },
+                any: if matches!(kind, 0 | 4) { TOLD } else { WRITTEN },
                 most: 0,
             }),
             ("find", [_, _, flags, inverted, all, any, _, most]) => Some(Self {
@@ -244,7 +291,7 @@ impl Scan {
 
 /// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the
 /// end.
-fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
+pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     let (runs, until) = said.split_once(" until ")?;
     let mut pages = BTreeMap::new();
     for run in runs.split(' ').skip(1) {
@@ -257,21 +304,15 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest, where a
-/// store removed its write protection.
-fn is_written_on(
-    before: &[String],
-    page: u64,
-    scan: &Scan,
-    (referee, guest): (Option<u64>, Option<u64>),
-) -> bool {
+/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest.
+pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
         (referee, guest)
             == (
                 scan.told(categories & !WRITTEN),
                 scan.told(categories | WRITTEN),
             )
-    }) && was_stored_to(before, page)
+    })
 }
 
 fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
@@ -288,7 +329,7 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         if (one, other) == (there, not_there) {
             differ += 1;
-        } else if is_written_on(before, page, &scan, (one, other)) {
+        } else if is_written_on(&scan, (one, other)) && was_stored_to(before, page) {
             written = true;
         } else {
             return None;

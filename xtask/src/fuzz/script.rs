@@ -26,6 +26,8 @@ const ADVICE: &[u64] = &[
 ];
 /// The category of `PAGEMAP_SCAN` that not every kernel knows (include/uapi/linux/fs.h).
 const SOFT_DIRTY: u64 = 1 << 7;
+/// `UFFD_FEATURE_RWP` and `UFFD_FEATURE_RWP_ASYNC`.
+const ACCESSES: [u64; 2] = [1 << 17, 1 << 18];
 /// GUARD_INSTALL and GUARD_REMOVE.
 const GUARDS: &[u64] = &[102, 102, 103];
 
@@ -52,6 +54,8 @@ struct Kind<'a> {
     watched: bool,
     /// The userfaultfd that most of it is registered with.
     watcher: char,
+    /// Whether `watcher` is for read-write protection.
+    accesses: bool,
     /// The userfaultfds that receive messages, which the script reads.
     told: &'static [char],
 }
@@ -75,13 +79,47 @@ const FEATURES: [(u64, u64); 9] = [
 /// How messages are answered, by the interpreter's letters.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
-impl Kind<'_> {
+impl<'a> Kind<'a> {
+    /// Chooses what a script may do.
+    fn random(random: &mut Random, abilities: &'a Abilities) -> Self {
+        let watched = abilities.has("watch") && random.one_in(2);
+        let told = match random.below(4) {
+            0 if watched && abilities.has("events") => &TOLD[..],
+            1 if watched && abilities.has("events") => &TOLD[..1],
+            _ => &[],
+        };
+        let kind = Self {
+            abilities,
+            watched,
+            told,
+            accesses: watched && abilities.has("accesses") && random.one_in(2),
+            watcher: if let Some(told) = told.first() {
+                *told
+            } else if abilities.has("watch-async") && random.one_in(2) {
+                'a'
+            } else if random.one_in(4) {
+                't'
+            } else {
+                's'
+            },
+        };
+        Self {
+            watcher: if kind.accesses && told.is_empty() {
+                'r'
+            } else {
+                kind.watcher
+            },
+            ..kind
+        }
+    }
+
     /// Returns a userfaultfd: mostly the one that the memory is registered with.
     fn who(&self, random: &mut Random) -> char {
         match random.below(8) {
             0 => 't',
             1 => 's',
             2 if self.abilities.has("watch-async") => 'a',
+            5 if self.abilities.has("accesses") => 'r',
             3 if !self.told.is_empty() => 'h',
             4 if !self.told.is_empty() => random.pick(self.told),
             _ => self.watcher,
@@ -90,8 +128,8 @@ impl Kind<'_> {
 }
 
 /// Returns an operation that creates a userfaultfd that receives messages.
-fn agree(random: &mut Random, who: char) -> String {
-    let features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
+fn agree(random: &mut Random, who: char, kind: &Kind<'_>) -> String {
+    let mut features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
         // A feature with the number 1 is requested three times in four.
         let asked = if *rarity == 1 {
             !random.one_in(4)
@@ -100,6 +138,9 @@ fn agree(random: &mut Random, who: char) -> String {
         };
         if asked { features | bit } else { features }
     });
+    if kind.accesses {
+        features |= ACCESSES[0] | random.pick(&[0, ACCESSES[1]]);
+    }
     format!("agree {who} {features:x} {}", random.pick(ANSWERS))
 }
 
@@ -117,26 +158,7 @@ fn event(random: &mut Random) -> String {
 impl Script {
     /// Generates a script of about `length` operations that need only features of both kernels.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
-        let watched = abilities.has("watch") && random.one_in(2);
-        let told = match random.below(4) {
-            0 if watched && abilities.has("events") => &TOLD[..],
-            1 if watched && abilities.has("events") => &TOLD[..1],
-            _ => &[],
-        };
-        let kind = Kind {
-            abilities,
-            watched,
-            told,
-            watcher: if let Some(told) = told.first() {
-                *told
-            } else if abilities.has("watch-async") && random.one_in(2) {
-                'a'
-            } else if random.one_in(4) {
-                't'
-            } else {
-                's'
-            },
-        };
+        let kind = Kind::random(random, abilities);
         let mut lines = Vec::new();
         let mut child = false;
         // Most operations should hit a mapping.
@@ -144,11 +166,19 @@ impl Script {
             lines.push(format!("P {}", map(random)));
         }
         for who in kind.told {
-            lines.push(format!("P {}", agree(random, *who)));
+            lines.push(format!("P {}", agree(random, *who, &kind)));
         }
-        if kind.watched && random.one_in(2) {
+        if kind.accesses && !random.one_in(4) {
+            lines.extend(populated(random));
+        }
+        if kind.watched && (kind.accesses || random.one_in(2)) {
             // Most registered memory should be registered as a whole: write protection stops at unregistered memory.
-            let mode = random.pick(&["w", "w", "w", "mw"]);
+            let modes = if kind.accesses {
+                ["r", "r", "r", "mr"]
+            } else {
+                ["w", "w", "w", "mw"]
+            };
+            let mode = random.pick(&modes);
             lines.push(format!("P watch 0 {PAGES} {} {mode}", kind.watcher));
         }
         for _ in 0..length {
@@ -313,10 +343,15 @@ fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     let has = |name| kind.abilities.has(name);
     match random.below(22) {
         0..=3 => {
-            let modes = ["w", "w", "w", "m", "mw", "n", "mn", "mwn"];
+            let modes = if who == 'r' || kind.accesses && random.one_in(2) {
+                ["r", "r", "r", "r", "mr", "r", "rn", "mrn"]
+            } else {
+                ["w", "w", "w", "m", "mw", "n", "mn", "mwn"]
+            };
             let mode = random.pick(if has("minor") { &modes } else { &modes[..5] });
             format!("watch {start} {length} {who} {mode}")
         }
+        5..=21 if kind.accesses && !random.one_in(4) => armed(random, kind.watcher),
         4 => format!("unwatch {start} {length} {who}"),
         5..=8 => format!("wp {start} {length} {who} {}", random.pick(&[1, 1, 1, 0])),
         9..=10 => {
@@ -334,21 +369,55 @@ fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
             format!("move {start} {length} {from} {holes} {who}")
         }
         17..=19 if has("scan") => {
-            format!("scan {start} {length} {}", random.pick(&[0, 0, 1, 2, 2, 3]))
+            let kinds = if has("accesses") {
+                [0, 4, 1, 2, 4, 3]
+            } else {
+                [0, 0, 1, 2, 2, 3]
+            };
+            format!("scan {start} {length} {}", random.pick(&kinds))
         }
         20 if has("scan") => find(random, kind, start, length),
         _ => format!("write {start} {}", random.below(100)),
     }
 }
 
+/// Returns operations that map most of the range and store to it: read-write protection stops at memory that is not
+/// registered, and only pages that are there are armed.
+fn populated(random: &mut Random) -> Vec<String> {
+    let kind = random.pick(&["a", "a", "ap", "s", "F", "f"]);
+    let mut lines = vec![format!("P map 2 20 rw {kind} 0")];
+    for _ in 0..random.within(2, 12) {
+        let (page, value) = (random.within(2, 21), random.below(100));
+        lines.push(format!("P write {page} {value}"));
+    }
+    lines
+}
+
+/// Returns an operation of read-write protection.
+fn armed(random: &mut Random, who: char) -> String {
+    let (start, length) = range(random);
+    match random.below(12) {
+        0 => format!("mode {who} {}", random.below(2)),
+        1 => format!("arm {start} {length} {who} 0"),
+        2..=3 => format!("scan {start} {length} 4"),
+        4 => format!("read {start}"),
+        5 => format!("write {start} {length}"),
+        6 => format!("out {start} {length}"),
+        _ => format!("arm {start} {length} {who} 1"),
+    }
+}
+
 /// Returns a scan with random masks, each with at most two categories, so that some page matches.
 fn find(random: &mut Random, kind: &Kind<'_>, start: u64, length: u64) -> String {
+    // `PAGE_IS_ACCESSED` is the tenth.
+    let categories = if kind.accesses { 10 } else { 9 };
     let among = if kind.abilities.has("soft-dirty") {
-        511
+        !0
     } else {
-        511 & !SOFT_DIRTY
+        !SOFT_DIRTY
     };
-    let mut mask = || (0..random.below(3)).fold(0, |mask, _| mask | 1 << random.below(9)) & among;
+    let mut mask =
+        || (0..random.below(3)).fold(0, |mask, _| mask | 1 << random.below(categories)) & among;
     let (inverted, all, any) = (mask(), mask(), mask());
     let flags = random.pick(&[0, 0, 1, 2, 3]);
     let (room, most) = (random.within(1, PAGES), random.below(5));

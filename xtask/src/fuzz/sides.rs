@@ -1,4 +1,4 @@
-//! The two sides of the comparison: the host's Linux, and Memwright under QEMU.
+//! The two sides of the comparison: a Linux, of the host or under QEMU, and Memwright under QEMU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,16 +18,18 @@ const LIMIT: &str = "600";
 /// The interpreter, and the command that runs it in a guest.
 pub struct Sides {
     interpreter: PathBuf,
+    /// The Linux kernel that is the referee, a name of `memwright kernels`; `None` for the host's.
+    kernel: Option<String>,
     command: PathBuf,
     folder: PathBuf,
 }
 
 impl Sides {
-    /// Builds both. Scripts and saved files go to `folder`.
+    /// Builds both. Scripts and saved files go to `folder`. The referee is the host's Linux, or this kernel.
     ///
     /// # Errors
     /// Failed builds.
-    pub fn prepare(folder: &Path) -> Result<Self> {
+    pub fn prepare(folder: &Path, kernel: Option<&str>) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let interpreter = folder.join("interpret");
@@ -47,17 +49,45 @@ impl Sides {
         shell::run(&mut compile)?;
         Ok(Self {
             interpreter,
+            kernel: kernel.map(str::to_owned),
             command: command::built(Profile::Release)?,
             folder: folder.to_owned(),
         })
     }
 
-    /// Returns the optional features that the host has.
+    /// Returns whether two runs of the referee may differ: a guest's clock counts instructions.
+    pub fn varies(&self) -> bool {
+        self.kernel.is_none()
+    }
+
+    /// Returns whether the kernel that is the referee was added.
+    pub fn has_kernel(&self) -> bool {
+        let mut command = Command::new(&self.command);
+        let list = shell::output(command.args(["kernels", "list"])).unwrap_or_default();
+        let mut names = list.lines().filter_map(|line| line.split(' ').next());
+        names.any(|name| self.kernel.as_deref() == Some(name))
+    }
+
+    /// Returns the optional features that the referee has.
     ///
     /// # Errors
     /// When the interpreter fails.
-    pub fn host_abilities(&self) -> Result<Abilities> {
-        abilities(&mut Command::new(&self.interpreter))
+    pub fn referee_abilities(&self) -> Result<Abilities> {
+        abilities(&mut self.of_referee(&[]))
+    }
+
+    /// Returns the command that runs the interpreter on the referee, with these options of a guest.
+    fn of_referee(&self, options: &[&str]) -> Command {
+        let Some(kernel) = &self.kernel else {
+            return Command::new(&self.interpreter);
+        };
+        let mut command = Command::new(&self.command);
+        command
+            .args(["run", "--no-count", "--no-verify", "--timeout", LIMIT])
+            .args(["--kernel", kernel])
+            .args(options)
+            .arg(&self.interpreter);
+        command
     }
 
     /// Returns the optional features that Memwright has.
@@ -73,14 +103,19 @@ impl Sides {
         )
     }
 
-    /// Runs scripts on the host.
+    /// Runs scripts on the referee.
     ///
     /// # Errors
     /// When the interpreter fails as a whole.
-    pub fn on_host(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
-        let file = self.write(scripts, "host.scripts")?;
-        let mut command = Command::new(&self.interpreter);
-        run(command.arg(file), scripts.len())
+    pub fn on_referee(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
+        let file = self.write(scripts, "referee.scripts")?;
+        let name = file.to_string_lossy();
+        let mut command = self.of_referee(&["--memory", MEMORY, "--file", &name]);
+        let mut outcomes = run(command.arg(&file), scripts.len())?;
+        for outcome in &mut outcomes {
+            outcome.newer = self.kernel.is_some();
+        }
+        Ok(outcomes)
     }
 
     /// Runs scripts on Memwright, all in one guest.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::script::Abilities;
-use super::sides::Sides;
 use super::{Against, Settings, model, replay, search, seeds};
 use crate::shell;
 use crate::tier::Tier;
@@ -19,7 +18,9 @@ const ON_LINUX: usize = 20_000;
 /// The reference Linux, by version and release: the rules state its differences. Another version may differ in more
 /// ways, which is of interest but no reason to reject a change.
 const KNOWN: (u32, u32) = (6, 18);
-/// The features that its kernel must have, by the interpreter's names. Protection keys depend on the processor.
+/// The newer Linux, which has read-write protection by userfaultfd.
+const NEWER: &str = "debian:trixie-backports";
+/// The features that the kernel of the reference Linux must have, by the interpreter's names. Protection keys depend on the processor.
 const NEEDED: [&str; 10] = [
     "events",
     "guard",
@@ -57,20 +58,38 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
     }
 }
 
-/// If the host runs the reference Linux, replays the saved scripts and generates more, on it and on Memwright.
+/// If the host runs the reference Linux, replays the saved scripts and generates more, on it and on Memwright. The full
+/// tier also generates scripts for the newer Linux, if that was added.
 ///
 /// # Errors
 /// A difference, a guest that failed, or a failed build.
-pub fn run_on_linux() -> Result<Outcome> {
+pub fn run_on_linux(tier: Tier) -> Result<Outcome> {
+    if tier == Tier::Full {
+        run_on_newer()?;
+    }
     let settings = Settings::of(Against::HostAndGuest, ON_LINUX);
-    let sides = Sides::prepare(&settings.folder)?;
+    let sides = settings.sides()?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if let Some(why) = refusal(release.trim(), &sides.host_abilities()?) {
+    if let Some(why) = refusal(release.trim(), &sides.referee_abilities()?) {
         return Ok(Outcome::Skipped(format!("with Linux: {why}")));
     }
     replay(&sides, &kept()?)?;
     search(&sides, &settings)?;
     Ok(Outcome::Same)
+}
+
+/// Compares with the newer Linux, from a new seed, which is printed.
+fn run_on_newer() -> Result<()> {
+    let against = Against::Linux(NEWER.to_owned());
+    let mut settings = Settings::of(against, ON_LINUX);
+    let sides = settings.sides()?;
+    if !sides.has_kernel() {
+        println!("SKIPPED random programs on {NEWER}: it was not added");
+        return Ok(());
+    }
+    settings.seed = seeds::parse("random:1")?[0];
+    println!("seed {}", settings.seed);
+    search(&sides, &settings)
 }
 
 /// Returns why this Linux is not used.

@@ -2,6 +2,7 @@
 
 use super::Signal;
 use crate::abi::Plain;
+use memwright_table::PageSize;
 
 /// `si_code` values of `asm-generic/siginfo.h`.
 pub mod code {
@@ -39,6 +40,8 @@ pub mod code {
     pub const BUS_ADRALN: i32 = 1;
     /// No page at the address.
     pub const BUS_ADRERR: i32 = 2;
+    /// A memory error that the access met.
+    pub const BUS_MCEERR_AR: i32 = 4;
     /// Breakpoint.
     pub const TRAP_BRKPT: i32 = 1;
     /// Single step.
@@ -82,6 +85,13 @@ pub enum Detail {
         address: u64,
         /// The key.
         key: u8,
+    },
+    /// An access met a poisoned page.
+    Poison {
+        /// The address accessed.
+        address: u64,
+        /// The size of the page.
+        size: PageSize,
     },
     /// A child changed state.
     Child {
@@ -162,6 +172,16 @@ impl SignalInfo {
         }
     }
 
+    /// Creates the signal for an access to a poisoned page.
+    pub const fn poison(address: u64, size: PageSize) -> Self {
+        Self {
+            signal: Signal::SIGBUS,
+            code: code::BUS_MCEERR_AR,
+            errno: 0,
+            detail: Detail::Poison { address, size },
+        }
+    }
+
     /// Encodes the value as in user memory.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -178,6 +198,12 @@ impl SignalInfo {
             Detail::Key { address, key } => {
                 address.to_bytes(&mut bytes[16..24]);
                 u32::from(key).to_bytes(&mut bytes[32..36]);
+            }
+            Detail::Poison { address, size } => {
+                address.to_bytes(&mut bytes[16..24]);
+                // The significant bits of the address.
+                let shift = size.bytes().trailing_zeros() as u16;
+                shift.to_bytes(&mut bytes[24..26]);
             }
             Detail::Child {
                 process,

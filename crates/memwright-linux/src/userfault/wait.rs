@@ -11,7 +11,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::{Access, Awaited, FaultError, uffd::WatchedFault};
-use memwright_table::{TryPush, VirtAddr};
+use memwright_table::{PageSize, TryPush, VirtAddr};
 
 /// The result of handling a fault.
 pub(crate) enum Resolved {
@@ -21,6 +21,8 @@ pub(crate) enum Resolved {
     Signal(Signal, i32),
     /// Deliver SIGSEGV, because of the page's protection key.
     Key(u8),
+    /// Deliver SIGBUS, because a page of this size is poisoned.
+    Poison(PageSize),
 }
 
 /// The origin of an access that a userfaultfd context handles.

@@ -43,6 +43,12 @@ impl Lockstep {
         let first = PAGE - start as usize % PAGE;
         let mut pages = start / PAGE as u64..=(start + BYTES - 1) / PAGE as u64;
         let model = pages.try_for_each(|page| self.model.permit(process, page, Intent::Read));
+        for page in start / PAGE as u64..=(start + BYTES - 1) / PAGE as u64 {
+            if self.model.permit(process, page, Intent::Read).is_err() {
+                break;
+            }
+            self.model.accessed(process, page);
+        }
         if !agree(what, model, real)? {
             return Ok(false);
         }
@@ -101,6 +107,7 @@ impl Lockstep {
         })?;
         let model = self.model.permit(process, page, Intent::Fetch);
         if agree("fetch", model, real)? {
+            self.model.accessed(process, page);
             self.succeeded("fetch");
         }
         Ok(())

@@ -22,6 +22,8 @@ impl Lockstep {
         for number in numbers {
             self.find_gone(number);
             self.find_copied(number);
+            self.find_armed(number)?;
+            self.find_speculated(number);
             self.spread_soft_dirty(number);
         }
         for (&number, process) in &self.processes {
@@ -90,7 +92,8 @@ fn check_pages(
             let more = leaf.rights.user && !rights.any()
                 || leaf.rights.write && !rights.write
                 || leaf.rights.execute && leaf.rights.user && !rights.execute
-                || leaf.rights.write && model.refuses_stores(number, page);
+                || leaf.rights.write && model.refuses_stores(number, page)
+                || leaf.rights.user && model.refuses_accesses(number, page);
             difference = if more {
                 Err(format!(
                     "page {page:#x} gives {:?}, not {rights:?}",

@@ -28,9 +28,13 @@ impl Lockstep {
                 let mut real = self.read_page(number, cpu, page)?;
                 if self.reclaims && real == Err(Kind::Resources) {
                     self.relieve(cpu);
+                    self.find_discarded()?;
                     real = self.read_page(number, cpu, page)?;
                 }
                 let model = self.model.permit(number, page, Intent::Read);
+                if model.is_ok() {
+                    self.model.accessed(number, page);
+                }
                 let readable = agree("last read", model, real.as_ref().map_err(|kind| *kind))?;
                 if readable
                     && !real.is_ok_and(|bytes| self.model.shows(number, page, 0, &bytes[..]))

@@ -115,7 +115,13 @@ impl Lockstep {
             pages,
             holes: true,
         };
-        let watch = self.watcher(process, Watcher::Fills)?;
+        // The target belongs to one of the userfaultfds, or to none.
+        let to = relocation.to.number();
+        let kind = match self.model.armed(process, to, 1).next() {
+            Some(_) => Watcher::Accesses,
+            None => Watcher::Fills,
+        };
+        let watch = self.watcher(process, kind)?;
         let (done, outcome) =
             self.processes[&process].on(cpu, |space| space.relocate(&relocation, &watch));
         for page in 0..done {

@@ -86,7 +86,7 @@ pub(super) fn kind_of_fault(error: FaultError) -> Kind {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
         FaultError::Denied | FaultError::Key(_) => Kind::Denied,
         // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
-        FaultError::Poison
+        FaultError::Poison(_)
         | FaultError::BeyondObject
         | FaultError::Io
         | FaultError::NoHugePage

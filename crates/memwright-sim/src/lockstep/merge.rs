@@ -19,6 +19,7 @@ impl Lockstep {
         }
         let merged = memory.merging().counts(memory).sharing;
         drop(running);
+        self.find_merged();
         self.succeeded("merge");
         *self.successes.entry("page that is merged").or_default() += merged;
     }

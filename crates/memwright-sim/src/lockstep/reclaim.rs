@@ -24,6 +24,7 @@ impl Lockstep {
                 outcome => return outcome,
             }
             self.relieve(CpuId::new(0));
+            self.find_discarded()?;
         }
         Err(Difference::Exhausted)
     }
@@ -41,6 +42,16 @@ impl Lockstep {
         if memory.frames().used() < used {
             self.succeeded("relief");
         }
+    }
+
+    /// Finds which pages direct reclaim has discarded.
+    pub(super) fn find_discarded(&mut self) -> Result<(), String> {
+        let numbers: Vec<usize> = self.processes.keys().copied().collect();
+        for number in numbers {
+            self.find_gone(number);
+            self.find_armed(number)?;
+        }
+        Ok(())
     }
 
     /// Scans all pages once and evicts those that were not accessed since the previous scan.

@@ -41,6 +41,7 @@ fn modes_of(watcher: Watcher) -> WatchModes {
     match watcher {
         Watcher::Waits | Watcher::Notes => WatchModes::WRITE_PROTECT,
         Watcher::Fills => WatchModes::WRITE_PROTECT | WatchModes::MISSING,
+        Watcher::Accesses => WatchModes::READ_WRITE_PROTECT,
     }
 }
 
@@ -49,6 +50,7 @@ fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
         number: process,
         asynchronous: watcher == Watcher::Notes,
         fills: watcher == Watcher::Fills,
+        accesses: watcher == Watcher::Accesses,
     }
 }
 
@@ -63,7 +65,7 @@ impl Lockstep {
             number: process as u64,
             asynchronous: kind == Watcher::Notes,
             unpopulated: true,
-            counts_accesses: false.into(),
+            counts_accesses: true.into(),
             events: uffd::WatchEvents::empty(),
         })
         .map_err(|_| Difference::Exhausted)?;
@@ -115,7 +117,7 @@ impl Lockstep {
     }
 
     /// Applies an operation of a userfaultfd to a range, on both sides.
-    fn by_watcher(
+    pub(super) fn by_watcher(
         &mut self,
         (what, process, cpu, range, kind): (&'static str, usize, CpuId, Range, Watcher),
         real: impl FnOnce(&Space, VirtAddr, u64, &Watch) -> Result<(), WatchError>,
@@ -288,6 +290,7 @@ impl Lockstep {
             compare(self.model.written(number, start, pages), &found)
                 .map_err(|difference| format!("process {number}: {difference}"))?;
         }
+        self.check_armed(number, process)?;
         if self.clears {
             compare(self.model.soft_dirty(number), &soft_dirty(process))
                 .map_err(|difference| format!("process {number}: soft-dirty: {difference}"))?;
@@ -296,7 +299,7 @@ impl Lockstep {
     }
 }
 
-type Space = memwright::AddressSpace<SimulatedMachine>;
+pub(super) type Space = memwright::AddressSpace<SimulatedMachine>;
 
 /// Scans for the written pages among those with asynchronous write protection, and write-protects them again if
 /// `protect` is true. Returns these pages, and the result of the scan.

@@ -1,6 +1,6 @@
 //! Loads and stores of programs: whether they are permitted, and what a load returns.
 
-use super::page::{Contents, Source, shows, store};
+use super::page::{Armed, Contents, Source, shows, store};
 use super::{Model, Refusal};
 use crate::terms::Intent;
 
@@ -23,7 +23,8 @@ impl Model {
         if mapped.guard {
             return Err(Refusal::Hole(page));
         }
-        if intent == Intent::Write && mapped.is_protected() {
+        let waits = self.refuses_accesses(process, page);
+        if waits || intent == Intent::Write && mapped.is_protected() {
             return Err(Refusal::Protected(page));
         }
         if self.may_be_present(process, page) {
@@ -142,6 +143,7 @@ impl Model {
     pub fn went(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.own = mapped.otherwise.take();
+            mapped.armed = Armed::No;
             mapped.since_protected.lose();
         }
     }

@@ -63,7 +63,10 @@ impl Model {
             }
             Advice::RemoveGuard => mapped.guard = false,
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
-            Advice::PopulateRead => self.permit_populate(process, page, Intent::Read)?,
+            Advice::PopulateRead => {
+                self.permit_populate(process, page, Intent::Read)?;
+                self.accessed(process, page);
+            }
             Advice::PopulateWrite => {
                 let permitted = self.permit_populate(process, page, Intent::Write);
                 if let Err(Refusal::Protected(page)) = permitted {
@@ -73,6 +76,7 @@ impl Model {
                 if !matches!(self.mapped(process, page)?.source, Source::Shared { .. }) {
                     self.own(process, page);
                 }
+                self.accessed(process, page);
                 let mapped = self.mapped(process, page)?;
                 mapped.since_protected.blur();
                 mapped.since_cleared.blur();

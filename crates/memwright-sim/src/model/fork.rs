@@ -1,16 +1,18 @@
 //! `fork`.
 
 use super::Model;
-use super::page::Stored;
+use super::page::{Armed, Stored};
 
 impl Model {
     /// Creates a child with a copy of every page that it inherits.
     pub fn fork(&mut self, parent: usize, child: usize) {
         let mut copy = self.space(parent).clone();
+        copy.accesses_wait = false;
         copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
             // The child has no userfaultfd, and pages that it can fault in again are not copied.
             (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+            mapped.armed = Armed::No;
             if mapped.since_cleared == Stored::Yes {
                 mapped.since_cleared.lose();
             }

@@ -6,10 +6,12 @@
 //! by `MADV_FREE`, whose loss a program can see.
 //!
 //! The model tracks for each page whether it was written since write tracking was last reset. Where Linux's interfaces
-//! are allowed to report an unwritten page as written, the answer is [`Stored::Maybe`].
+//! are allowed to report an unwritten page as written, the answer is [`Stored::Maybe`]. Which pages count as accessed
+//! since userfaultfd read-write-protected them is exact, except that only pages in memory or in swap are protected.
 
 mod access;
 mod advise;
+mod armed;
 mod fork;
 mod map;
 mod object;
@@ -18,7 +20,7 @@ mod remap;
 mod soft_dirty;
 mod watch;
 
-pub use page::{ObjectNumber, PAGE, Source, Stored};
+pub use page::{Armed, ObjectNumber, PAGE, Source, Stored};
 
 use crate::terms::Rights;
 use page::{Contents, Mapped};
@@ -53,6 +55,8 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     pages: BTreeMap<u64, Mapped>,
+    /// Accesses to read-write-protected pages wait for the userfaultfd handler.
+    accesses_wait: bool,
 }
 
 /// The pages of an object. The object ends after the last one.

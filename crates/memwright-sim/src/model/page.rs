@@ -106,6 +106,18 @@ impl Stored {
     }
 }
 
+/// Whether userfaultfd has read-write-protected a page, and it was not accessed since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Armed {
+    /// It has not, or the page was accessed or discarded since: a page in memory or in swap counts as accessed.
+    #[default]
+    No,
+    /// It has, and the page must not count as accessed.
+    Yes,
+    /// It has, if the page was in memory or in swap.
+    IfThere,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Mapped {
     pub(super) rights: Rights,
@@ -128,6 +140,7 @@ pub(super) struct Mapped {
     pub(super) since_protected: Stored,
     /// Written since soft-dirty was cleared.
     pub(super) since_cleared: Stored,
+    pub(super) armed: Armed,
 }
 
 impl Mapped {
@@ -145,6 +158,7 @@ impl Mapped {
             watch: None,
             since_protected: Stored::Maybe,
             since_cleared: Stored::Maybe,
+            armed: Armed::No,
         }
     }
 
@@ -164,6 +178,7 @@ impl Mapped {
 
     pub(super) fn stored(&mut self) {
         (self.since_protected, self.since_cleared) = (Stored::Yes, Stored::Yes);
+        self.armed = Armed::No;
     }
 
     /// Returns whether the page maps one of these pages of an object.
@@ -175,6 +190,7 @@ impl Mapped {
     /// Discards the contents at the request of the process. Write protection survives, except on anonymous memory.
     pub(super) fn dropped(&mut self) {
         (self.own, self.otherwise) = (None, None);
+        self.armed = Armed::No;
         self.since_cleared.lose();
         if self.source == Source::Anonymous || self.since_protected == Stored::Yes {
             self.since_protected.lose();
@@ -192,7 +208,7 @@ impl Mapped {
 
     /// Moves the page to another place without a userfaultfd event.
     pub(super) fn moved(&mut self) {
-        self.watch = None;
+        (self.watch, self.armed) = (None, Armed::No);
         self.since_protected.lose();
         self.since_cleared.lose();
     }

@@ -1,6 +1,6 @@
 //! userfaultfd.
 
-use super::page::{Contents, PAGE, Source, Stored, shows};
+use super::page::{Armed, Contents, PAGE, Source, Stored, shows};
 use super::{Model, Refusal};
 use crate::terms::Watch;
 
@@ -17,7 +17,8 @@ impl Model {
         watch: Watch,
     ) -> Result<(), Refusal> {
         for (page, mapped) in self.in_range(process, from, pages)? {
-            if !watch.asynchronous && !self.is_memory(mapped.source) {
+            let no_rights = watch.accesses && !mapped.rights.any();
+            if no_rights || !watch.asynchronous && !self.is_memory(mapped.source) {
                 return Err(Refusal::Invalid);
             }
             if mapped.watch.is_some_and(|other| other != watch) {
@@ -25,7 +26,9 @@ impl Model {
             }
         }
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
-            mapped.watch = Some(watch);
+            if mapped.watch != Some(watch) {
+                (mapped.watch, mapped.armed) = (Some(watch), Armed::No);
+            }
         }
         Ok(())
     }
@@ -49,6 +52,7 @@ impl Model {
         }
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+            mapped.armed = Armed::No;
         }
         Ok(())
     }
@@ -66,7 +70,7 @@ impl Model {
     ) -> Result<(), Refusal> {
         let mut result = Err(Refusal::NotWatched);
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
-            if mapped.watch.is_none() {
+            if mapped.watch.is_none_or(|watch| watch.accesses) {
                 return Err(Refusal::NotWatched);
             }
             mapped.protect(protect);
@@ -112,8 +116,8 @@ impl Model {
     ) -> Result<(), Refusal> {
         let mapped = self.mapped(process, page);
         let mapped = mapped.map_err(|_| Refusal::NotWatched)?.clone();
-        mapped.watch.ok_or(Refusal::NotWatched)?;
-        if !self.is_memory(mapped.source) {
+        let watch = mapped.watch.ok_or(Refusal::NotWatched)?;
+        if protect && watch.accesses || !self.is_memory(mapped.source) {
             return Err(Refusal::Invalid);
         }
         let contents = (value != 0).then(|| Box::new([value; PAGE]));
@@ -132,6 +136,7 @@ impl Model {
             (mapped.own, mapped.otherwise) = (Some(contents), None);
         }
         let mapped = self.mapped(process, page)?;
+        mapped.armed = Armed::No;
         if stored {
             mapped.stored();
         } else {
@@ -167,6 +172,12 @@ impl Model {
             let mapped = self.mapped(process, page)?;
             mapped.since_protected.lose();
             mapped.since_cleared.lose();
+            mapped.armed = Armed::No;
+        }
+        // Pages that arrive in memory for read-write protection are protected.
+        let target = self.mapped(process, to)?;
+        if target.watch.is_some_and(|watch| watch.accesses) {
+            target.armed = Armed::IfThere;
         }
         Ok(())
     }

@@ -3,14 +3,16 @@
 //! The hardware may walk to an armed page on its own, which counts as an access, so no case relies on a page staying
 //! unaccessed.
 
-use memwright::Advice;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
+use memwright::{Advice, Moving, RemapRequest, Unmoved};
+use memwright_sim::MachineOptions;
 use memwright_sim::process::{Signal, Space};
-use memwright_table::CpuId;
+use memwright_table::{CpuId, NodeChoice, NodeSet};
 
 use crate::fork::fork;
-use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, protect, read, write};
+use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, protect, read, write};
+use crate::swap;
 use crate::world::{World, explore};
 
 /// Creates a page that every CPU has written and cached, and registers it for read-write protection.
@@ -144,5 +146,139 @@ fn protect_and_write() {
 /// An armed page is copied for a child while another CPU stores to it.
 #[test]
 fn fork_and_write() {
+    explore(&|| armed(false), &[fork, two_stores], reported);
     explore(&|| armed(true), &[fork, two_stores], reported);
+}
+
+/// Returns a page that is registered for read-write protection and armed, in this world.
+fn armed_in(world: World, counts: bool) -> World {
+    let world = world.watched(1, false, WatchModes::READ_WRITE_PROTECT);
+    set_mode(&world, counts);
+    rw_protect(&world, true);
+    world
+}
+
+/// A scan that begins after a store to an armed page reports the page.
+#[test]
+fn scan_and_write() {
+    let scan = |world: &World| {
+        let stored = !world.seen.lock().unwrap().is_empty();
+        assert!(!stored || is_accessed(world, FIRST), "not reported");
+    };
+    explore(&|| armed(true), &[scan, two_stores], reported);
+}
+
+/// A page is armed again once it was reported, while another CPU stores to it: a store that began after that is reported
+/// too.
+#[test]
+fn scan_and_arm_again_and_write() {
+    let scan = |world: &World| {
+        if is_accessed(world, FIRST) {
+            rw_protect(world, true);
+            world.over();
+        }
+    };
+    explore(&|| armed(true), &[scan, two_stores], |world| {
+        let after = world.seen.lock().unwrap()[1].0;
+        assert!(!after || is_accessed(&world, FIRST), "not reported");
+        world.end()
+    });
+}
+
+fn page_out(world: &World) {
+    swap::page_out(world, FIRST);
+}
+
+/// An armed page is swapped out while another CPU stores to it.
+#[test]
+fn swap_out_and_write() {
+    for counts in [false, true] {
+        let begin = || armed_in(swap::swapping(), counts);
+        explore(&begin, &[page_out, two_stores], reported);
+    }
+}
+
+/// Accesses begin to wait while another CPU stores to an armed page in swap.
+#[test]
+fn wait_and_swap_in() {
+    let wait = |world: &World| {
+        set_mode(world, false);
+        world.over();
+    };
+    let begin = || {
+        let world = armed_in(swap::swapping(), true);
+        page_out(&world);
+        world
+    };
+    explore(&begin, &[wait, two_stores], |world| {
+        // The hardware cannot walk to a page in swap.
+        let (after, outcome) = world.seen.lock().unwrap()[0];
+        assert!(!after || outcome == Err(Signal::Bus), "{outcome:?}");
+        reported(world)
+    });
+}
+
+/// An armed page migrates while another CPU stores to it.
+#[test]
+fn migrate_and_write() {
+    let migrate = |world: &World| {
+        let choice = NodeChoice {
+            near: 1,
+            first: NodeSet::single(1),
+            then: NodeSet::EMPTY,
+            interleaved: false,
+        };
+        let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::Own);
+        // A page that is in use stays.
+        let moved = world.process().on(FIRST, call);
+        assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
+    };
+    for counts in [false, true] {
+        let options = MachineOptions {
+            frames: 64,
+            nodes: 2,
+            ..MachineOptions::default()
+        };
+        let begin = || {
+            let world = World::on(options, |host| {
+                let process = program(host, 1, READ_WRITE);
+                for cpu in host.machine().cpus() {
+                    write(&process, cpu, 0, 1).expect("writable");
+                }
+                process
+            });
+            armed_in(world, counts)
+        };
+        explore(&begin, &[migrate, two_stores], reported);
+    }
+}
+
+/// An armed page moves away from its context while another CPU stores to it: it is accessible at its new place, with what
+/// was stored at the old one.
+#[test]
+fn move_and_write() {
+    let relocate = |world: &World| {
+        let request = RemapRequest {
+            old: at(0),
+            old_length: bytes(1),
+            new_length: bytes(1),
+            may_move: true,
+            fixed: Some(at(1)),
+            dont_unmap: false,
+        };
+        let call = |space: &Space| space.remap(request);
+        world.process().on(FIRST, call).expect("mapped");
+        world.over();
+    };
+    for counts in [false, true] {
+        explore(&|| armed(counts), &[relocate, two_stores], |world| {
+            for (after, outcome) in world.seen.lock().unwrap().iter() {
+                assert!(!after || *outcome == Err(Signal::Unmapped), "{outcome:?}");
+            }
+            let last = world.last_written(1);
+            assert_eq!(read(world.process(), FIRST, 1), Ok(last));
+            assert_eq!(write(world.process(), SECOND, 1, 9), Ok(()));
+            world.end()
+        });
+    }
 }

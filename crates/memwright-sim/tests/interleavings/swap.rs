@@ -14,7 +14,7 @@ use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write}
 use crate::world::{World, explore};
 
 /// Creates a process with a page that every CPU has written and cached, on a machine with swap.
-fn swapping() -> World {
+pub fn swapping() -> World {
     World::new(2, 0, |host| {
         let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
         assert_eq!(added, Ok(Some(0)));
@@ -26,7 +26,7 @@ fn swapping() -> World {
     })
 }
 
-fn page_out(world: &World, cpu: CpuId) {
+pub fn page_out(world: &World, cpu: CpuId) {
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::PageOut);
     world.process().on(cpu, call).expect("mapped");
 }

@@ -53,12 +53,18 @@ impl World {
         tags: usize,
         start: impl FnOnce(&Arc<Host>) -> Process,
     ) -> Self {
-        let host = Host::boot(MachineOptions {
+        let options = MachineOptions {
             frames,
             cpus,
             tags,
             ..MachineOptions::default()
-        });
+        };
+        Self::on(options, start)
+    }
+
+    /// Creates a process on a machine with these options.
+    pub fn on(options: MachineOptions, start: impl FnOnce(&Arc<Host>) -> Process) -> Self {
+        let host = Host::boot(options);
         let used = host.frames().used();
         let process = start(&host);
         for cpu in host.machine().cpus() {

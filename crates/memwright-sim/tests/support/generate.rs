@@ -98,6 +98,20 @@ fn tracking() -> impl Strategy<Value = Action> {
             .prop_map(|(range, watcher, on)| Action::WriteProtect(range, watcher, on)),
         2 => (range(), any::<bool>()).prop_map(|(range, protect)| Action::Scan(range, protect)),
         1 => Just(Action::ClearSoftDirty),
+        6 => accesses(),
+    ]
+}
+
+/// Generates actions of read-write protection.
+fn accesses() -> impl Strategy<Value = Action> {
+    let watcher = Watcher::Accesses;
+    prop_oneof![
+        4 => range().prop_map(move |range| Action::Watch(range, watcher)),
+        1 => range().prop_map(move |range| Action::Unwatch(range, watcher)),
+        8 => (narrow(), select(vec![true, true, false]))
+            .prop_map(|(range, on)| Action::ReadWriteProtect(range, on)),
+        2 => any::<bool>().prop_map(Action::CountAccesses),
+        1 => range().prop_map(Action::ScanAccessed),
     ]
 }
 
@@ -182,6 +196,20 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Watch(range, Watcher::Fills),
             Action::Relocate(Range { at: from, ..range }, range.at),
         ]),
+        // Pages that are read-write-protected are used, or change their place, and are used afterwards.
+        3 => (small(), any::<bool>(), action(), action()).prop_map(
+            |(range, counts, one, other)| vec![
+                Action::Watch(range, Watcher::Accesses),
+                Action::CountAccesses(counts),
+                Action::ReadWriteProtect(range, true),
+                one,
+                Action::Read(range.at, 0),
+                Action::ScanAccessed(range),
+                other,
+                Action::ReadWriteProtect(Range { pages: 1, ..range }, false),
+                Action::CountAccesses(!counts),
+            ]
+        ),
         // Small pages are collapsed into a huge one, where places are that large.
         1 => (select(vec![8, 16]), value()).prop_map(|(at, value)| {
             let range = Range { at, pages: 8 };

@@ -1,6 +1,6 @@
 //! One attempt to resolve a fault: the access, the area and the page, with the checks that every kind of memory needs.
 
-use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks};
+use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageSize};
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
@@ -57,7 +57,12 @@ impl<M: Machine> Fault<'_, M> {
                 if marks.contains(Marks::GUARD) {
                     Err(FaultError::Guard)
                 } else if marks.contains(Marks::POISON) {
-                    Err(FaultError::Poison)
+                    let pooled = self.area.flags().contains(AreaFlags::HUGETLB);
+                    Err(FaultError::Poison(if pooled {
+                        PageSize::Size2M
+                    } else {
+                        PageSize::Size4K
+                    }))
                 } else {
                     // A page mapped here inherits the write protection, unless no userfaultfd write-protects the area
                     // any more.

@@ -305,7 +305,9 @@ impl<M: Machine> Fault<'_, M> {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
         // A userfaultfd must be notified of each store or minor fault, so pages around the fault are not mapped
         // (`uffd_disable_fault_around`).
-        let watched = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_MINOR);
+        let watched = AreaFlags::UFFD_WP
+            .union(AreaFlags::UFFD_MINOR)
+            .union(AreaFlags::UFFD_RWP);
         if pages <= 1 || self.area.flags().intersects(watched) {
             return Around::none(self.page);
         }

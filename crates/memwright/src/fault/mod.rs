@@ -101,7 +101,10 @@ impl<M: Machine> Core<M> {
             // Not failed yet: the caller retries.
             FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
-            FaultError::BeyondObject | FaultError::Io | FaultError::Guard | FaultError::Poison => {
+            FaultError::BeyondObject
+            | FaultError::Io
+            | FaultError::Guard
+            | FaultError::Poison(_) => {
                 self.memory.count_on(cpu, Row::FaultFailed, 1);
             }
             FaultError::NoArea

@@ -1,7 +1,7 @@
 //! Errors, one small enum per operation. The Linux personality translates them to errno values; the comment at each
 //! variant names the one that Linux 7.2 returns.
 
-use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, VirtAddr};
+use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, VirtAddr};
 
 use crate::types::access::Access;
 use crate::types::uffd::WatchedFault;
@@ -278,8 +278,8 @@ pub enum FaultError {
     Key(u8),
     /// The entry is a guard marker (SIGSEGV, `SEGV_MAPERR`).
     Guard,
-    /// The entry is a poison marker (SIGBUS, `BUS_ADRERR`).
-    Poison,
+    /// The entry is a poison marker for a page of this size (SIGBUS, `BUS_MCEERR_AR`).
+    Poison(PageSize),
     /// The page is beyond the end of the object, or the object has reached its limit of pages (SIGBUS, `BUS_ADRERR`).
     BeyondObject,
     /// Reading the page from its object or swap device failed (SIGBUS, `BUS_ADRERR`).
@@ -301,7 +301,9 @@ impl FaultError {
     /// `pgfault`; it does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
-            Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
+            Self::Guard | Self::Poison(_) | Self::BeyondObject | Self::Io | Self::NoHugePage => {
+                true
+            }
             Self::NoArea
             | Self::Denied
             | Self::Key(_)

@@ -189,11 +189,11 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // A full mount is an out-of-memory error too, as on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
-            Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
+            // A full mount and the end of the file are out-of-memory errors too, as on Linux 7.3 (`mm/shmem.c`,
+            // `shmem_mfill_folio_alloc`).
+            Err(ObjectError::OutOfMemory | ObjectError::NoRoom | ObjectError::BeyondEnd) => {
                 return Err(FillError::OutOfMemory);
             }
-            Err(ObjectError::BeyondEnd) => return Err(FillError::NotThere),
             Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
                 return Err(FillError::Invalid);
             }

@@ -7,7 +7,7 @@ use memwright::uffd::{
     WatchedFault, Watcher,
 };
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
-use memwright_table::{Entry, PageRange, Tracked};
+use memwright_table::{Entry, PageRange, PageSize, Tracked};
 
 use crate::objects::Notified;
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -221,7 +221,10 @@ fn a_missing_page_is_filled_by_the_watcher() {
     process.store(1, 3).unwrap();
     assert_eq!(process.load(2), 9);
     assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
-    assert_eq!(process.store(3, 1), Err(FaultError::Poison));
+    assert_eq!(
+        process.store(3, 1),
+        Err(FaultError::Poison(PageSize::Size4K))
+    );
 }
 
 #[test]
@@ -560,7 +563,10 @@ fn what_may_be_lost_is_poisoned_no_more() {
         assert_eq!(fill(&process, index, Fill::Poison), Ok(()));
     }
     process.space.advise(page(1), PAGE, Advice::Free).unwrap();
-    assert_eq!(process.load_with(0).err(), Some(FaultError::Poison));
+    assert_eq!(
+        process.load_with(0).err(),
+        Some(FaultError::Poison(PageSize::Size4K))
+    );
     assert_eq!(process.load(1), 0);
 }
 

@@ -444,6 +444,24 @@ fn shared_memory_is_armed_until_it_is_reclaimed() {
 }
 
 #[test]
+fn a_fault_maps_no_pages_around_it() {
+    let world = World::new();
+    let object = world.shmem(8);
+    let mut process = world.process();
+    process.map_object(0, 8, RW, &object, true);
+    for index in 0..8 {
+        process.store(index, 1).unwrap();
+    }
+    process.map_object(16, 8, RW, &object, true);
+    let watch = Watch::try_new(watcher(true)).unwrap();
+    let space = process.space.clone();
+    space.watch(page(16), 8 * PAGE, &watch, RWP).unwrap();
+    process.load(18);
+    // Other pages would count as accessed.
+    assert_eq!(accessed(&process, 24), [18]);
+}
+
+#[test]
 fn accesses_by_the_kernel_count() {
     let world = World::new();
     let (process, _watch) = filled(&world, 6, true);
