@@ -52,10 +52,12 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
 
 /// Removes programs that were configured and built without liburing, because they lack subtests.
 fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
-    let configured = tests.join("local_config.h");
-    let Ok(text) = fs::read_to_string(&configured) else {
+    // Its name until Linux 7.2, and since.
+    let names = ["local_config.h", "local_config.h_gen"].map(|name| tests.join(name));
+    let Some(configured) = names.into_iter().find(|file| file.is_file()) else {
         return Ok(());
     };
+    let text = fs::read_to_string(&configured)?;
     if text.contains("LOCAL_CONFIG_HAVE_LIBURING") {
         return Ok(());
     }

@@ -1,6 +1,7 @@
-//! The expected result of each subtest, and its result on Linux.
+//! The expected result of each subtest of the reference.
 
-use super::tap::{Ending, Subtest};
+use super::matching::Label;
+use super::tap::Ending;
 use anyhow::{Context, Result, bail};
 
 /// The file in the folder of the lists.
@@ -22,48 +23,6 @@ pub enum Expectation {
         /// The policy under which it passes.
         unless: Option<String>,
     },
-}
-
-/// How a subtest ended on the reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reference {
-    /// It passed.
-    Passed,
-    /// It failed, as its author says that it must (XFAIL).
-    FailedAsExpected,
-    /// It was skipped.
-    Skipped,
-    /// It failed.
-    Failed,
-}
-
-impl Reference {
-    /// All results, in the order of their numbers.
-    pub const ALL: [Self; 4] = [
-        Self::Passed,
-        Self::FailedAsExpected,
-        Self::Skipped,
-        Self::Failed,
-    ];
-
-    fn parse(text: &str) -> Result<Self> {
-        Ok(match text {
-            "pass" => Self::Passed,
-            "xfail" => Self::FailedAsExpected,
-            "skip" => Self::Skipped,
-            "fail" => Self::Failed,
-            other => bail!("{FILE}: no result: {other}"),
-        })
-    }
-
-    /// Returns the ending in the TAP protocol: an expected failure counts as passed.
-    pub const fn ending(self) -> Ending {
-        match self {
-            Self::Passed | Self::FailedAsExpected => Ending::Passed,
-            Self::Skipped => Ending::Skipped,
-            Self::Failed => Ending::Failed,
-        }
-    }
 }
 
 impl Expectation {
@@ -130,12 +89,15 @@ impl Expectation {
 
     /// Judges a subtest that ended like this; `None` if it did not run.
     pub fn judge(&self, seen: Option<Ending>) -> Verdict {
+        let passes = seen.is_some_and(Ending::passes);
         match (self, seen) {
-            (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
+            (Self::Pass, _) if passes => Verdict::AsExpected,
             (Self::Pass, _) | (Self::Skipped(_), Some(Ending::Failed)) => Verdict::Worse,
-            (_, Some(Ending::Passed)) => Verdict::Better,
             (Self::Skipped(_) | Self::Unsupported(_) | Self::Deliberate { .. }, _) => {
-                Verdict::AsExpected
+                match passes {
+                    true => Verdict::Better,
+                    false => Verdict::AsExpected,
+                }
             }
         }
     }
@@ -162,14 +124,19 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     test: String,
-    /// The number on the reference.
+    /// The number that the test gives it.
     pub number: u32,
-    /// The result on the reference.
-    pub reference: Reference,
-    /// The expected result on Memwright.
+    /// The expected result.
     pub expectation: Expectation,
-    /// The name on the reference.
+    /// The name that the test gives it.
     pub name: String,
+}
+
+impl Line {
+    /// Returns what it is matched by.
+    pub fn label(&self) -> Label<'_> {
+        (self.number, &self.name)
+    }
 }
 
 /// The complete list.
@@ -183,13 +150,12 @@ impl Expected {
     pub fn read(text: &str) -> Result<Self> {
         let lines = text.lines().skip(1).map(|line| {
             let columns: Vec<&str> = line.split('\t').collect();
-            let [test, number, reference, expectation, name] = columns[..] else {
-                bail!("{FILE}: {} columns, not 5: {line}", columns.len());
+            let [test, number, expectation, name] = columns[..] else {
+                bail!("{FILE}: {} columns, not 4: {line}", columns.len());
             };
             Ok(Line {
                 test: test.to_owned(),
                 number: number.parse().with_context(|| format!("{FILE}: {line}"))?,
-                reference: Reference::parse(reference)?,
                 expectation: Expectation::parse(expectation)?,
                 name: name.to_owned(),
             })
@@ -216,32 +182,12 @@ impl Expected {
         lines.any(|line| line.expectation == Expectation::Pass)
     }
 
-    /// Returns the test and the line of each subtest.
-    pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
-        self.0.iter().map(|line| (line.test.as_str(), line))
+    /// Returns the names of the tests, in order.
+    pub fn tests(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.0.iter().map(|line| line.test.as_str()).collect();
+        names.dedup();
+        names
     }
-}
-
-/// Returns, for each line, the index of the subtest that matches it: the one with the same number where both lists have
-/// the same length, else the one with the same name. Repeated names match in order, and an empty name matches nothing.
-pub fn answers(lines: &[&Line], seen: &[Subtest]) -> Vec<Option<usize>> {
-    let by_number = lines.len() == seen.len();
-    let mut taken = vec![false; seen.len()];
-    let mut find = |line: &Line| {
-        let answers = |subtest: &Subtest| {
-            if by_number {
-                subtest.number == line.number
-            } else {
-                !line.name.is_empty() && subtest.name == line.name
-            }
-        };
-        let found = (0..seen.len()).find(|at| !taken[*at] && answers(&seen[*at]));
-        if let Some(at) = found {
-            taken[at] = true;
-        }
-        found
-    };
-    lines.iter().map(|line| find(line)).collect()
 }
 
 #[cfg(test)]
@@ -250,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_expectation_against_every_ending() {
-        use Ending::{Failed, Passed, Skipped};
+        use Ending::{Failed, FailedAsExpected, Passed, Skipped};
         use Verdict::{AsExpected, Better, Worse};
         for (text, verdicts) in [
             ("pass", [AsExpected, Worse, Worse, Worse]),
@@ -274,6 +220,11 @@ mod tests {
             let expectation = Expectation::parse(text).unwrap();
             let seen = [Some(Passed), Some(Skipped), Some(Failed), None];
             assert_eq!(seen.map(|seen| expectation.judge(seen)), verdicts, "{text}");
+            assert_eq!(
+                expectation.judge(Some(FailedAsExpected)),
+                verdicts[0],
+                "{text}"
+            );
             assert_eq!(expectation.words(), text);
         }
         for text in [
@@ -295,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_rule_may_end_where_a_policy_is_in_force() {
-        let list = "h\nt\t1\tpass\tdeliberate unless a=b: A rule.\tx\nt\t2\tpass\tdeliberate: A rule.\ty\n";
+        let list = "h\nt\t1\tdeliberate unless a=b: A rule.\tx\nt\t2\tdeliberate: A rule.\ty\n";
         let under = |policies: &[&str]| {
             let policies: Vec<String> = policies.iter().map(|&policy| policy.to_owned()).collect();
             let list = Expected::read(list).unwrap().under(&policies);
@@ -305,25 +256,5 @@ mod tests {
         assert_eq!(under(&[]), [false, false]);
         assert_eq!(under(&["a=c"]), [false, false]);
         assert_eq!(under(&["c=d", "a=b"]), [true, false]);
-    }
-
-    #[test]
-    fn subtests_answer_by_number_or_else_by_name() {
-        let list =
-            Expected::read("h\nt\t1\tpass\tpass\ta\nt\t2\tskip\tpass\t\nt\t3\tpass\tpass\ta\n")
-                .unwrap();
-        let subtest = |number, name: &str| Subtest {
-            number,
-            name: name.to_owned(),
-            ending: Ending::Passed,
-        };
-        let seen = [subtest(1, "x"), subtest(2, "a"), subtest(3, "z")];
-        assert_eq!(answers(&list.of("t"), &seen), [Some(0), Some(1), Some(2)]);
-        let seen = [subtest(1, "b"), subtest(2, "a")];
-        assert_eq!(answers(&list.of("t"), &seen), [Some(1), None, None]);
-        let nameless = [subtest(1, ""), subtest(2, "")];
-        for seen in [&nameless[..], &[]] {
-            assert!(answers(&list.of("t"), seen).iter().all(Option::is_none));
-        }
     }
 }

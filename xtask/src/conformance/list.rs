@@ -27,6 +27,9 @@ pub struct Test {
     /// Whether child processes continue after it has exited, as the option `--children` says. The run then waits until
     /// no process is left that could print.
     pub children: bool,
+    /// Whether it needs files on a disk in /tmp, as the option `--disk` says. Linux gets one; on Memwright every file is
+    /// in memory.
+    pub disk: bool,
     /// Additional options of `memwright run`; `{program}` stands for the program's path.
     pub options: Vec<String>,
 }
@@ -65,8 +68,12 @@ impl Test {
             words => words.split(' ').map(str::to_owned).collect(),
         };
         let mut options = words(options);
-        let given = options.len();
-        options.retain(|option| option != "--children");
+        let mut takes = |wanted: &str| {
+            let given = options.len();
+            options.retain(|option| option != wanted);
+            options.len() < given
+        };
+        let (children, disk) = (takes("--children"), takes("--disk"));
         Ok(Self {
             name: name.to_owned(),
             program: program.to_owned(),
@@ -76,7 +83,8 @@ impl Test {
             cpus: cpus.parse()?,
             seconds: seconds.parse()?,
             slice: slice == "yes",
-            children: options.len() < given,
+            children,
+            disk,
             options,
         })
     }
@@ -94,10 +102,11 @@ mod tests {
         assert_eq!(tests[0].arguments, ["-M", "-p", "10"]);
         assert_eq!(tests[0].options, ["--swap", "a"]);
         assert_eq!((tests[0].cpus, tests[0].slice), (2, false));
-        assert!(!tests[0].children);
+        assert!(!tests[0].children && !tests[0].disk);
         let tests =
-            Test::read("heading\na\tb\t-\t0\t3G\t2\t9\tno\t--children --thp always\n").unwrap();
-        assert!(tests[0].children);
+            Test::read("heading\na\tb\t-\t0\t3G\t2\t9\tno\t--children --thp always --disk\n")
+                .unwrap();
+        assert!(tests[0].children && tests[0].disk);
         assert_eq!(tests[0].options, ["--thp", "always"]);
         assert!(Test::read("heading\na\tb\t-\t0\t3G\t2\tsoon\tno\t-\n").is_err());
         assert!(Test::read("heading\na\tb\n").is_err());

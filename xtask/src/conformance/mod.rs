@@ -1,12 +1,16 @@
-//! Runs Linux's own mm selftests, unmodified, on Memwright, and compares with their results on Linux.
+//! Runs Linux's own mm selftests, unmodified, on Memwright or on Linux in the same machine, and compares the results.
 //!
 //! The sources are Debian's package, fetched into a cache outside the tree. The tree contains only the names of the
 //! subtests.
 
+mod against;
 mod build;
+mod column;
 mod expected;
 mod list;
+mod matching;
 mod page;
+mod reference;
 mod report;
 mod run;
 mod settings;
@@ -18,13 +22,18 @@ use crate::block::Block;
 use crate::command::{self, Profile};
 use crate::shell;
 use crate::tier::Tier;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
+use column::Column;
 use expected::Expected;
 use list::Test;
 use report::Totals;
-use settings::Settings;
+use run::Kernel;
+use settings::{Settings, VERSION};
+
+/// The series whose column was recorded before there was a command that makes one.
+const RECORDED: &str = "7.2";
 
 /// The folder of the lists in the tree.
 const FOLDER: &str = "conformance";
@@ -37,12 +46,21 @@ pub enum Outcome {
     Ran(Totals),
 }
 
-/// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to run.
+/// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to run; or makes a
+/// column, or compares two.
 ///
 /// # Errors
 /// Unknown options, a failed build, and a subtest that does worse, or better, than expected.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments, |name| std::env::var(name).ok())?;
+    if let Some((left, right)) = &settings.against {
+        return against::run(left, right);
+    }
+    if let Some(kernel) = &settings.reference {
+        let tests = Test::read(&read(list::FILE)?)?;
+        let command = command::built(Profile::Dev)?;
+        return reference::run(&command, kernel, &tests, &settings);
+    }
     match run_with(&settings)? {
         Outcome::NoSource(why) => {
             eprintln!("{why}");
@@ -86,12 +104,18 @@ pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
 pub fn blocks() -> Result<Vec<Block>> {
     let tests = Test::read(&read(list::FILE)?)?;
     let expected = Expected::read(&read(expected::FILE)?)?;
-    Ok(page::blocks(&tests, &expected))
+    Ok(page::blocks(
+        &tests,
+        &expected,
+        &column(VERSION)?,
+        &column(RECORDED)?,
+    ))
 }
 
 fn run_with(settings: &Settings) -> Result<Outcome> {
     let tests = Test::read(&read(list::FILE)?)?;
     let expected = Expected::read(&read(expected::FILE)?)?.under(&settings.policies);
+    let reference = column(VERSION)?;
     let chosen = choose(&tests, &expected, settings)?;
     let source = match source::obtain(settings) {
         Ok(source) => source,
@@ -108,11 +132,13 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     report::heading();
     let mut totals = Totals::default();
     for test in &chosen {
-        let output = run::run(&command, test, &programs, &settings.policies)?;
+        let kernel = Kernel::Memwright(&settings.policies);
+        let output = run::run(&command, test, &programs, kernel)?;
         if settings.verbose {
             print!("{}", output.text);
         }
-        totals.add(report::test(test, &expected.of(&test.name), &output));
+        let lines = expected.of(&test.name);
+        totals.add(report::test(test, &lines, &reference, &output));
     }
     Ok(Outcome::Ran(totals))
 }
@@ -127,8 +153,13 @@ fn choose<'a>(
         let wanted = |test: &&Test| expected.runs(&test.name) && (test.slice || !settings.slice);
         return Ok(tests.iter().filter(wanted).collect());
     }
+    named(tests, &settings.tests)
+}
+
+/// Returns the tests of these names, in order.
+fn named<'a>(tests: &'a [Test], names: &[String]) -> Result<Vec<&'a Test>> {
     let mut chosen = Vec::new();
-    for name in &settings.tests {
+    for name in names {
         match tests.iter().find(|test| test.name == *name) {
             Some(test) => chosen.push(test),
             None => bail!("{FOLDER}/{} lists no test {name}", list::FILE),
@@ -141,8 +172,13 @@ fn folder() -> PathBuf {
     shell::root().join(FOLDER)
 }
 
+/// Reads the column of a series.
+fn column(series: &str) -> Result<Column> {
+    let file = column::file(series);
+    Column::read(&read(&file)?).with_context(|| format!("{FOLDER}/{file}"))
+}
+
 fn read(name: &str) -> Result<String> {
-    use anyhow::Context as _;
     let path = folder().join(name);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -150,8 +186,9 @@ fn read(name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expected::{Expectation, Reference};
+    use expected::Expectation;
     use std::collections::BTreeSet;
+    use tap::Ending;
 
     fn lists() -> (Vec<Test>, Expected) {
         (
@@ -160,46 +197,71 @@ mod tests {
         )
     }
 
+    /// The tests that are not in the column of the reference, because they take long on the instruction clock.
+    const NOT_RUN: [&str; 3] = ["transhuge-stress", "folio_split_race_test", "migration"];
+
     #[test]
     fn the_lists_name_the_same_tests() {
         let (tests, expected) = lists();
-        let names: BTreeSet<&str> = expected.lines().map(|(test, _)| test).collect();
-        for test in &tests {
-            // This test did not finish on the reference, so its subtests are not known.
-            let known = test.name != "folio_split_race_test";
-            assert_eq!(names.contains(test.name.as_str()), known, "{}", test.name);
-        }
-        for name in names {
-            assert!(tests.iter().any(|test| test.name == name), "{name}");
-        }
+        let names = tests.iter().map(|test| test.name.as_str());
+        // No run of this test on Linux has ended, so its subtests are not known.
+        let known = names.filter(|name| *name != "folio_split_race_test");
+        assert_eq!(expected.tests(), known.collect::<Vec<&str>>());
+    }
+
+    /// Returns the numbers of subtests in a column, by their ending.
+    fn counts(series: &str) -> [usize; 4] {
+        let column = column(series).unwrap();
+        let labels = column
+            .entries
+            .iter()
+            .map(|(test, one)| (test.as_str(), one.number));
+        let unique: BTreeSet<_> = labels.collect();
+        assert_eq!(unique.len(), column.entries.len(), "{series}");
+        let of = |ending| {
+            column
+                .entries
+                .iter()
+                .filter(move |(_, one)| one.ending == ending)
+        };
+        Ending::ALL.map(|ending| of(ending).count())
     }
 
     #[test]
-    fn every_subtest_of_the_reference_has_one_line() {
-        let (_, expected) = lists();
-        let numbers: BTreeSet<_> = expected
-            .lines()
-            .map(|(test, line)| (test, line.number))
-            .collect();
-        let count = |reference| {
-            let lines = expected.lines();
-            lines
-                .filter(|(_, line)| line.reference == reference)
-                .count()
-        };
-        assert_eq!(Reference::ALL.map(count), [1314, 7, 405, 5]);
-        assert_eq!(numbers.len(), 1731);
+    fn every_subtest_of_a_column_has_one_line() {
+        assert_eq!(counts(RECORDED), [1314, 7, 405, 5]);
+        assert_eq!(counts(VERSION), [1762, 7, 393, 13]);
+    }
+
+    #[test]
+    fn the_expectations_are_of_the_subtests_of_the_reference() {
+        let (tests, expected) = lists();
+        let reference = column(VERSION).unwrap();
+        for test in &tests {
+            let lines = expected.of(&test.name);
+            let labels: Vec<_> = lines.iter().map(|line| line.label()).collect();
+            let theirs = reference.of(&test.name);
+            let theirs: Vec<_> = theirs.iter().map(|subtest| subtest.label()).collect();
+            match NOT_RUN.contains(&test.name.as_str()) {
+                true => assert_eq!(theirs, [], "{}", test.name),
+                false => assert_eq!(labels, theirs, "{}", test.name),
+            }
+        }
     }
 
     #[test]
     fn only_what_linux_skipped_is_expected_to_be_skipped() {
-        let (_, expected) = lists();
-        for (test, line) in expected.lines() {
-            let skipped_here = matches!(line.expectation, Expectation::Skipped(_));
-            let skipped = line.reference == Reference::Skipped;
-            // Where this machine has what the reference lacked, the subtest passes.
-            let passes = line.expectation == Expectation::Pass;
-            assert_eq!(skipped_here, skipped && !passes, "{test} {}", line.number);
+        let (tests, expected) = lists();
+        let reference = column(VERSION).unwrap();
+        for test in &tests {
+            for (line, theirs) in expected.of(&test.name).iter().zip(reference.of(&test.name)) {
+                let skipped_here = matches!(line.expectation, Expectation::Skipped(_));
+                let skipped = theirs.ending == Ending::Skipped;
+                // Where this machine has what the reference lacked, the subtest passes.
+                let passes = line.expectation == Expectation::Pass;
+                let place = (&test.name, line.number);
+                assert_eq!(skipped_here, skipped && !passes, "{place:?}");
+            }
         }
     }
 

@@ -1,34 +1,38 @@
 //! The parts of the documentation that are generated from the lists.
 
-use super::expected::{Expectation, Expected, Reference};
+use super::column::Column;
+use super::expected::{Expectation, Expected};
 use super::list::Test;
 use super::tally::Tally;
+use super::tap::Ending;
 use crate::block::Block;
 use crate::number::grouped;
 
 /// The longest line of a paragraph.
 const COLUMNS: usize = 120;
 
-/// Returns every block.
-pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
-    let tally = Tally::expected(expected);
+/// Returns every block. `recorded` is the column of an earlier series.
+pub fn blocks(
+    tests: &[Test],
+    expected: &Expected,
+    reference: &Column,
+    recorded: &Column,
+) -> Vec<Block> {
+    let tally = Tally::expected(expected, reference);
     let (passes, sentence) = (grouped(tally.passed()), tally.sentence());
-    let of = |reference| grouped(tally.on_reference(reference));
-    let all: u64 = Reference::ALL
-        .map(|one| tally.on_reference(one))
-        .iter()
-        .sum();
     let short = format!(
         "Of [Linux's own mm selftests](conformance.md), {passes} subtests are expected to pass: {sentence}."
     );
-    let reference = format!(
-        "The reference is one run on Linux 7.2.13: {} subtests, of which {} passed, {} failed as the tests \
-         themselves expect, {} were skipped and {} failed. {passes} are expected to pass on Memwright: {sentence}.",
-        grouped(all),
-        of(Reference::Passed),
-        of(Reference::FailedAsExpected),
-        of(Reference::Skipped),
-        of(Reference::Failed),
+    let all = grouped(
+        expected
+            .tests()
+            .iter()
+            .map(|test| expected.of(test).len() as u64)
+            .sum(),
+    );
+    let counts = format!(
+        "Of the {all} subtests of `conformance/{}`, {passes} are expected to pass on Memwright: {sentence}.",
+        super::expected::FILE
     );
     let in_slice: Vec<&Test> = tests.iter().filter(|test| test.slice).collect();
     let lines = in_slice.iter().flat_map(|test| expected.of(&test.name));
@@ -45,7 +49,7 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
         block(
             "docs/conformance.md",
             "conformance-reference",
-            wrapped(&reference),
+            format!("{}\n{}", columns(&[recorded, reference]), wrapped(&counts)),
         ),
         block("docs/conformance.md", "conformance-slice", wrapped(&slice)),
         block(
@@ -59,6 +63,24 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
             skipped(tests, expected),
         ),
     ]
+}
+
+/// Returns a table of the kernels, and how many subtests ended in which way on each.
+fn columns(columns: &[&Column]) -> String {
+    let mut text =
+        "| Kernel and tests | subtests | pass | xfail | skip | fail |\n|---|--:|--:|--:|--:|--:|\n"
+            .to_owned();
+    for column in columns {
+        let all = grouped(column.entries.len() as u64);
+        text.push_str(&format!("| {} | {all} |", column.kernel));
+        for ending in Ending::ALL {
+            let of = column.entries.iter();
+            let count = of.filter(|(_, subtest)| subtest.ending == ending).count();
+            text.push_str(&format!(" {} |", grouped(count as u64)));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Returns a table of the subtests that are not expected to pass although Linux passes or fails them.
@@ -137,11 +159,11 @@ mod tests {
     fn a_table_counts_each_reason_of_a_test() {
         let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
         let list = "h\n\
-            t\t1\tpass\tpass\ta\n\
-            t\t2\tpass\tunsupported: There is no swap.\tb\n\
-            t\t3\tpass\tdeliberate unless a=b: Stores take no fault.\tc\n\
-            t\t4\tfail\tunsupported: There is no swap.\td\n\
-            t\t5\tskip\tskipped: There is no hook.\te\n";
+            t\t1\tpass\ta\n\
+            t\t2\tunsupported: There is no swap.\tb\n\
+            t\t3\tdeliberate unless a=b: Stores take no fault.\tc\n\
+            t\t4\tunsupported: There is no swap.\td\n\
+            t\t5\tskipped: There is no hook.\te\n";
         let expected = Expected::read(list).unwrap();
         let heading = "| Test | Subtests that do not pass | Reason |\n|---|--:|---|\n";
         assert_eq!(
@@ -152,6 +174,13 @@ mod tests {
             )
         );
         assert!(skipped(&tests, &expected).ends_with("| `t` | 1 of 5 | There is no hook. |\n"));
+    }
+
+    #[test]
+    fn a_column_is_a_row_of_counts() {
+        let column = "# Linux 7.3\ntest\tnumber\tresult\tname\nt\t1\tpass\ta\nt\t2\tskip\tb\nt\t3\tpass\tc\n";
+        let column = Column::read(column).unwrap();
+        assert!(columns(&[&column]).ends_with("\n| Linux 7.3 | 3 | 2 | 0 | 1 | 0 |\n"));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The output of a run: one line for each test, with the reference beside it, and what did worse than expected.
 
-use super::expected::{Expectation, Line, Verdict, answers};
+use super::column::Column;
+use super::expected::{Expectation, Line, Verdict};
 use super::list::Test;
+use super::matching::{self, Label};
 use super::run::Output;
+use super::settings::VERSION;
 use super::tally::Tally;
 use super::tap::{self, Ending};
 use std::collections::BTreeMap;
@@ -73,7 +76,7 @@ impl Counts {
         let mut counts = Self::default();
         for ending in endings {
             let at = match ending {
-                Ending::Passed => 0,
+                Ending::Passed | Ending::FailedAsExpected => 0,
                 Ending::Skipped => 1,
                 Ending::Failed => 2,
             };
@@ -91,26 +94,36 @@ impl Counts {
 /// Prints the heading of the table.
 pub fn heading() {
     let columns = " passed skipped  failed";
-    println!("{:<26} {:>23}   {:>23}", "", "Memwright", "Linux 7.2");
+    println!(
+        "{:<26} {:>23}   {:>23}",
+        "",
+        "Memwright",
+        format!("Linux {VERSION}")
+    );
     println!("{:<26} {columns}   {columns}", "test");
 }
 
 /// Prints the line of one test and its unexpected results, and counts its subtests.
-pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
+pub fn test(test: &Test, lines: &[&Line], reference: &Column, output: &Output) -> Totals {
     let seen = tap::read(&output.text, output.code);
     let ours = Counts::of(seen.iter().map(|subtest| subtest.ending)).columns();
-    let reference = Counts::of(lines.iter().map(|line| line.reference.ending())).columns();
-    println!("{:<26} {ours}   {reference}", test.name);
+    let theirs = reference.of(&test.name).into_iter();
+    let theirs = Counts::of(theirs.map(|subtest| subtest.ending)).columns();
+    println!("{:<26} {ours}   {theirs}", test.name);
     if let Some(end) = &output.bad_end {
         println!("    {end}");
     }
     let mut totals = Totals::default();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
-    for (line, at) in lines.iter().zip(answers(lines, &seen)) {
+    let labels: Vec<Label<'_>> = lines.iter().map(|line| line.label()).collect();
+    let others: Vec<Label<'_>> = seen.iter().map(|subtest| subtest.label()).collect();
+    let found = matching::matches(&labels, &others);
+    let theirs = reference.endings(&test.name, &labels);
+    for ((line, at), theirs) in lines.iter().zip(found).zip(theirs) {
         let ending = at.map(|at| seen[at].ending);
         let word = ending.map_or("not run", Ending::word);
-        let passes = ending == Some(Ending::Passed);
-        totals.tally.count(line.reference, passes);
+        let passes = ending.is_some_and(Ending::passes);
+        totals.tally.count(theirs, passes);
         let (number, name) = (line.number, &line.name);
         match line.expectation.judge(ending) {
             Verdict::Worse => {
@@ -149,7 +162,12 @@ mod tests {
     #[test]
     fn worse_ones_fail_later_ones_are_skipped_and_better_ones_are_told() {
         let list = Expected::read(
-            "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tunsupported: There is no swap.\tc\nt\t4\tskip\tskipped: There is no hook.\t\n",
+            "h\nt\t1\tpass\ta\nt\t2\tpass\tb\nt\t3\tunsupported: There is no swap.\tc\nt\t4\tskipped: There is no hook.\t\n",
+        )
+        .unwrap();
+        let reference = Column::read(
+            "# Linux 7.3\ntest\tnumber\tresult\tname\n\
+             t\t1\tpass\ta\nt\t2\tpass\tb\nt\t3\tpass\tc\nt\t4\tskip\t\n",
         )
         .unwrap();
         let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
@@ -159,7 +177,7 @@ mod tests {
             bad_end: None,
         };
         let run = output("ok 1 a\nnot ok 2 b\nnot ok 3 c\nok 4 # SKIP\n");
-        let totals = test(&tests[0], &list.of("t"), &run);
+        let totals = test(&tests[0], &list.of("t"), &reference, &run);
         assert_eq!(totals.line(), "1 passed; 1 failed; 2 skipped");
         assert_eq!(
             totals.passes(),
@@ -170,17 +188,17 @@ mod tests {
             totals.complaint().as_deref(),
             Some("1 did worse than expected")
         );
-        let totals = test(&tests[0], &list.of("t"), &output("Bail out!\n"));
+        let totals = test(&tests[0], &list.of("t"), &reference, &output("Bail out!\n"));
         assert_eq!(totals.line(), "0 passed; 2 failed; 2 skipped");
         let run = output("ok 1 a\nok 2 b\nok 3 c\nok 4\n");
-        let totals = test(&tests[0], &list.of("t"), &run);
+        let totals = test(&tests[0], &list.of("t"), &reference, &run);
         assert_eq!(totals.line(), "4 passed; 0 failed; 0 skipped");
         assert_eq!(
             totals.complaint().as_deref(),
             Some("2 did better: their lines are out of date")
         );
         let run = output("ok 1 a\nok 2 b\nok 3 # SKIP c\nok 4 # SKIP\n");
-        let totals = test(&tests[0], &list.of("t"), &run);
+        let totals = test(&tests[0], &list.of("t"), &reference, &run);
         assert_eq!(totals.line(), "2 passed; 0 failed; 2 skipped");
         assert_eq!(totals.complaint(), None);
     }

@@ -1,9 +1,10 @@
-//! Runs one test on Memwright.
+//! Runs one test on Memwright, or on a Linux kernel in the same machine.
 
 use super::list::Test;
 use crate::shell;
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a test printed, and how it ended.
@@ -16,31 +17,45 @@ pub struct Output {
     pub bad_end: Option<String>,
 }
 
-/// Runs one test as its line in the list says, with these policies.
+/// The kernel on which a test runs.
+#[derive(Clone, Copy)]
+pub enum Kernel<'a> {
+    /// Memwright's, with these policies.
+    Memwright(&'a [String]),
+    /// The Linux kernel of this name or path.
+    Linux(&'a str),
+}
+
+/// How many times the seconds of its line a test may take on Linux, whose kernel executes more instructions.
+const LONGER_ON_LINUX: u32 = 5;
+
+/// Provides what the tests need of Linux besides the files that every guest has: memory of POSIX, and the kernel's debug
+/// files.
+const PREPARE: &str =
+    "mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm; mount -t debugfs debug /sys/kernel/debug; ";
+
+/// Lets a process write to its own memory through `/proc/self/mem` whatever the protection, as tests do and Debian's
+/// kernels refuse.
+const WRITE_ANY_MEMORY: &str = "proc_mem.force_override=always";
+
+/// Makes a file system on the disk, which every guest with one has as swap, and shows it in the folder in which tests
+/// create their files.
+const PREPARE_DISK: &str =
+    "swapoff /dev/vda; /usr/sbin/mkfs.ext4 -q /dev/vda; mount -t ext4 /dev/vda /tmp; cd /tmp; ";
+
+/// The options for a guest of Linux with a disk.
+const DISK: [&str; 4] = ["--swap", "disk:600M", "--file", "/usr/sbin/mkfs.ext4"];
+
+/// Runs one test as its line in the list says.
 ///
 /// # Errors
 /// When the command cannot be started.
-pub fn run(memwright: &Path, test: &Test, programs: &Path, policies: &[String]) -> Result<Output> {
+pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -> Result<Output> {
     let mut command = Command::new(memwright);
-    command.args(["run", "--memory", &test.memory]);
-    command.args(["--cpus", &test.cpus.to_string()]);
-    command.args(["--timeout", &test.seconds.to_string()]);
     let program = programs.join(&test.program);
-    let path = program.to_string_lossy();
-    let options = test.options.iter();
-    command.args(options.map(|option| option.replace("{program}", &path)));
-    for policy in policies {
-        command.args(["--policy", policy]);
-    }
-    if test.children {
-        to_the_last_child(&mut command, &program)?;
-    } else if test.user == 0 {
-        command.arg(&program);
-    } else {
-        as_user(&mut command, test.user, &program)?;
-    }
+    command.args(machine(test, kernel, &program));
+    command.args(command_line(test, kernel, &program)?);
     let output = command
-        .args(&test.arguments)
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot start {}", memwright.display()))?;
@@ -53,33 +68,109 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path, policies: &[String]) 
     })
 }
 
-/// Makes a shell start the program and read its output until its last child process has ended.
-fn to_the_last_child(command: &mut Command, program: &Path) -> Result<()> {
-    let busybox = shell::which("busybox").context("busybox is not in PATH")?;
-    command.arg("--file").arg(program).arg(busybox);
-    command.args(["sh", "-c", "set -o pipefail; \"$0\" \"$@\" | cat"]);
-    command.arg(program);
-    Ok(())
+/// Returns what a Linux kernel says of itself: its name, release and version.
+///
+/// # Errors
+/// No such kernel, or it does not boot.
+pub fn uname(memwright: &Path, kernel: &str) -> Result<String> {
+    let mut command = Command::new(memwright);
+    command.args(["run", "--kernel", kernel, "--no-verify", "--no-count"]);
+    command.arg(busybox()?).args(["uname", "-srv"]);
+    let output = command.stdin(Stdio::null()).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{kernel}: {}", errors.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Makes busybox switch to the user, which must be in the user list that it reads, and start the program.
-fn as_user(command: &mut Command, user: u32, program: &Path) -> Result<()> {
-    let busybox = shell::which("busybox").context("busybox is not in PATH")?;
-    ensure!(user == NOBODY, "{PASSWD} has no user {user}");
-    let passwd = super::folder().join(PASSWD);
-    command
-        .arg("--file")
-        .arg(with_place(&passwd, "/etc/passwd"));
-    command.arg("--file").arg(program).arg(busybox);
-    command.args([
-        "start-stop-daemon",
-        "-S",
-        "-c",
-        &format!("{user}:{user}"),
-        "-x",
-    ]);
-    command.arg(program).arg("--");
-    Ok(())
+/// Returns the options for the kernel and the machine. On Linux, CPUs always take turns: the command has no parallel ones
+/// there.
+fn machine(test: &Test, kernel: Kernel<'_>, program: &Path) -> Vec<String> {
+    let mut words = vec!["run".to_owned()];
+    let mut add = |option: &str, value: &str| words.extend([option.to_owned(), value.to_owned()]);
+    add("--memory", &test.memory);
+    add("--cpus", &test.cpus.to_string());
+    let longer = match kernel {
+        Kernel::Memwright(_) => 1,
+        Kernel::Linux(_) => LONGER_ON_LINUX,
+    };
+    add("--timeout", &(test.seconds * longer).to_string());
+    let path = program.to_string_lossy();
+    let options = test.options.iter();
+    let mut options: Vec<String> = options
+        .map(|option| option.replace("{program}", &path))
+        .collect();
+    match kernel {
+        Kernel::Memwright(policies) => {
+            for policy in policies {
+                add("--policy", policy);
+            }
+        }
+        Kernel::Linux(kernel) => {
+            add("--kernel", kernel);
+            options.retain(|option| option != "--parallel");
+            add("--append", WRITE_ANY_MEMORY);
+            options.extend(["--no-verify", "--no-count"].map(str::to_owned));
+            if test.disk {
+                options.extend(DISK.map(str::to_owned));
+            }
+        }
+    }
+    words.extend(options);
+    words
+}
+
+/// Returns the guest's further files, and the command line that starts the program in the guest.
+fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<OsString>> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut start: Vec<OsString> = Vec::new();
+    let script = script(test, kernel);
+    if test.user != 0 {
+        ensure!(test.user == NOBODY, "{PASSWD} has no user {}", test.user);
+        let passwd = super::folder().join(PASSWD);
+        words.extend(["--file".into(), with_place(&passwd, "/etc/passwd")]);
+        start.push(busybox()?.into());
+        // The words with which busybox switches to a user, which it looks up in the user list.
+        let user = format!("{0}:{0}", test.user);
+        let switch = ["start-stop-daemon", "-S", "-c", &user, "-x"];
+        start.extend(switch.map(OsString::from));
+    }
+    if matches!(kernel, Kernel::Linux(_)) {
+        words.extend(["--file".into(), with_place(&busybox()?, "/bin/sh")]);
+    }
+    if !script.is_empty() || test.user != 0 {
+        words.extend(["--file".into(), program.into()]);
+    }
+    if !script.is_empty() {
+        words.push(busybox()?.into());
+        words.extend(["sh", "-c", &script].map(OsString::from));
+    }
+    words.append(&mut start);
+    words.push(program.into());
+    if test.user != 0 {
+        words.push("--".into());
+    }
+    words.extend(test.arguments.iter().map(OsString::from));
+    Ok(words)
+}
+
+/// Returns what a shell in the guest does to start the program; nothing if there is no need of one.
+fn script(test: &Test, kernel: Kernel<'_>) -> String {
+    let mut script = match (kernel, test.disk) {
+        (Kernel::Memwright(_), _) => String::new(),
+        (Kernel::Linux(_), false) => PREPARE.to_owned(),
+        (Kernel::Linux(_), true) => format!("{PREPARE}{PREPARE_DISK}"),
+    };
+    if test.children {
+        // The shell reads the program's output until its last child process has ended.
+        script.push_str("set -o pipefail; \"$0\" \"$@\" | cat");
+    } else if !script.is_empty() {
+        script.push_str("exec \"$0\" \"$@\"");
+    }
+    script
+}
+
+fn busybox() -> Result<PathBuf> {
+    shell::which("busybox").context("busybox is not in PATH")
 }
 
 /// The only user in our user list besides root.
@@ -87,7 +178,7 @@ const NOBODY: u32 = 65_534;
 /// The user list.
 const PASSWD: &str = "passwd";
 
-fn with_place(file: &Path, place: &str) -> std::ffi::OsString {
+fn with_place(file: &Path, place: &str) -> OsString {
     let mut argument = file.as_os_str().to_owned();
     argument.push(":");
     argument.push(place);
@@ -110,6 +201,60 @@ fn bad_end(code: Option<i32>, errors: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn test(options: &str) -> Test {
+        let line = format!("h\nt\tp\t-\t0\t3G\t2\t100\tyes\t{options}\n");
+        Test::read(&line).unwrap().remove(0)
+    }
+
+    #[test]
+    fn each_kernel_has_its_own_options() {
+        let policies = ["track=fault".to_owned()];
+        let (ours, linux) = (Kernel::Memwright(&policies), Kernel::Linux("debian:x"));
+        let start = "run --memory 3G --cpus 2 --timeout";
+        let options = "--numa 2 --parallel --file {program}:/x";
+        let further = "--numa 2 --file /b/p:/x --no-verify --no-count";
+        let append = "--append proc_mem.force_override=always";
+        let disk = "--no-verify --no-count --swap disk:600M --file /usr/sbin/mkfs.ext4";
+        for (options, kernel, expected) in [
+            ("-", ours, format!("{start} 100 --policy track=fault")),
+            (
+                options,
+                ours,
+                format!("{start} 100 --policy track=fault --numa 2 --parallel --file /b/p:/x"),
+            ),
+            (
+                options,
+                linux,
+                format!("{start} 500 --kernel debian:x {append} {further}"),
+            ),
+            ("--disk", ours, format!("{start} 100 --policy track=fault")),
+            (
+                "--disk",
+                linux,
+                format!("{start} 500 --kernel debian:x {append} {disk}"),
+            ),
+        ] {
+            let words = machine(&test(options), kernel, Path::new("/b/p"));
+            assert_eq!(words.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn a_shell_prepares_linux_and_waits_for_children() {
+        let (ours, linux) = (Kernel::Memwright(&[]), Kernel::Linux("debian:x"));
+        let (start, wait) = ("exec \"$0\" \"$@\"", "set -o pipefail; \"$0\" \"$@\" | cat");
+        for (options, kernel, expected) in [
+            ("-", ours, String::new()),
+            ("--disk", ours, String::new()),
+            ("--children", ours, wait.to_owned()),
+            ("-", linux, format!("{PREPARE}{start}")),
+            ("--children", linux, format!("{PREPARE}{wait}")),
+            ("--disk", linux, format!("{PREPARE}{PREPARE_DISK}{start}")),
+        ] {
+            assert_eq!(script(&test(options), kernel), expected, "{options}");
+        }
+    }
 
     #[test]
     fn codes_that_are_no_result_are_told() {

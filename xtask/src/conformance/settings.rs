@@ -1,21 +1,25 @@
 //! The options of the task.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 
 /// The suites of Debian's archive that may have the sources, unless other ones are given.
 const SUITES: &str = "unstable,testing,stable-backports";
 
-/// The kernel version of which the newest package is used.
-const VERSION: &str = "7.2";
+/// The series of kernels whose tests the lists name, and whose column is the reference.
+pub const VERSION: &str = "7.3";
 
 /// The settings of one run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Suites of the archive, by name.
     pub suites: Vec<String>,
-    /// The first two parts of the kernel's version.
-    pub version: String,
+    /// The series of the sources: the first two parts of a kernel's version.
+    pub version: Option<String>,
+    /// The Linux kernel whose column is made.
+    pub reference: Option<String>,
+    /// The two columns that are compared.
+    pub against: Option<(String, String)>,
     /// An unpacked kernel source to use instead of a package.
     pub source: Option<PathBuf>,
     /// Search the archive for a newer package even if the cache has one.
@@ -39,7 +43,9 @@ impl Settings {
         let mut suites = variable("MEMWRIGHT_LINUX_SUITES").unwrap_or_else(|| SUITES.to_owned());
         let mut settings = Self {
             suites: Vec::new(),
-            version: variable("MEMWRIGHT_LINUX_VERSION").unwrap_or_else(|| VERSION.to_owned()),
+            version: variable("MEMWRIGHT_LINUX_VERSION"),
+            reference: None,
+            against: None,
             source: variable("MEMWRIGHT_LINUX_SOURCE").map(PathBuf::from),
             newest: false,
             slice: false,
@@ -55,7 +61,9 @@ impl Settings {
             };
             match *word {
                 "--suites" => suites = value()?.to_owned(),
-                "--version" => settings.version = value()?.to_owned(),
+                "--version" => settings.version = Some(value()?.to_owned()),
+                "--reference" => settings.reference = Some(value()?.to_owned()),
+                "--against" => settings.against = Some(pair(value()?)?),
                 "--source" => settings.source = Some(value()?.into()),
                 "--newest" => settings.newest = true,
                 "--slice" => settings.slice = true,
@@ -66,8 +74,28 @@ impl Settings {
             }
         }
         settings.suites = suites.split(',').map(str::to_owned).collect();
+        ensure!(
+            settings.reference.is_none() || settings.policies.is_empty(),
+            "--reference: Linux has no --policy"
+        );
+        ensure!(
+            settings.against.is_none() || arguments.len() == 2,
+            "--against goes with no other option and no test"
+        );
         Ok(settings)
     }
+
+    /// Returns the series of the sources.
+    pub fn series(&self) -> &str {
+        self.version.as_deref().unwrap_or(VERSION)
+    }
+}
+
+/// Splits the names of two columns.
+fn pair(text: &str) -> Result<(String, String)> {
+    let pair = text.split_once(',').filter(|(_, b)| !b.contains(','));
+    let (a, b) = pair.with_context(|| format!("--against A,B, not {text}"))?;
+    Ok((a.to_owned(), b.to_owned()))
 }
 
 #[cfg(test)]
@@ -78,15 +106,16 @@ mod tests {
     fn options_outdo_the_environment() {
         let environment = |name: &str| match name {
             "MEMWRIGHT_LINUX_SUITES" => Some("sid".to_owned()),
-            "MEMWRIGHT_LINUX_VERSION" => Some("7.3".to_owned()),
+            "MEMWRIGHT_LINUX_VERSION" => Some("6.12".to_owned()),
             _ => None,
         };
         let settings = Settings::parse(&["cow", "--version", "7.2"], environment).unwrap();
         assert_eq!(settings.suites, ["sid"]);
-        assert_eq!(settings.version, "7.2");
+        assert_eq!(settings.series(), "7.2");
         assert_eq!(settings.tests, ["cow"]);
         let settings = Settings::parse(&["--suites", "a,b", "--newest"], environment).unwrap();
         assert_eq!(settings.suites, ["a", "b"]);
+        assert_eq!(settings.series(), "6.12");
         assert!(settings.newest && !settings.slice);
         let policies = ["--policy", "track=fault", "--policy", "flush=full"];
         let settings = Settings::parse(&policies, environment).unwrap();
@@ -94,8 +123,29 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_or_two_columns_may_be_named() {
+        let parse = |words: &[&str]| Settings::parse(words, |_| None).unwrap();
+        let settings = parse(&["--reference", "debian:unstable", "cow"]);
+        assert_eq!(settings.reference.as_deref(), Some("debian:unstable"));
+        assert_eq!(settings.tests, ["cow"]);
+        let settings = parse(&["--against", "7.2,memwright"]);
+        let columns = ("7.2".to_owned(), "memwright".to_owned());
+        assert_eq!(settings.against, Some(columns));
+        assert_eq!(parse(&[]).series(), VERSION);
+    }
+
+    #[test]
     fn wrong_options_are_refused() {
-        assert!(Settings::parse(&["--what"], |_| None).is_err());
-        assert!(Settings::parse(&["--suites"], |_| None).is_err());
+        for words in [
+            &["--what"][..],
+            &["--suites"],
+            &["--reference"],
+            &["--reference", "x", "--policy", "track=fault"],
+            &["--against", "7.2"],
+            &["--against", "7.2,7.3,memwright"],
+            &["--against", "7.2,7.3", "cow"],
+        ] {
+            assert!(Settings::parse(words, |_| None).is_err(), "{words:?}");
+        }
     }
 }

@@ -52,11 +52,11 @@ pub fn obtain(settings: &Settings) -> Result<Source> {
         return unpacked(&cache, version, |_| Ok(archive.clone()));
     }
     if !settings.newest
-        && let Some(version) = newest_cached(&cache, &settings.version)?
+        && let Some(version) = newest_cached(&cache, settings.series())?
     {
         return unpacked(&cache, version, |_| bail!("the cache lost its sources"));
     }
-    let package = format!("linux-source-{}", settings.version);
+    let package = format!("linux-source-{}", settings.series());
     shell::step(&format!(
         "looking for {package} in {}",
         settings.suites.join(", ")

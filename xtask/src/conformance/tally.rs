@@ -1,35 +1,45 @@
 //! Counts of passed subtests, by their result on the reference.
 
-use super::expected::{Expectation, Expected, Reference};
+use super::column::Column;
+use super::expected::{Expectation, Expected};
+use super::matching::Label;
+use super::tap::Ending;
 use crate::number::grouped;
+
+/// The results on the reference: the endings, and none.
+const RESULTS: usize = Ending::ALL.len() + 1;
 
 /// Counts of subtests, by their result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    passed: [u64; Reference::ALL.len()],
-    all: [u64; Reference::ALL.len()],
+    passed: [u64; RESULTS],
+    all: [u64; RESULTS],
 }
 
 impl Tally {
     /// Counts the lines of the list; those that are expected to pass count as passed.
-    pub fn expected(expected: &Expected) -> Self {
+    pub fn expected(expected: &Expected, reference: &Column) -> Self {
         let mut tally = Self::default();
-        for (_, line) in expected.lines() {
-            tally.count(line.reference, line.expectation == Expectation::Pass);
+        for test in expected.tests() {
+            let lines = expected.of(test);
+            let labels: Vec<Label<'_>> = lines.iter().map(|line| line.label()).collect();
+            for (line, ending) in lines.iter().zip(reference.endings(test, &labels)) {
+                tally.count(ending, line.expectation == Expectation::Pass);
+            }
         }
         tally
     }
 
-    /// Counts one subtest.
-    pub fn count(&mut self, reference: Reference, passes: bool) {
-        self.all[reference as usize] += 1;
-        self.passed[reference as usize] += u64::from(passes);
+    /// Counts one subtest, which ended like this on the reference, if it ran there.
+    pub fn count(&mut self, reference: Option<Ending>, passes: bool) {
+        let at = place(reference);
+        self.all[at] += 1;
+        self.passed[at] += u64::from(passes);
     }
 
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: Self) {
-        for reference in Reference::ALL {
-            let at = reference as usize;
+        for at in 0..RESULTS {
             self.passed[at] += other.passed[at];
             self.all[at] += other.all[at];
         }
@@ -40,25 +50,31 @@ impl Tally {
         self.passed.iter().sum()
     }
 
-    /// Returns the number of subtests with this result on the reference.
-    pub fn on_reference(&self, reference: Reference) -> u64 {
-        self.all[reference as usize]
-    }
-
     /// Returns a sentence on how the passed subtests ended on the reference.
     pub fn sentence(&self) -> String {
-        let of = |references: &[Reference]| {
-            let sum = |counts: &[u64]| references.iter().map(|one| counts[*one as usize]).sum();
+        let of = |results: &[Option<Ending>]| {
+            let sum = |counts: &[u64]| results.iter().map(|one| counts[place(*one)]).sum();
             [grouped(sum(&self.passed)), grouped(sum(&self.all))]
         };
-        let [passes, all] = of(&[Reference::Passed]);
-        let [fails, failures] = of(&[Reference::FailedAsExpected]);
-        let [more, rest] = of(&[Reference::Skipped, Reference::Failed]);
+        let [passes, all] = of(&[Some(Ending::Passed)]);
+        let [fails, failures] = of(&[Some(Ending::FailedAsExpected)]);
+        let [more, rest] = of(&[Some(Ending::Skipped), Some(Ending::Failed)]);
+        let [alone, here] = of(&[None]);
+        let not_run = match self.all[place(None)] {
+            0 => String::new(),
+            _ => format!(", and {alone} of the {here} that Linux did not run"),
+        };
+        let and = if not_run.is_empty() { "and " } else { "" };
         format!(
             "{passes} of the {all} subtests that Linux passes, {fails} of its {failures} expected failures, \
-             and {more} of the {rest} that Linux skipped or failed"
+             {and}{more} of the {rest} that Linux skipped or failed{not_run}"
         )
     }
+}
+
+/// Returns the place of a result in the counts.
+fn place(reference: Option<Ending>) -> usize {
+    reference.map_or(Ending::ALL.len(), |ending| ending as usize)
 }
 
 #[cfg(test)]
@@ -68,18 +84,31 @@ mod tests {
     #[test]
     fn passes_are_split_by_the_reference() {
         let list = "h\n\
-            t\t1\tpass\tpass\ta\n\
-            t\t2\tpass\tunsupported: There is no swap.\tb\n\
-            t\t3\txfail\tpass\tc\n\
-            t\t4\tskip\tpass\td\n\
-            t\t5\tfail\tpass\te\n\
-            t\t6\tskip\tskipped: There is no hook.\tf\n";
-        let mut tally = Tally::expected(&Expected::read(list).unwrap());
+            t\t1\tpass\ta\n\
+            t\t2\tunsupported: There is no swap.\tb\n\
+            t\t3\tpass\tc\n\
+            t\t4\tpass\td\n\
+            t\t5\tpass\te\n\
+            t\t6\tskipped: There is no hook.\tf\n";
+        let column = "# Linux 7.3\ntest\tnumber\tresult\tname\n\
+            t\t1\tpass\ta\n\
+            t\t2\tpass\tb\n\
+            t\t3\txfail\tc\n\
+            t\t4\tskip\td\n\
+            t\t5\tfail\te\n\
+            t\t6\tskip\tf\n";
+        let expected = |more: &str| Expected::read(&format!("{list}{more}")).unwrap();
+        let column = Column::read(column).unwrap();
+        let mut tally = Tally::expected(&expected(""), &column);
         let sentence = "1 of the 2 subtests that Linux passes, 1 of its 1 expected failures, and 2 of the 3 that \
             Linux skipped or failed";
         assert_eq!((tally.passed(), tally.sentence().as_str()), (4, sentence));
         tally.add(tally);
         assert_eq!(tally.passed(), 8);
-        assert_eq!(tally.on_reference(Reference::Skipped), 4);
+        let more = expected("u\t1\tpass\t\nu\t2\tunsupported: There is no swap.\t\n");
+        let tally = Tally::expected(&more, &column);
+        let sentence = "1 of the 2 subtests that Linux passes, 1 of its 1 expected failures, 2 of the 3 that Linux \
+            skipped or failed, and 1 of the 2 that Linux did not run";
+        assert_eq!(tally.sentence(), sentence);
     }
 }

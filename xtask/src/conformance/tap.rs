@@ -1,10 +1,14 @@
 //! Parses what a test prints: the Test Anything Protocol as Linux's selftests use it, or nothing but an exit code.
 
+use super::matching::Label;
+
 /// How a subtest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It passed, or failed as its author expects.
+    /// It passed.
     Passed,
+    /// It failed, as its author says that it must (XFAIL).
+    FailedAsExpected,
     /// It was not applicable.
     Skipped,
     /// It failed.
@@ -12,13 +16,32 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns the word for the ending.
-    pub fn word(self) -> &'static str {
+    /// All endings, in the order of their numbers.
+    pub const ALL: [Self; 4] = [
+        Self::Passed,
+        Self::FailedAsExpected,
+        Self::Skipped,
+        Self::Failed,
+    ];
+
+    /// Returns the ending for its [word](Self::word).
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ending| ending.word() == word)
+    }
+
+    /// Returns the word for the ending, as columns have it.
+    pub const fn word(self) -> &'static str {
         match self {
-            Self::Passed => "passed",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
+            Self::Passed => "pass",
+            Self::FailedAsExpected => "xfail",
+            Self::Skipped => "skip",
+            Self::Failed => "fail",
         }
+    }
+
+    /// Returns whether the subtest passed: an expected failure counts as passed.
+    pub const fn passes(self) -> bool {
+        matches!(self, Self::Passed | Self::FailedAsExpected)
     }
 }
 
@@ -33,9 +56,16 @@ pub struct Subtest {
     pub ending: Ending,
 }
 
+impl Subtest {
+    /// Returns what it is matched by.
+    pub fn label(&self) -> Label<'_> {
+        (self.number, &self.name)
+    }
+}
+
 /// Parses the subtests of one run. A program that prints none is one subtest, with the result of its exit code.
 pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
-    let subtests: Vec<Subtest> = text.lines().filter_map(line).collect();
+    let subtests = printed(text);
     if !subtests.is_empty() {
         return subtests;
     }
@@ -52,6 +82,11 @@ pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
     }]
 }
 
+/// Parses the subtests that a run printed.
+pub fn printed(text: &str) -> Vec<Subtest> {
+    text.lines().filter_map(line).collect()
+}
+
 fn line(line: &str) -> Option<Subtest> {
     let (rest, ok) = match line.strip_prefix("not ok ") {
         Some(rest) => (rest, false),
@@ -65,7 +100,9 @@ fn line(line: &str) -> Option<Subtest> {
     };
     let ending = if directive.starts_with("SKIP") {
         Ending::Skipped
-    } else if ok || directive.starts_with("XFAIL") {
+    } else if directive.starts_with("XFAIL") {
+        Ending::FailedAsExpected
+    } else if ok {
         Ending::Passed
     } else {
         Ending::Failed
@@ -88,8 +125,11 @@ mod tests {
             ("not ok 2 a", Some((2, "a", Ending::Failed))),
             ("ok 3 # SKIP not here", Some((3, "", Ending::Skipped))),
             ("ok 4 a # SKIP not here", Some((4, "a", Ending::Skipped))),
-            ("ok 5 # XFAIL", Some((5, "", Ending::Passed))),
-            ("not ok 6 a # XFAIL", Some((6, "a", Ending::Passed))),
+            ("ok 5 # XFAIL", Some((5, "", Ending::FailedAsExpected))),
+            (
+                "not ok 6 a # XFAIL",
+                Some((6, "a", Ending::FailedAsExpected)),
+            ),
             ("#  OK  a", None),
             ("ok", None),
             ("ok then", None),
