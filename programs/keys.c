@@ -229,6 +229,37 @@ static void code_cannot_be_read(void)
 	munmap(memory, PAGE);
 }
 
+static int unblocks;
+
+static void leave(int signal)
+{
+	sigset_t mask;
+	sigemptyset(&mask);
+	sigaddset(&mask, signal);
+	if (unblocks)
+		sigprocmask(SIG_UNBLOCK, &mask, NULL);
+	_exit(7);
+}
+
+/* A restartable sequence that the thread's keys deny: the handler of the fault runs, but SIGSEGV is pending and fatal. */
+static void handler_of(int wanted)
+{
+	static uint32_t area[8] __attribute__((aligned(32)));
+	struct sigaction action = { .sa_handler = leave };
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		/* The C library may have registered an area of its own. */
+		syscall(SYS_rseq, area, sizeof area, 0, 0x53053053);
+		sigaction(SIGSEGV, &action, NULL);
+		set_rights(0x55555555);
+		*(volatile int *)16 = 1;
+		_exit(1);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK_EQ(status, wanted);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
@@ -246,5 +277,8 @@ int main(void)
 	calls_are_refused();
 	children_inherit();
 	code_cannot_be_read();
+	handler_of(7 << 8);
+	unblocks = 1;
+	handler_of(SIGSEGV);
 	return checked("keys");
 }

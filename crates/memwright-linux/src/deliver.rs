@@ -14,7 +14,10 @@ use crate::{
     errno::Errno,
     lifecycle::end_group,
     probes::Probes,
-    process::{Change, ExitStatus, Signals, Stop, Thread, Tracing, force_fault, report_change},
+    process::{
+        Change, ExitStatus, Signals, Stop, Thread, Tracing, force_default, force_fault,
+        report_change,
+    },
     protection_keys,
     ptrace::Traced,
     restartable::{Place, abort, settle},
@@ -83,8 +86,8 @@ pub fn deliver(context: &Context<'_>) -> After {
                 Probes::rewind(context);
                 restart_call(context, Some(action.flags));
                 let stepping = traced.before_handler();
-                let entered = abort_section(context)
-                    .and_then(|()| enter_handler(context, &info, &action, mask));
+                abort_section(context, info.signal);
+                let entered = enter_handler(context, &info, &action, mask);
                 if entered.is_err() {
                     frame_failed(context, info.signal);
                 } else if stepping {
@@ -284,15 +287,21 @@ fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
     regs.orig_rax = u64::MAX;
 }
 
-/// Aborts the critical section of the interrupted program before it enters a handler.
-fn abort_section(context: &Context<'_>) -> Result<(), Errno> {
+/// Aborts the critical section of the interrupted program before it enters the handler of `signal`. If the program's
+/// structures cannot be read, for example because of a protection key, SIGSEGV is raised, and the handler is entered
+/// nevertheless: it runs to its end where it blocks SIGSEGV (Linux 7.3 `kernel/rseq.c`, `__rseq_signal_deliver`).
+fn abort_section(context: &Context<'_>, signal: Signal) {
     if !context.thread.is_restartable() {
-        return Ok(());
+        return;
     }
     let instruction = context.state().regs.rip;
-    let next = abort(context.user, context.thread, instruction)?;
-    context.state().regs.rip = next;
-    Ok(())
+    match abort(context.user, context.thread, instruction) {
+        Ok(next) => context.state().regs.rip = next,
+        Err(_) if signal == Signal::SIGSEGV => {
+            force_default(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+        }
+        Err(_) => force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV)),
+    }
 }
 
 /// Tells the program on which CPU the thread runs, if the thread has left a CPU and has a restartable sequence. Returns

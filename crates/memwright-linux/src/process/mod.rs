@@ -48,7 +48,9 @@ pub(crate) use send::{
     ChangeNotice, Sent, begin_end, end_others, ignores_ended, report_change, send_change,
     send_timer_signal, waits_for_ended, wake_parent,
 };
-pub use send::{force_fault, kill_process, queue, send_to_group, send_to_process, send_to_thread};
+pub use send::{
+    force_default, force_fault, kill_process, queue, send_to_group, send_to_process, send_to_thread,
+};
 pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
 pub(crate) use stepping::Stepping;

@@ -245,6 +245,15 @@ pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     signals.recalculate(thread);
 }
 
+/// Raises a signal of which the thread takes the default action as soon as it does not block it (`force_fatal_sig` of
+/// Linux 7.3, `kernel/signal.c`).
+pub fn force_default(thread: &Arc<Thread>, info: SignalInfo) {
+    let mut signals = thread.process.signals.lock();
+    signals.actions.force_default(info.signal, true);
+    signals.thread(thread).pending.add(info);
+    signals.recalculate(thread);
+}
+
 /// Records that a process stopped or continued, and notifies its parent.
 pub(crate) fn report_change(process: &Arc<Process>, change: Change) {
     let notice = {
