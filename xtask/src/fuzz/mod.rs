@@ -2,8 +2,9 @@
 //! model, or on Linux and on Memwright.
 
 pub mod coverage;
+mod history;
 mod model;
-mod newer;
+mod older;
 mod random;
 mod report;
 mod rules;

@@ -1,6 +1,6 @@
 //! Parses the output of the interpreter, and compares two reports.
 
-use super::newer;
+use super::older;
 use super::rules::Rule;
 
 /// The results of one script.
@@ -8,8 +8,8 @@ use super::rules::Rule;
 pub struct Outcome {
     /// One entry for each executed line of the script, continuation lines included.
     pub results: Vec<String>,
-    /// Whether the Linux is newer than that of the rules that always apply.
-    pub newer: bool,
+    /// Whether the Linux is older than the one that Memwright follows.
+    pub older: bool,
 }
 
 impl Outcome {
@@ -26,7 +26,7 @@ pub fn parse(report: &str) -> Vec<Outcome> {
         if line.starts_with("script ") {
             outcomes.push(Outcome {
                 results: Vec::new(),
-                newer: false,
+                older: false,
             });
         } else if let Some(outcome) = outcomes.last_mut() {
             match outcome.results.last_mut() {
@@ -58,11 +58,11 @@ pub fn compare(referee: &Outcome, index: usize, guest: &str) -> Verdict {
     if result == guest {
         return Verdict::Same;
     }
-    let newer = || {
-        let rule = newer::rule(before, result, guest);
-        rule.filter(|_| referee.newer)
+    let of_older = || {
+        let rule = older::rule(before, result, guest);
+        rule.filter(|_| referee.older)
     };
-    let rule = Rule::of(before, result, guest).or_else(newer);
+    let rule = Rule::of(before, result, guest).or_else(of_older);
     rule.map_or(Verdict::Different, Verdict::Stated)
 }
 

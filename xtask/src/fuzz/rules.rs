@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::newer::counts_accesses;
+use super::history::{counts_accesses, line_of, was_freed};
 
 /// The reason why the two results of a line may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,20 +47,24 @@ pub enum Rule {
     /// An access to a page that userfaultfd has read-write-protected and whose accesses it only counts. Linux takes one
     /// fault, which makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
     CountedWithoutFault,
-    /// A registration without write protection of memory that is registered for it. Linux 7.3 fails with EBUSY.
-    /// Memwright ends the write protection, as Linux 7.2 does. Nothing after it is compared.
-    ReplacesProtection,
-    /// A scan covers pages in areas that are not registered for write protection. Memwright reports them as written, as
-    /// Linux 7.2 does. Linux 7.3 does not.
+    /// A registration without write protection of memory that is registered for it. Linux 6.18 ends the write
+    /// protection. Memwright fails with EBUSY, as Linux 7.3 does. Nothing after it is compared.
+    KeepsProtection,
+    /// A scan covers pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
+    /// Memwright does not, as Linux 7.3.
     NotForProtection,
-    /// Areas, or locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`). Linux 7.3 unlocks the
-    /// old range. Memwright keeps it locked, as Linux 6.18 does. Nothing after it is compared.
-    StaysLocked,
-    /// An access to poison of userfaultfd. Linux 7.3 reports a memory error (`BUS_MCEERR_AR`). Memwright reports a missing
-    /// page (`BUS_ADRERR`), as Linux 6.18 does.
-    PoisonIsMissing,
-    /// `UFFDIO_COPY` or `UFFDIO_ZEROPAGE` beyond the end of a file. Linux 7.3 fails with ENOMEM. Memwright fails with
-    /// EFAULT, as Linux 6.18 does.
+    /// Areas, or locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`). Linux 6.18 keeps the
+    /// old range locked. Memwright unlocks it, as Linux 7.3 does. Nothing after it is compared.
+    UnlockedBehind,
+    /// Areas, or which memory is registered, after a move of memory whose userfaultfd does not receive remap events. Linux
+    /// 6.18 merges the moved area with its neighbours, and the merged area loses its userfaultfd. In Memwright it merges
+    /// with none, as in Linux 7.3. Nothing after it is compared.
+    MovedApart,
+    /// An access to poison of userfaultfd. A Linux 6.18 without `CONFIG_MEMORY_FAILURE` reports a missing page
+    /// (`BUS_ADRERR`). Memwright reports a memory error (`BUS_MCEERR_AR`), as Debian's Linux 7.3 does.
+    PoisonIsError,
+    /// `UFFDIO_COPY` or `UFFDIO_ZEROPAGE` beyond the end of a file. Linux 6.18 fails with EFAULT. Memwright fails with
+    /// ENOMEM, as Linux 7.3 does.
     BeyondFile,
     /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards it once the other
     /// process has exited. Memwright does not mark a shared page, and keeps it. Nothing after it is compared.
@@ -69,7 +73,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
@@ -79,10 +83,11 @@ impl Rule {
         Self::GuardedGone,
         Self::StoreEndsProtection,
         Self::CountedWithoutFault,
-        Self::ReplacesProtection,
+        Self::KeepsProtection,
         Self::NotForProtection,
-        Self::StaysLocked,
-        Self::PoisonIsMissing,
+        Self::UnlockedBehind,
+        Self::MovedApart,
+        Self::PoisonIsError,
         Self::BeyondFile,
         Self::FreedWhileShared,
     ];
@@ -101,11 +106,12 @@ impl Rule {
             Self::GuardedGone => "unmap event because of a guard",
             Self::StoreEndsProtection => "unused write protection removed by a store",
             Self::CountedWithoutFault => "counted by the accessed bit: one fault fewer",
-            Self::ReplacesProtection => "registered again without write protection",
+            Self::KeepsProtection => "write protection that a registration keeps",
             Self::NotForProtection => "written, but not registered for write protection",
-            Self::StaysLocked => "still locked where it was moved from",
-            Self::PoisonIsMissing => "poison reported as missing",
-            Self::BeyondFile => "EFAULT beyond the end of a file",
+            Self::UnlockedBehind => "unlocked where it was moved from",
+            Self::MovedApart => "moved, and merged with no neighbour",
+            Self::PoisonIsError => "poison reported as a memory error",
+            Self::BeyondFile => "ENOMEM beyond the end of a file",
             Self::FreedWhileShared => "freed lazily while a fork shared it, and kept",
         }
     }
@@ -115,8 +121,9 @@ impl Rule {
         matches!(
             self,
             Self::GuardedGone
-                | Self::ReplacesProtection
-                | Self::StaysLocked
+                | Self::KeepsProtection
+                | Self::UnlockedBehind
+                | Self::MovedApart
                 | Self::FreedWhileShared
         )
     }
@@ -132,6 +139,7 @@ impl Rule {
             .or_else(|| of_scan(before, &referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
             .or_else(|| of_entries(before, &referee, &guest))
+            .or_else(|| of_contents(before, &referee, &guest))
     }
 }
 
@@ -238,6 +246,19 @@ fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
             .zip(one.iter().zip(&other))
             .all(|(page, (one, other))| one == other || is_protected_on(before, page, one, other));
     follows.then_some(Rule::StoreEndsProtection)
+}
+
+/// Returns the rule for contents of memory that Linux has discarded.
+fn of_contents(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+    let ((line, one), (_, other)) = (line_of(referee)?, line_of(guest)?);
+    if line.get(1) != Some(&"contents") || !was_freed(before) {
+        return None;
+    }
+    let (one, other): (Vec<&str>, Vec<&str>) =
+        (one.split(' ').collect(), other.split(' ').collect());
+    let mut pages = one.iter().zip(&other);
+    let follows = pages.all(|(one, other)| one == other || *one == "0");
+    (one.len() == other.len() && follows).then_some(Rule::FreedWhileShared)
 }
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).

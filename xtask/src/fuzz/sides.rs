@@ -113,7 +113,7 @@ impl Sides {
         let mut command = self.of_referee(&["--memory", MEMORY, "--file", &name]);
         let mut outcomes = run(command.arg(&file), scripts.len())?;
         for outcome in &mut outcomes {
-            outcome.newer = self.kernel.is_some();
+            outcome.older = self.kernel.is_none();
         }
         Ok(outcomes)
     }

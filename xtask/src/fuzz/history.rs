@@ -1,0 +1,80 @@
+//! What the results before a line say about the state of the memory.
+
+/// Splits a result into the words of its line and what follows.
+pub(super) fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
+    let (line, said) = result.split_once(':')?;
+    Some((line.split(' ').collect(), said))
+}
+
+/// Returns whether memory was registered for read-write protection.
+pub(super) fn counts_accesses(before: &[String]) -> bool {
+    before.iter().any(|result| {
+        line_of(result).is_some_and(|(line, said)| {
+            let registers = line.get(1) == Some(&"watch") && said.starts_with(" 0");
+            registers && line.last().is_some_and(|mode| mode.contains('r'))
+        })
+    })
+}
+
+/// Returns whether a move left its old range mapped, or parts of it.
+pub(super) fn was_kept(before: &[String]) -> bool {
+    before.iter().any(|result| {
+        line_of(result).is_some_and(|(line, _)| {
+            let keeps = line.last().and_then(|to| to.parse().ok()) >= Some(1000);
+            line.get(1) == Some(&"remap") && keeps
+        })
+    })
+}
+
+/// Returns whether memory was moved after memory was registered with a userfaultfd.
+pub(super) fn was_moved_watched(before: &[String]) -> bool {
+    let mut watched = false;
+    before.iter().any(|result| match line_of(result) {
+        Some((line, said)) => {
+            watched |= line.get(1) == Some(&"watch") && said.starts_with(" 0");
+            watched && line.get(1) == Some(&"remap")
+        }
+        None => false,
+    })
+}
+
+/// Returns whether memory was freed lazily while a child existed.
+pub(super) fn was_freed(before: &[String]) -> bool {
+    let mut child = false;
+    before.iter().any(|result| match line_of(result) {
+        Some((line, said)) => {
+            child = (child || line.get(1) == Some(&"fork")) && line.get(1) != Some(&"join");
+            let frees = line.get(1) == Some(&"advise") && line.last() == Some(&"8");
+            child && frees && said.starts_with(" 0")
+        }
+        None => false,
+    })
+}
+
+/// Returns whether a page is not known to be registered for write protection: the last operation on its area did
+/// something else.
+pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
+    let last = before.iter().rev().find_map(|result| {
+        let (line, said) = line_of(result)?;
+        let number = |at: usize| line.get(at)?.parse::<u64>().ok();
+        let (name, start, length) = (*line.get(1)?, number(2)?, number(3)?);
+        let placed = said
+            .strip_prefix(" page ")
+            .and_then(|at| at.parse::<u64>().ok());
+        let start = if name == "remap" { placed? } else { start };
+        let covers = (start..start + length).contains(&page) && !said.starts_with(" errno");
+        match name {
+            "map" | "unmap" | "remap" | "unwatch" if covers => Some(false),
+            "watch" if covers => Some(line.last()?.contains('w')),
+            _ => None,
+        }
+    });
+    last != Some(true) || before.iter().any(|result| ends_registrations(result))
+}
+
+/// Returns whether the monitor has closed a userfaultfd, or answers faults by unregistering pages.
+fn ends_registrations(result: &str) -> bool {
+    let answers = line_of(result).filter(|(line, _)| line.get(1) == Some(&"agree"));
+    let unregisters = answers.is_some_and(|(line, _)| line.last().is_some_and(|a| a.contains('u')));
+    unregisters || result.contains(" and closed")
+}
