@@ -17,6 +17,9 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         "fill" | "zero" if one.starts_with(" errno 14 ") && other.starts_with(" errno 12 ") => {
             Some(Rule::BeyondFile)
         }
+        "show" if one.starts_with(" errno 22 ") && other.starts_with(" errno 14 ") => {
+            Some(Rule::BeyondFile)
+        }
         "scan" | "find" => of_scan(before, referee, guest),
         "maps" | "totals" | "out" | "advise" if was_kept(before) => Some(Rule::UnlockedBehind),
         "maps" | "wp" | "unwatch" if was_moved_watched(before) => Some(Rule::MovedApart),
@@ -93,6 +96,7 @@ mod tests {
             (&none, "P contents: 2 SIGBUS code 2 at 64", "P contents: 4 SIGBUS code 4 at 64", None),
             (&none, "P read 1: . SIGBUS code 4 at 64", "P read 1: . SIGBUS code 2 at 64", None),
             (&none, "P fill 1 1 1 1 s: errno 14 copied -14", "P fill 1 1 1 1 s: errno 12 copied -12", Some(Rule::BeyondFile)),
+            (&none, "P show 1 1 1 1 s: errno 22 done -22", "P show 1 1 1 1 s: errno 14 done -14", Some(Rule::BeyondFile)),
             (&none, "P move 1 1 1 1 s: errno 14 moved -14", "P move 1 1 1 1 s: errno 12 moved -12", None),
             (&freed, "P contents: 0 3", "P contents: 21 3", Some(Rule::FreedWhileShared)),
             (&freed, "P contents: 21 3", "P contents: 0 3", None),

@@ -63,8 +63,8 @@ pub enum Rule {
     /// An access to poison of userfaultfd. A Linux 6.18 without `CONFIG_MEMORY_FAILURE` reports a missing page
     /// (`BUS_ADRERR`). Memwright reports a memory error (`BUS_MCEERR_AR`), as Debian's Linux 7.3 does.
     PoisonIsError,
-    /// `UFFDIO_COPY` or `UFFDIO_ZEROPAGE` beyond the end of a file. Linux 6.18 fails with EFAULT. Memwright fails with
-    /// ENOMEM, as Linux 7.3 does.
+    /// `UFFDIO_COPY`, `UFFDIO_ZEROPAGE` or `UFFDIO_CONTINUE` beyond the end of a file. Linux 6.18 fails with EFAULT, or
+    /// EINVAL in the last case. Memwright fails with ENOMEM, or EFAULT, as Linux 7.3 does.
     BeyondFile,
     /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards it once the other
     /// process has exited. Memwright does not mark a shared page, and keeps it. Nothing after it is compared.
@@ -111,7 +111,7 @@ impl Rule {
             Self::UnlockedBehind => "unlocked where it was moved from",
             Self::MovedApart => "moved, and merged with no neighbour",
             Self::PoisonIsError => "poison reported as a memory error",
-            Self::BeyondFile => "ENOMEM beyond the end of a file",
+            Self::BeyondFile => "another error beyond the end of a file",
             Self::FreedWhileShared => "freed lazily while a fork shared it, and kept",
         }
     }
@@ -248,17 +248,22 @@ fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     follows.then_some(Rule::StoreEndsProtection)
 }
 
-/// Returns the rule for contents of memory that Linux has discarded.
+/// Returns the rule for contents, or pagemap entries, of memory that Linux has discarded.
 fn of_contents(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
-    let ((line, one), (_, other)) = (line_of(referee)?, line_of(guest)?);
-    if line.get(1) != Some(&"contents") || !was_freed(before) {
-        return None;
+    if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
+        let discarded = was_freed(before) && one.before == "." && other.before.starts_with('p');
+        return discarded.then_some(Rule::FreedWhileShared);
     }
-    let (one, other): (Vec<&str>, Vec<&str>) =
-        (one.split(' ').collect(), other.split(' ').collect());
+    let ((line, one), (_, other)) = (line_of(referee)?, line_of(guest)?);
+    let (one, other, gone) = match *line.get(1)? {
+        "contents" => (one.split(' ').collect(), other.split(' ').collect(), "0"),
+        "pages" => (entries(one), entries(other), "."),
+        _ => return None,
+    };
     let mut pages = one.iter().zip(&other);
-    let follows = pages.all(|(one, other)| one == other || *one == "0");
-    (one.len() == other.len() && follows).then_some(Rule::FreedWhileShared)
+    let follows = pages.all(|(one, other): (&&str, &&str)| one == other || *one == gone);
+    let freed = was_freed(before) && one.len() == other.len() && follows;
+    freed.then_some(Rule::FreedWhileShared)
 }
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).

@@ -72,7 +72,7 @@ pub(super) struct Place<'a, M: Machine> {
 
 impl<M: Machine> Place<'_, M> {
     /// Checks that the area is memory, and that the page is not beyond the end of its object. Both checks apply to
-    /// private memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    /// private memory too (Linux 7.3 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
@@ -81,9 +81,9 @@ impl<M: Machine> Place<'_, M> {
         let index = area.offset_of(self.fault.page);
         match area.object() {
             Some(object) if !object.contains(index) => Err(match fill {
-                // Mapping a page beyond the end is an invalid request (`shmem_get_folio_gfp`).
-                Fill::Object => FillError::Invalid,
-                Fill::Bytes(_) | Fill::Zeroes | Fill::Poison => FillError::NotThere,
+                // Linux allocates no page for shared memory beyond the end (`shmem_mfill_folio_alloc`).
+                Fill::Bytes(_) | Fill::Zeroes if area.is_shared() => FillError::OutOfMemory,
+                Fill::Bytes(_) | Fill::Zeroes | Fill::Object | Fill::Poison => FillError::NotThere,
             }),
             Some(_) | None => Ok(()),
         }

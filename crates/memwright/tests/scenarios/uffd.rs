@@ -588,7 +588,7 @@ fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
     assert_eq!(object.read_at(0, &mut kept), Ok(1));
     assert_eq!(kept, [5], "a copy was written");
     assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::NotThere));
-    assert_eq!(fill(&process, 2, Fill::Object), Err(FillError::Invalid));
+    assert_eq!(fill(&process, 2, Fill::Object), Err(FillError::NotThere));
     let bytes = [9; PAGE as usize];
     let beyond = fill(&process, 2, Fill::Bytes(&bytes));
     assert_eq!(beyond, Err(FillError::NotThere));
