@@ -181,7 +181,7 @@ fn fill_errno(error: FillError) -> Errno {
         FillError::Exists => Errno::EEXIST,
         FillError::NotThere => Errno::EFAULT,
         FillError::Busy => Errno::EAGAIN,
-        FillError::OutOfMemory => Errno::ENOMEM,
+        FillError::BeyondEnd | FillError::OutOfMemory => Errno::ENOMEM,
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn kind_of_fill(error: FillError) -> Kind {
         FillError::Invalid => Kind::Invalid,
         FillError::NotWatched => Kind::NotWatched,
         FillError::Exists => Kind::Exists,
-        FillError::NotThere => Kind::Bus,
+        FillError::NotThere | FillError::BeyondEnd => Kind::Bus,
         FillError::Busy | FillError::OutOfMemory => Kind::Resources,
     }
 }

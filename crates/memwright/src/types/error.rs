@@ -373,6 +373,8 @@ pub enum FillError {
     Exists,
     /// The object does not have the page (EFAULT).
     NotThere,
+    /// The page is beyond the end of the shared object (ENOMEM).
+    BeyondEnd,
     /// The page is being filled concurrently: the caller retries.
     Busy,
     /// No memory (ENOMEM).

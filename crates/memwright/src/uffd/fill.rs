@@ -82,7 +82,7 @@ impl<M: Machine> Place<'_, M> {
         match area.object() {
             Some(object) if !object.contains(index) => Err(match fill {
                 // Linux allocates no page for shared memory beyond the end (`shmem_mfill_folio_alloc`).
-                Fill::Bytes(_) | Fill::Zeroes if area.is_shared() => FillError::OutOfMemory,
+                Fill::Bytes(_) | Fill::Zeroes if area.is_shared() => FillError::BeyondEnd,
                 Fill::Bytes(_) | Fill::Zeroes | Fill::Object | Fill::Poison => FillError::NotThere,
             }),
             Some(_) | None => Ok(()),
@@ -189,11 +189,11 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // A full mount and the end of the file are out-of-memory errors too, as on Linux 7.3 (`mm/shmem.c`,
-            // `shmem_mfill_folio_alloc`).
-            Err(ObjectError::OutOfMemory | ObjectError::NoRoom | ObjectError::BeyondEnd) => {
+            // A full mount is an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`, `shmem_mfill_filemap_add`).
+            Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }
+            Err(ObjectError::BeyondEnd) => return Err(FillError::BeyondEnd),
             Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
                 return Err(FillError::Invalid);
             }
