@@ -8,7 +8,7 @@
  * Usage: working_set [SIZE_IN_MIB]
  */
 #include "swap.h"
-#include "track.h"
+#include "access.h"
 
 #define INTERVALS 4
 #define ROOM 512

@@ -8,7 +8,7 @@
  *
  * Usage: access_scan [ROUNDS [SIZE_IN_MIB [OTHERS]]]; OTHERS threads of the program run meanwhile, on CPUs of their own.
  */
-#include "track.h"
+#include "access.h"
 
 #include <pthread.h>
 

@@ -33,9 +33,6 @@ struct uffd_protect {
 	struct uffd_range range;
 	uint64_t mode;
 };
-struct uffd_modes {
-	uint64_t enable, disable;
-};
 struct uffd_message {
 	uint8_t event, reserved[7];
 	uint64_t flags, address, thread;
@@ -51,14 +48,12 @@ struct region {
 #define UFFD_API _IOWR(0xAA, 0x3F, struct uffd_api)
 #define UFFD_REGISTER _IOWR(0xAA, 0, struct uffd_register)
 #define UFFD_WRITEPROTECT _IOWR(0xAA, 6, struct uffd_protect)
-#define UFFD_RWPROTECT _IOWR(0xAA, 9, struct uffd_protect)
-#define UFFD_SET_MODE _IOW(0xAA, 10, struct uffd_modes)
 #define PAGEMAP_SCAN _IOWR('f', 16, struct pagemap_scan)
 
-enum { WATCH_MISSING = 1, WATCH_WRITES = 2, WATCH_ACCESSES = 8 };
-enum { WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15, RWP = 1 << 17, RWP_ASYNC = 1 << 18 };
+enum { WATCH_MISSING = 1, WATCH_WRITES = 2 };
+enum { WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15 };
 enum { FLAG_WP = 2, EVENT_FAULT = 0x12 };
-enum { PAGE_IS_WRITTEN = 2, PAGE_IS_PRESENT = 1 << 3, PAGE_IS_ACCESSED = 1 << 9, SCAN_PROTECTS = 1, SCAN_ASYNC_ONLY = 2 };
+enum { PAGE_IS_WRITTEN = 2, SCAN_PROTECTS = 1, SCAN_ASYNC_ONLY = 2 };
 
 /* Returns a userfaultfd with these features, or -1 where the kernel lacks them. Reads block. */
 static inline int uffd_open(uint64_t features)
@@ -91,13 +86,6 @@ static inline int uffd_protect(int file, const void *start, size_t size, int on)
 {
 	struct uffd_protect wanted = { { (uintptr_t)start, size }, (uint64_t)on };
 	return ioctl(file, UFFD_WRITEPROTECT, &wanted);
-}
-
-/* Protects memory against accesses. */
-static inline int uffd_arm(int file, const void *start, size_t size)
-{
-	struct uffd_protect wanted = { { (uintptr_t)start, size }, 1 };
-	return ioctl(file, UFFD_RWPROTECT, &wanted);
 }
 
 /* Finds the pages written since they were protected, and protects them again. Returns the number of regions. Linux 6.12
