@@ -409,6 +409,10 @@ pub const HEADERS: &[(&str, &str)] = &[
         include_str!("../../../../../programs/experiments/swap.h"),
     ),
     (
+        "access.h",
+        include_str!("../../../../../programs/experiments/access.h"),
+    ),
+    (
         "track.h",
         include_str!("../../../../../programs/experiments/track.h"),
     ),
