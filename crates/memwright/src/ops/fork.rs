@@ -150,7 +150,7 @@ fn copy_area<M: Machine>(
     }
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
     let anon_vma = if area.has_faulted() && !wiped {
-        AnonVma::forked(child.next_anon_vma(cpu))
+        AnonVma::forked(child.next_anon_vma(cpu)).moved_like(area.anon_vma())
     } else {
         AnonVma::NONE
     };
@@ -169,7 +169,6 @@ fn copy_area<M: Machine>(
         max_rights: area.max_rights,
         placement: area.placement,
         anon_vma: AnonVmaCell::new(anon_vma),
-        moved_by: area.moved_by,
         window: WindowCell::new(Window::NONE),
         backing,
     };

@@ -217,7 +217,6 @@ impl<M: Machine> AddressSpace<M> {
             max_rights: request.max_rights,
             placement: crate::types::numa_policy::PolicyId::NONE,
             anon_vma: AnonVmaCell::new(AnonVma::NONE),
-            moved_by: 0,
             window: WindowCell::new(Window::NONE),
             backing,
         };

@@ -440,13 +440,7 @@ impl<M: Machine> Core<M> {
             rights,
             max_rights: area.max_rights,
             placement: area.placement,
-            anon_vma: AnonVmaCell::new(area.anon_vma()),
-            moved_by: if area.has_faulted() {
-                let from = old.start.number().wrapping_add(area.moved_by);
-                from.wrapping_sub(new.start.number())
-            } else {
-                0
-            },
+            anon_vma: AnonVmaCell::new(area.anon_vma().moved(old.start, new.start)),
             window: WindowCell::new(Window::NONE),
             backing,
         };
@@ -604,7 +598,6 @@ fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let area = areas.map.get_mut(position.expect("the area was found"));
     if area.range() == old {
         area.anon_vma.set(AnonVma::NONE);
-        area.moved_by = 0;
     }
     area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
 }

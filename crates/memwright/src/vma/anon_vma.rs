@@ -9,10 +9,12 @@
 //! /proc/PID/maps which areas merge.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_table::Page;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
-/// The number of an anon_vma: 0 before the first private page, else unique in the address space.
+/// The number of an anon_vma: 0 before the first private page, else unique in the address space. With it goes how far
+/// `mremap` has moved the area since, which also decides whether areas of files merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 
@@ -20,19 +22,50 @@ impl AnonVma {
     /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The bit that says that a fork created the area. The other bits are the number.
+    /// The bit that says that a fork created the area.
     const FORKED: u64 = 1;
+    /// The bits of the number, above [`FORKED`](Self::FORKED).
+    const NUMBER: u64 = (1 << 40) - 1;
+    /// The distance, in the bits above the number, is modulo this prime. So areas that were moved by different distances
+    /// merge by mistake only if these differ by a multiple of it.
+    const DISTANCES: u64 = 8_388_593;
+    const DISTANCE_SHIFT: u32 = 41;
 
     /// Returns a new anon_vma. `number` must not be 0, and must be unique in the address space.
     pub(crate) fn founded(number: u64) -> Self {
         debug_assert!(number > 0);
-        Self(number << 1)
+        Self((number & Self::NUMBER) << 1)
     }
 
     /// Returns a new anon_vma for an area of a forked child, whose counterpart in the parent has an anon_vma. `number`
     /// must not be 0, and must be unique in the address space.
     pub(crate) fn forked(number: u64) -> Self {
         Self(Self::founded(number).0 | Self::FORKED)
+    }
+
+    /// Returns the anon_vma of an area that moves from `old` to `new`.
+    pub(crate) fn moved(self, old: Page, new: Page) -> Self {
+        if !self.exists() {
+            return self;
+        }
+        let most = Self::DISTANCES;
+        let distance = self.distance() + old.number() % most + most - new.number() % most;
+        self.at_distance(distance % most)
+    }
+
+    /// Returns the anon_vma, of an area that was moved as far as that of `other`.
+    pub(crate) fn moved_like(self, other: Self) -> Self {
+        self.at_distance(other.distance())
+    }
+
+    /// Returns how far the area was moved since it got its anon_vma.
+    pub(crate) fn distance(self) -> u64 {
+        self.0 >> Self::DISTANCE_SHIFT
+    }
+
+    fn at_distance(self, distance: u64) -> Self {
+        let here = self.0 & ((1 << Self::DISTANCE_SHIFT) - 1);
+        Self(here | distance << Self::DISTANCE_SHIFT)
     }
 
     pub(crate) fn exists(self) -> bool {
@@ -86,6 +119,22 @@ impl AnonVmaCell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_area_that_returns_is_where_it_was() {
+        let (here, there) = (Page::new(0x7_fff0_0000), Page::new(0x10));
+        let own = AnonVma::founded(5);
+        let away = own.moved(here, there);
+        assert!(away != own && !away.may_join(own));
+        assert_eq!(away.moved(there, here), own);
+        assert_eq!(own.moved(here, here), own);
+        assert_eq!(AnonVma::NONE.moved(here, there), AnonVma::NONE);
+        let child = AnonVma::forked(6).moved_like(away);
+        assert_eq!(child.distance(), away.distance());
+        assert_eq!(child.moved(there, here), AnonVma::forked(6));
+        // A power of two is no multiple of the prime.
+        assert_ne!(own.moved(Page::new(0), Page::new(1 << 28)), own);
+    }
 
     #[test]
     fn lineages_join_as_on_linux() {

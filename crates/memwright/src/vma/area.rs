@@ -133,9 +133,6 @@ pub struct Area<B> {
     pub(crate) max_rights: Rights,
     pub(crate) placement: PolicyId,
     pub(crate) anon_vma: AnonVmaCell,
-    /// How many pages above its first page the area began when it got its anon_vma, before `mremap` moved it; modulo
-    /// 2^64.
-    pub(crate) moved_by: u64,
     pub(crate) window: WindowCell,
     pub(crate) backing: B,
 }
@@ -233,7 +230,7 @@ impl<B: Backed> Area<B> {
             && self.rights.key() == right.rights.key()
             && self.placement == right.placement
             && self.offset + self.pages() == right.offset
-            && self.moved_by == right.moved_by
+            && self.anon_vma().distance() == right.anon_vma().distance()
             && self.backing.same(&right.backing)
     }
 
@@ -248,7 +245,6 @@ impl<B: Backed> Area<B> {
             max_rights: self.max_rights,
             placement: self.placement,
             anon_vma: AnonVmaCell::new(self.anon_vma()),
-            moved_by: self.moved_by,
             window: WindowCell::new(self.window.get()),
             backing: self.backing.clone(),
         }

@@ -45,7 +45,6 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         max_rights: Rights::all(),
         placement: crate::types::numa_policy::PolicyId::NONE,
         anon_vma: AnonVmaCell::new(AnonVma::NONE),
-        moved_by: 0,
         window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),
     }
@@ -167,7 +166,7 @@ fn what_keeps_two_areas_apart() {
         ("a lock",         |area| area.flags |= AreaFlags::LOCKED,         false),
         ("a guard",        |area| area.flags |= AreaFlags::GUARDED,        true),
         ("the offset",     |area| area.offset += 1,                        false),
-        ("a move",         |area| area.moved_by = 1,                       false),
+        ("a move",         |area| area.anon_vma.set(AnonVma::founded(1).moved(Page::new(1), Page::new(2))), false),
         ("the backing",    |area| area.backing = 'b',                      false),
         ("having faulted", |area| area.anon_vma.found(AnonVma::founded(1)), true),
         ("a fork",         |area| area.anon_vma.found(AnonVma::forked(1)),  false),
