@@ -218,39 +218,55 @@ fn wait_and_swap_in() {
     });
 }
 
+/// Moves the page to the second node. A page that is in use stays.
+fn migrate(world: &World) {
+    let choice = NodeChoice {
+        near: 1,
+        first: NodeSet::single(1),
+        then: NodeSet::EMPTY,
+        interleaved: false,
+    };
+    let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::Own);
+    let moved = world.process().on(FIRST, call);
+    assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
+}
+
+/// Creates a world with two nodes and an armed page on the first.
+fn on_two_nodes(counts: bool) -> World {
+    let options = MachineOptions {
+        frames: 64,
+        nodes: 2,
+        ..MachineOptions::default()
+    };
+    let world = World::on(options, |host| {
+        let process = program(host, 1, READ_WRITE);
+        for cpu in host.machine().cpus() {
+            write(&process, cpu, 0, 1).expect("writable");
+        }
+        process
+    });
+    armed_in(world, counts)
+}
+
 /// An armed page migrates while another CPU stores to it.
 #[test]
 fn migrate_and_write() {
-    let migrate = |world: &World| {
-        let choice = NodeChoice {
-            near: 1,
-            first: NodeSet::single(1),
-            then: NodeSet::EMPTY,
-            interleaved: false,
-        };
-        let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::Own);
-        // A page that is in use stays.
-        let moved = world.process().on(FIRST, call);
-        assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
-    };
     for counts in [false, true] {
-        let options = MachineOptions {
-            frames: 64,
-            nodes: 2,
-            ..MachineOptions::default()
-        };
-        let begin = || {
-            let world = World::on(options, |host| {
-                let process = program(host, 1, READ_WRITE);
-                for cpu in host.machine().cpus() {
-                    write(&process, cpu, 0, 1).expect("writable");
-                }
-                process
-            });
-            armed_in(world, counts)
-        };
+        let begin = || on_two_nodes(counts);
         explore(&begin, &[migrate, two_stores], reported);
     }
+}
+
+/// A page that was accessed since it was armed migrates while another CPU scans for accessed pages.
+#[test]
+fn migrate_and_scan() {
+    let begin = || {
+        let world = on_two_nodes(true);
+        write(world.process(), SECOND, 0, 5).expect("accessible");
+        world
+    };
+    let scan = |world: &World| assert!(is_accessed(world, SECOND), "not reported");
+    explore(&begin, &[migrate, scan], World::end);
 }
 
 /// An armed page moves away from its context while another CPU stores to it: it is accessible at its new place, with what
