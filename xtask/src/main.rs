@@ -77,7 +77,7 @@ usage: cargo xtask TASK
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
             twice, on this machine's Linux and on Memwright (the default), or on a kernel of `memwright kernels` and on
-            Memwright, and compare: a difference that no rule in fuzz/rules.rs or fuzz/newer.rs covers is shrunk, saved
+            Memwright, and compare: a difference that no rule in fuzz/rules.rs or fuzz/older.rs covers is shrunk, saved
             and printed; or run saved scripts; with
             --against model, --seeds A,B,... or random:N shares the operations among several seeds
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
