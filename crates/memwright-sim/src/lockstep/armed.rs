@@ -1,9 +1,9 @@
 //! The steps of read-write protection, and the comparison of which pages were accessed.
 
 use memwright::track::{Categories, Scan};
-use memwright_table::{CpuId, Entry, Page, PageRange};
+use memwright_table::{CpuId, Entry, Page};
 
-use super::tracking::Space;
+use super::tracking::{Space, scanned};
 use super::{Difference, Lockstep, address};
 use crate::model::Armed;
 use crate::process::Process;
@@ -199,13 +199,8 @@ impl Lockstep {
 
 /// Returns the pages of a range that count as accessed.
 fn accessed(space: &Space, from: u64, pages: u64) -> Result<Vec<u64>, String> {
-    let range = PageRange::new(Page::new(from), Page::new(from + pages));
-    let mut found = Vec::new();
-    let outcome = space.scan(range, &FOR_ACCESSED, &mut |run, _, _| {
-        found.extend(run.iter().map(Page::number));
-        run.len()
-    });
-    if outcome != Ok(range.end) {
+    let (found, outcome) = scanned(space, from, pages, &FOR_ACCESSED);
+    if outcome != Ok(Page::new(from + pages)) {
         return Err(format!("scan for accessed pages: {outcome:?}"));
     }
     Ok(found)

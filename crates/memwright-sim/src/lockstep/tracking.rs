@@ -143,8 +143,9 @@ impl Lockstep {
         protect: bool,
     ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
-        let (found, outcome) =
-            self.processes[&process].on(cpu, |space| written(space, from, pages, protect));
+        let (found, outcome) = self.processes[&process].on(cpu, |space| {
+            scanned(space, from, pages, &for_written(protect))
+        });
         if outcome == Err(WatchError::OutOfMemory) {
             return Err(Difference::Exhausted);
         }
@@ -283,7 +284,7 @@ impl Lockstep {
             .iter()
             .any(|(owner, kind, _)| *owner == number && *kind == Watcher::Notes);
         if noting {
-            let (found, outcome) = written(process.space(), start, pages, false);
+            let (found, outcome) = scanned(process.space(), start, pages, &for_written(false));
             if outcome != Ok(Page::new(end)) {
                 return Err(format!("process {number}: scan: {outcome:?}"));
             }
@@ -301,17 +302,16 @@ impl Lockstep {
 
 pub(super) type Space = memwright::AddressSpace<SimulatedMachine>;
 
-/// Scans for the written pages among those with asynchronous write protection, and write-protects them again if
-/// `protect` is true. Returns these pages, and the result of the scan.
-fn written(
+/// Scans a range. Returns the pages that the scan selects, and its result.
+pub(super) fn scanned(
     space: &Space,
     from: u64,
     pages: u64,
-    protect: bool,
+    scan: &Scan,
 ) -> (Vec<u64>, Result<Page, WatchError>) {
     let range = PageRange::new(Page::new(from), Page::new(from + pages));
     let mut found = Vec::new();
-    let outcome = space.scan(range, &for_written(protect), &mut |run, _, _| {
+    let outcome = space.scan(range, scan, &mut |run, _, _| {
         found.extend(run.iter().map(Page::number));
         run.len()
     });
