@@ -26,16 +26,20 @@ pub(super) fn was_kept(before: &[String]) -> bool {
     })
 }
 
+/// Returns whether memory was registered with a userfaultfd.
+pub(super) fn was_watched(before: &[String]) -> bool {
+    before.iter().any(|result| {
+        line_of(result)
+            .is_some_and(|(line, said)| line.get(1) == Some(&"watch") && said.starts_with(" 0"))
+    })
+}
+
 /// Returns whether memory was moved after memory was registered with a userfaultfd.
 pub(super) fn was_moved_watched(before: &[String]) -> bool {
-    let mut watched = false;
-    before.iter().any(|result| match line_of(result) {
-        Some((line, said)) => {
-            watched |= line.get(1) == Some(&"watch") && said.starts_with(" 0");
-            watched && line.get(1) == Some(&"remap")
-        }
-        None => false,
-    })
+    let moves =
+        |result: &String| line_of(result).is_some_and(|(line, _)| line.get(1) == Some(&"remap"));
+    let last = before.iter().rposition(moves);
+    last.is_some_and(|last| was_watched(&before[..last]))
 }
 
 /// Returns whether memory was freed lazily while a child existed.
@@ -61,8 +65,13 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
         let placed = said
             .strip_prefix(" page ")
             .and_then(|at| at.parse::<u64>().ok());
-        let start = if name == "remap" { placed? } else { start };
-        let covers = (start..start + length).contains(&page) && !said.starts_with(" errno");
+        // A move that fails can have moved some areas. Its last word is the target, plus 1000 times its flags.
+        let start = match name {
+            "remap" => placed.or_else(|| Some(number(5)? % 1000))?,
+            _ => start,
+        };
+        let failed = said.starts_with(" errno") && name != "remap";
+        let covers = (start..start + length).contains(&page) && !failed;
         match name {
             "map" | "unmap" | "remap" | "unwatch" if covers => Some(false),
             "watch" if covers => Some(line.last()?.contains('w')),

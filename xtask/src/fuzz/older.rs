@@ -1,6 +1,6 @@
 //! Differences between Memwright, which follows Linux 7.3, and Linux 6.18.
 
-use super::history::{is_not_protected, line_of, was_kept, was_moved_watched};
+use super::history::{is_not_protected, line_of, was_kept, was_moved_watched, was_watched};
 use super::rules::{Rule, Scan, is_written_on, scanned};
 
 /// Returns the rule for a result that Linux has changed since 6.18, if the messages of userfaultfds are equal.
@@ -22,7 +22,16 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         "scan" | "find" => of_scan(before, referee, guest),
         "maps" | "totals" | "out" | "advise" if was_kept(before) => Some(Rule::UnlockedBehind),
+        // The old range is unmapped as an area of its own, and its userfaultfd receives that event.
+        "remap" if was_watched(before) && differs_in_unmap(referee, guest) => {
+            Some(Rule::MovedApart)
+        }
         "maps" | "wp" | "unwatch" if was_moved_watched(before) => Some(Rule::MovedApart),
+        // What is still registered notifies by a signal.
+        "read" | "write" if was_moved_watched(before) => {
+            let waits = one.contains(" faults ") && other.contains(" SIGBUS code 2 at ");
+            waits.then_some(Rule::MovedApart)
+        }
         _ => None,
     }
 }
@@ -38,6 +47,16 @@ fn differs_in_poison(referee: &str, guest: &str) -> bool {
             let of_bus = at >= 2 && one[at - 2..at] == ["SIGBUS", "code"];
             words.0 == words.1 || of_bus && words == (&"2", &"4")
         })
+}
+
+/// Returns whether the guest's result is the referee's with further events that memory was unmapped.
+fn differs_in_unmap(referee: &str, guest: &str) -> bool {
+    let is_unmap = |line: &str| line.starts_with("  told ") && line.contains(" unmap ");
+    let mut expected = referee.lines().peekable();
+    let follows = guest
+        .lines()
+        .all(|line| expected.next_if_eq(&line).is_some() || is_unmap(line));
+    follows && expected.next().is_none() && referee != guest
 }
 
 /// Returns the rule for a scan that reports pages as written on Linux alone. Where the scan has room for few pages, it
@@ -65,6 +84,9 @@ mod tests {
         let moved = ["P watch 0 24 a w: 0", "P remap 15 2 2 12: page 12"]
             .map(str::to_owned)
             .to_vec();
+        let part = ["P watch 0 24 e mw: 0", "P remap 14 7 7 6: errno 14"]
+            .map(str::to_owned)
+            .to_vec();
         let kept = vec!["P remap 5 2 2 1011: page 11".to_owned()];
         let freed = ["P fork: 1", "P advise 2 5 8: 0"]
             .map(str::to_owned)
@@ -90,6 +112,15 @@ mod tests {
             (&none, "P totals: 8", "P totals: 16", None),
             (&moved, "P wp 15 8 a 0: errno 2", "P wp 15 8 a 0: 0", Some(Rule::MovedApart)),
             (&watched("w"), "P wp 15 8 a 0: errno 2", "P wp 15 8 a 0: 0", None),
+            (&moved, "P write 7 3: . done faults 1", "P write 7 3: . SIGBUS code 2 at 28736", Some(Rule::MovedApart)),
+            (&moved, "P write 7 3: . SIGBUS code 2 at 28736", "P write 7 3: . done faults 1", None),
+            (&watched("w"), "P remap 15 8 8 7: page 7", "P remap 15 8 8 7: page 7\n  told e unmap 15 8", Some(Rule::MovedApart)),
+            (&watched("w"), "P remap 15 8 8 7: page 7\n  told e unmap 7 8", "P remap 15 8 8 7: page 7\n  told e unmap 7 8\n  told e unmap 15 8", Some(Rule::MovedApart)),
+            (&watched("w"), "P remap 15 8 8 7: page 7\n  told e unmap 15 8", "P remap 15 8 8 7: page 7", None),
+            (&watched("w"), "P remap 15 8 8 7: page 7", "P remap 15 8 8 7: page 8\n  told e unmap 15 8", None),
+            (&none, "P remap 15 8 8 7: page 7", "P remap 15 8 8 7: page 7\n  told e unmap 15 8", None),
+            (&part, "P scan 6 2 0: 1 6-8:a until 9", "P scan 6 2 0: 1 6-8:8 until 9", Some(Rule::NotForProtection)),
+            (&watched("w"), "P write 7 3: . done faults 1", "P write 7 3: . SIGBUS code 2 at 28736", None),
             (&none, "P watch 9 5 e n: errno 22", "P watch 9 5 e n: errno 16", Some(Rule::KeepsProtection)),
             (&none, "P read 1: . SIGBUS code 2 at 64", "P read 1: . SIGBUS code 4 at 64", Some(Rule::PoisonIsError)),
             (&none, "P contents: SIGBUS code 2 at 9 SIGBUS code 2 at 64", "P contents: SIGBUS code 2 at 9 SIGBUS code 4 at 64", Some(Rule::PoisonIsError)),
