@@ -18,9 +18,8 @@ pub enum Rule {
     /// tracks the page by the dirty bit and takes none.
     TrackedWithoutFault,
     /// A store to a page that an asynchronous userfaultfd write-protected before it was populated: Linux maps the page
-    /// write-protected, and removes the protection with a second fault. Or any access after the registration no longer
-    /// covers write protection: Linux clears the marker with a separate fault (`pte_marker_handle_uffd_wp` of Linux
-    /// 7.2, `mm/memory.c`). Memwright maps the page unprotected with one fault.
+    /// write-protected, and removes the protection with a second fault.
+    /// Memwright maps the page unprotected with one fault.
     MarkerWithoutProtection,
     /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table
     /// for them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
@@ -39,11 +38,6 @@ pub enum Rule {
     /// stays registered for the rest. Memwright merges them, as later Linux does, and the merged area has no
     /// userfaultfd. Everything after that may differ, so nothing after it is compared.
     GuardedGone,
-    /// A store to a page that a userfaultfd write-protected before it was registered again for fewer modes, so that it
-    /// no longer handles stores. Linux permits the store and leaves the entry's bit (`do_wp_page` of Linux 7.2,
-    /// `mm/memory.c`, clears it only in areas registered for write protection), so the page counts as not written.
-    /// Memwright removes the write protection with the store.
-    StoreEndsProtection,
     /// An access to a page that userfaultfd has read-write-protected and whose accesses it only counts. Linux takes one
     /// fault, which makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
     CountedWithoutFault,
@@ -73,7 +67,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 15] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
@@ -81,7 +75,6 @@ impl Rule {
         Self::GuardedApart,
         Self::GuardedPromised,
         Self::GuardedGone,
-        Self::StoreEndsProtection,
         Self::CountedWithoutFault,
         Self::KeepsProtection,
         Self::NotForProtection,
@@ -104,7 +97,6 @@ impl Rule {
             Self::GuardedApart => "not merged because of a guard",
             Self::GuardedPromised => "accounted because of a guard",
             Self::GuardedGone => "unmap event because of a guard",
-            Self::StoreEndsProtection => "unused write protection removed by a store",
             Self::CountedWithoutFault => "counted by the accessed bit: one fault fewer",
             Self::KeepsProtection => "write protection that a registration keeps",
             Self::NotForProtection => "written, but not registered for write protection",
@@ -136,9 +128,8 @@ impl Rule {
             return of_told(before, (&referee, &told), (&guest, &also_told));
         }
         of_access(before, &referee, &guest)
-            .or_else(|| of_scan(before, &referee, &guest))
+            .or_else(|| of_scan(&referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
-            .or_else(|| of_entries(before, &referee, &guest))
             .or_else(|| of_contents(before, &referee, &guest))
     }
 }
@@ -195,24 +186,6 @@ fn of_access(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Returns whether a store to `page` completed while its entry was write-protected.
-fn was_stored_to(before: &[String], page: u64) -> bool {
-    before.iter().any(|result| {
-        Done::parse(result).is_some_and(|done| {
-            let mut words = done.line.split(' ').skip(1);
-            let of_page = words.next() == Some("write") && words.next() == Some(&page.to_string());
-            of_page && done.stores() && done.before.ends_with('w')
-        })
-    })
-}
-
-/// Returns whether the pagemap entries differ only in the write protection, which a store removed on the guest.
-fn is_protected_on(before: &[String], page: u64, referee: &str, guest: &str) -> bool {
-    referee.strip_suffix('w') == Some(guest)
-        && guest.starts_with(['p', 'f'])
-        && was_stored_to(before, page)
-}
-
 /// Splits a line into the pagemap entries of its pages: a letter for the state of a page, followed by its flags.
 fn entries(said: &str) -> Vec<&str> {
     let starts: Vec<usize> = said
@@ -225,27 +198,6 @@ fn entries(said: &str) -> Vec<&str> {
         .zip(ends)
         .map(|(start, end)| &said[*start..end])
         .collect()
-}
-
-/// Returns the rule for different pagemap entries, in the result of an access or of the command `pages`.
-fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
-    if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
-        let page = one.line.split(' ').nth(2)?.parse().ok()?;
-        let same = (one.line, one.value, one.faults) == (other.line, other.value, other.faults);
-        let follows = same && is_protected_on(before, page, one.before, other.before);
-        return follows.then_some(Rule::StoreEndsProtection);
-    }
-    let (line, one) = referee.split_once(": ")?;
-    let (_, other) = guest.split_once(": ").filter(|(same, _)| *same == line)?;
-    if line.split(' ').nth(1) != Some("pages") {
-        return None;
-    }
-    let (one, other) = (entries(one), entries(other));
-    let follows = one.len() == other.len()
-        && (0..)
-            .zip(one.iter().zip(&other))
-            .all(|(page, (one, other))| one == other || is_protected_on(before, page, one, other));
-    follows.then_some(Rule::StoreEndsProtection)
 }
 
 /// Returns the rule for contents, or pagemap entries, of memory that Linux has discarded.
@@ -341,28 +293,22 @@ pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<
     })
 }
 
-fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
     let (line, one) = referee.split_once(": ")?;
     let (_, other) = guest.split_once(": ").filter(|(same, _)| *same == line)?;
     let scan = Scan::parse(line).filter(|scan| !scan.protects)?;
     let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
     let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
-    let (mut differ, mut written) = (0, false);
+    let mut differ = 0;
     for page in 0..until.min(end) {
         let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
         if one == other {
             continue;
         }
-        if (one, other) == (there, not_there) {
-            differ += 1;
-        } else if is_written_on(&scan, (one, other)) && was_stored_to(before, page) {
-            written = true;
-        } else {
+        if (one, other) != (there, not_there) {
             return None;
         }
-    }
-    if differ == 0 && written {
-        return (until == end).then_some(Rule::StoreEndsProtection);
+        differ += 1;
     }
     // A scan stops at a page for which it has no room, while the other scan skips that page. A scan that reported such
     // pages has room for fewer other pages.
@@ -593,45 +539,30 @@ mod tests {
     }
 
     #[test]
-    fn a_store_ends_a_protection_for_nobody() {
-        let rule = Some(Rule::StoreEndsProtection);
+    fn no_rule_permits_that_a_store_ends_a_protection() {
         let stored = ["P write 1 2: pxw done faults 1".to_owned()];
-        for (linux, ours, rule) in [
-            ("P pages: .pxwpsw", "P pages: .pxpsw", rule),
-            ("P pages: .pxpsw", "P pages: .pxwpsw", None),
-            ("P pages: .pxwpwsw", "P pages: .pxpsw", None),
-            ("P pages: .pxw.", "P pages: .p.", None),
-            ("P pages: .sw.", "P pages: .s.", None),
-            ("P read 1: pxw 3 faults 0", "P read 1: px 3 faults 0", rule),
-            ("P read 1: pxw 3 faults 0", "P read 1: px 4 faults 0", None),
+        for (linux, ours) in [
+            ("P pages: .pxwpsw", "P pages: .pxpsw"),
+            ("P pages: .pxpsw", "P pages: .pxwpsw"),
+            ("P pages: .pxwpwsw", "P pages: .pxpsw"),
+            ("P pages: .pxw.", "P pages: .p."),
+            ("P pages: .sw.", "P pages: .s."),
+            ("P read 1: pxw 3 faults 0", "P read 1: px 3 faults 0"),
+            ("P read 1: pxw 3 faults 0", "P read 1: px 4 faults 0"),
             (
                 "P scan 1 2 0: 1 1-2:8 until 3",
                 "P scan 1 2 0: 1 1-2:a until 3",
-                rule,
             ),
-            (
-                "P scan 1 2 1: 0 until 3",
-                "P scan 1 2 1: 1 1-2:a until 3",
-                rule,
-            ),
-            (
-                "P scan 1 2 1: 1 1-2:a until 3",
-                "P scan 1 2 1: 0 until 3",
-                None,
-            ),
+            ("P scan 1 2 1: 0 until 3", "P scan 1 2 1: 1 1-2:a until 3"),
+            ("P scan 1 2 1: 1 1-2:a until 3", "P scan 1 2 1: 0 until 3"),
             (
                 "P scan 1 2 0: 1 2-3:8 until 3",
                 "P scan 1 2 0: 1 2-3:a until 3",
-                None,
             ),
-            (
-                "P scan 1 2 2: 0 until 3",
-                "P scan 1 2 2: 1 1-2:a until 3",
-                None,
-            ),
-            ("P read 2: pxw 3 faults 0", "P read 2: px 3 faults 0", None),
+            ("P scan 1 2 2: 0 until 3", "P scan 1 2 2: 1 1-2:a until 3"),
+            ("P read 2: pxw 3 faults 0", "P read 2: px 3 faults 0"),
         ] {
-            assert_eq!(Rule::of(&stored, linux, ours), rule, "{ours}");
+            assert_eq!(Rule::of(&stored, linux, ours), None, "{ours}");
         }
         for before in [
             "P write 1 2: px done faults 1",
