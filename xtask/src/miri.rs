@@ -13,8 +13,9 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// The time limit for everything.
-const LIMIT: Duration = Duration::from_secs(6 * 60);
+/// The time limit for everything, on any machine. A test that the interpreter cannot finish in it is marked with a
+/// reason, or does less under Miri.
+const LIMIT: Duration = Duration::from_secs(12 * 60);
 
 /// Unit tests of a crate.
 struct Run {
@@ -53,7 +54,7 @@ pub enum Outcome {
 /// Runs the tests, unless there is no nightly compiler with the interpreter.
 ///
 /// # Errors
-/// Undefined behaviour, or a failed test.
+/// Undefined behaviour, a failed test, or one that takes longer than the time limit: the last line names it.
 pub fn run() -> Result<Outcome> {
     let mut install = Command::new("rustup");
     install.args([
@@ -94,11 +95,7 @@ pub fn run() -> Result<Outcome> {
             .env_remove("CARGO")
             .env_remove("RUSTC")
             .env_remove("RUSTUP_TOOLCHAIN");
-        let outcome = shell::run_until(&mut command, deadline);
-        if outcome.is_err() && Instant::now() >= deadline {
-            return Ok(Outcome::Skipped("not done in six minutes"));
-        }
-        outcome?;
+        shell::run_until(&mut command, deadline)?;
     }
     Ok(Outcome::Passed)
 }

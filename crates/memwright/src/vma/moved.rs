@@ -155,7 +155,8 @@ mod tests {
     #[test]
     fn a_page_that_moves_to_and_fro_leaves_few_entries() {
         let mut moved = MovedAreas::new();
-        for _ in 0..1000 {
+        let rounds = if cfg!(miri) { 200 } else { 1000 };
+        for _ in 0..rounds {
             moved
                 .record(0, 10..20, (0, 100), 2, |_, _, _| true)
                 .unwrap();
@@ -169,7 +170,8 @@ mod tests {
     #[test]
     fn entries_without_an_area_go() {
         let mut moved = MovedAreas::new();
-        for round in 0..10_000 {
+        let rounds = if cfg!(miri) { 150 } else { 10_000 };
+        for round in 0..rounds {
             let (from, to) = (round * 100, (round + 1) * 100);
             let is_last = |_, _, at| at == from;
             moved.record(0, 10..20, (from, to), 1, is_last).unwrap();
