@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memwright_sim::personality::run_file;
+use memwright_linux_sim::run_file;
 
 fuzz_target!(|bytes: &[u8]| {
     let ended = run_file(bytes);

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use memwright_sim::personality::{program, run_operations};
+use memwright_linux_sim::{program, run_operations};
 
 static SAYS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("MEMWRIGHT_CALLS").is_some());
 

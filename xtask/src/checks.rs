@@ -85,8 +85,6 @@ pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     let mut check = Command::new("rustup");
     check
         .args(["run", OLDEST, "cargo", "check", "--locked"])
-        // The simulator's only default feature is the personality.
-        .arg("--no-default-features")
         .current_dir(shell::root());
     for library in LIBRARIES {
         check.args(["-p", library]);

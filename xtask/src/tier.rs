@@ -15,7 +15,7 @@ pub enum Tier {
 
 impl Tier {
     /// Returns the environment variables that tell long tests how much to run. `MEMWRIGHT_TIER` names the tier;
-    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-sim/corpus` derives, and their seed.
+    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-linux-sim/corpus` derives, and their seed.
     pub fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "500,1")],

@@ -23,8 +23,6 @@
 //! - [`model`]: what memory must contain and permit, computed in a slow but obvious way; [`lockstep`] runs a [`script`]
 //!   on both and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be
 //!   notified of first writes, [`host_swap`] a swap device.
-//! - `personality`, a feature that is on by default: system calls and the loader, on a simulated machine instead of
-//!   hardware.
 #![deny(missing_docs)]
 
 pub mod adversary;
@@ -32,15 +30,13 @@ pub mod audit;
 pub mod cost;
 pub mod host_swap;
 pub mod leak;
-mod locked;
+pub mod locked;
 pub mod lockstep;
 pub mod machine;
 pub mod mistake;
 pub mod mmu;
 pub mod model;
 pub mod noted_file;
-#[cfg(feature = "personality")]
-pub mod personality;
 pub mod process;
 pub mod schedule;
 pub mod script;

@@ -1,9 +1,9 @@
-//! Locks of the simulator itself.
+//! Locks of the simulator itself, as opposed to those of the memory manager.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Acquires a lock of the simulator itself, and ignores poisoning: a test that panics under the lock has failed
 /// already, and other threads continue.
-pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

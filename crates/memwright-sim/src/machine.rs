@@ -577,68 +577,72 @@ unsafe impl Machine for SimulatedMachine {
     }
 }
 
-/// A simulated machine together with other state, for callers that implement another trait than [`Machine`] on it. Its
-/// frame 0, which belongs to no allocator, is the empty table from which others are created.
-#[derive(Debug)]
-pub struct Around<T> {
-    /// The machine.
-    pub machine: SimulatedMachine,
-    /// The additional state.
-    pub more: T,
-}
+/// Implements [`Machine`] for a type with a field `machine`, which is a [`SimulatedMachine`]. For a caller that
+/// implements further traits on a machine with state of its own.
+///
+/// Frame 0, which belongs to no allocator, is the empty table from which others are created.
+#[macro_export]
+macro_rules! machine_around {
+    ($type:ty) => {
+        // SAFETY: every method forwards to the simulated machine, which keeps the contract and lives as long; frame 0
+        // is in its memory, zeroed, and is not given to Memwright.
+        unsafe impl ::memwright_table::Machine for $type {
+            fn memory_base(&self) -> ::core::ptr::NonNull<u8> {
+                self.machine.memory_base()
+            }
 
-// SAFETY: every method forwards to the simulated machine, which keeps the contract and lives as long; frame 0 is in its
-// memory, zeroed, and is not given to Memwright.
-unsafe impl<T: Send + Sync + 'static> Machine for Around<T> {
-    fn memory_base(&self) -> NonNull<u8> {
-        self.machine.memory_base()
-    }
+            fn has_memory(&self, range: ::memwright_table::FrameRange) -> bool {
+                range.start.number() > 0 && self.machine.has_memory(range)
+            }
 
-    fn has_memory(&self, range: FrameRange) -> bool {
-        range.start.number() > 0 && self.machine.has_memory(range)
-    }
+            fn template(&self) -> Option<::memwright_table::Frame> {
+                Some(::memwright_table::Frame::new(0))
+            }
 
-    fn template(&self) -> Option<Frame> {
-        Some(Frame::new(0))
-    }
+            fn cpu(&self) -> ::memwright_table::CpuId {
+                self.machine.cpu()
+            }
 
-    fn cpu(&self) -> CpuId {
-        self.machine.cpu()
-    }
+            fn cpu_count(&self) -> usize {
+                self.machine.cpu_count()
+            }
 
-    fn cpu_count(&self) -> usize {
-        self.machine.cpu_count()
-    }
+            fn relax(&self) {
+                self.machine.relax();
+            }
 
-    fn relax(&self) {
-        self.machine.relax();
-    }
+            fn load_root(&self, root: ::memwright_table::Frame) {
+                self.machine.load_root(root);
+            }
 
-    fn load_root(&self, root: Frame) {
-        self.machine.load_root(root);
-    }
+            fn keeps_translations(&self) -> bool {
+                self.machine.keeps_translations()
+            }
 
-    fn keeps_translations(&self) -> bool {
-        self.machine.keeps_translations()
-    }
+            fn load_kept_root(&self, root: ::memwright_table::Frame) {
+                self.machine.load_kept_root(root);
+            }
 
-    fn load_kept_root(&self, root: Frame) {
-        self.machine.load_kept_root(root);
-    }
+            fn invalidate_local(&self, what: &::memwright_table::Invalidation) {
+                self.machine.invalidate_local(what);
+            }
 
-    fn invalidate_local(&self, what: &Invalidation) {
-        self.machine.invalidate_local(what);
-    }
+            fn invalidate_remote(
+                &self,
+                targets: ::memwright_table::CpuSet,
+                root: ::memwright_table::Frame,
+                what: &[::memwright_table::Invalidation],
+            ) {
+                self.machine.invalidate_remote(targets, root, what);
+            }
 
-    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
-        self.machine.invalidate_remote(targets, root, what);
-    }
+            fn clear_frame(&self, frame: ::memwright_table::Frame) {
+                self.machine.clear_frame(frame);
+            }
 
-    fn clear_frame(&self, frame: Frame) {
-        self.machine.clear_frame(frame);
-    }
-
-    fn copy_frame(&self, from: Frame, to: Frame) {
-        self.machine.copy_frame(from, to);
-    }
+            fn copy_frame(&self, from: ::memwright_table::Frame, to: ::memwright_table::Frame) {
+                self.machine.copy_frame(from, to);
+            }
+        }
+    };
 }

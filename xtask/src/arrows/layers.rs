@@ -50,8 +50,14 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-sim/src",
         modules: &[
-            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "machine", "walk", "mmu", "process", "personality", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
+            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "machine", "walk", "mmu", "process", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
         ],
+        upward: 0,
+        circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-sim/src",
+        modules: &["calls", "contexts", "program", "archive", "host", "user", "lib"],
         upward: 0,
         circles: 0,
     },

@@ -79,5 +79,6 @@ impl Source {
             && self.path.starts_with("crates/")
             && !self.path.contains("/tests")
             && !self.path.starts_with("crates/memwright-sim/")
+            && !self.path.starts_with("crates/memwright-linux-sim/")
     }
 }

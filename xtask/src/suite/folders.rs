@@ -124,13 +124,7 @@ const LONG: &[(&str, &str)] = &[
 pub fn run(folders: &[&str]) -> Result<()> {
     let chosen = filters(folders)?;
     let started = Instant::now();
-    let mut arguments = vec![
-        "-p",
-        "memwright",
-        "-p",
-        "memwright-sim",
-        "--no-default-features",
-    ];
+    let mut arguments = vec!["-p", "memwright", "-p", "memwright-sim"];
     for name in chosen.keys() {
         match name.rsplit_once('/') {
             Some((_, test)) => arguments.extend(["--test", test]),

@@ -75,7 +75,7 @@ fn folder(tree: &Path) -> PathBuf {
 pub fn build(tree: &Path, names: &[&str]) -> Result<()> {
     let mut command = command(tree);
     if names.iter().any(|name| is_on_memory(name)) {
-        command.args(["-p", "memwright-sim", "--no-default-features"]);
+        command.args(["-p", "memwright-sim"]);
         command.args(["--example", "walk"]);
     }
     if names.iter().any(|name| !is_on_memory(name)) {

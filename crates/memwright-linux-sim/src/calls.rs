@@ -20,14 +20,14 @@ pub struct Count {
 }
 
 impl Calls {
-    pub(super) fn made(&mut self, number: u64, second: u64, third: u64) {
+    pub(crate) fn made(&mut self, number: u64, second: u64, third: u64) {
         if let Some(name) = name(number, second, third) {
             self.0.entry(name).or_default().made += 1;
         }
     }
 
     /// Counts a call as successful if these registers, with which the program continues after it, hold no error.
-    pub(super) fn returned(&mut self, regs: &UserRegs) {
+    pub(crate) fn returned(&mut self, regs: &UserRegs) {
         let failed = regs.rax > u64::MAX - 4096;
         let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);
         if let Some(count) = name.and_then(|name| self.0.get_mut(&name)) {

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use memwright_linux_sim::calls::Calls;
+use memwright_linux_sim::{program, run_file, run_operations};
 use memwright_sim::adversary::Chance;
-use memwright_sim::personality::calls::Calls;
-use memwright_sim::personality::{program, run_file, run_operations};
 
 /// Returns the inputs of a target, ordered by name.
 fn corpus(target: &str) -> Vec<PathBuf> {

@@ -15,15 +15,15 @@ use memwright_linux::host::{
 use memwright_linux::run::Execution;
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
-use super::calls::Calls;
-use super::contexts::Contexts;
-use super::program::Operation;
-use crate::locked::locked;
-use crate::machine::Around;
-use crate::mmu::PageFault;
+use crate::calls::Calls;
+use crate::contexts::Contexts;
+use crate::program::Operation;
+use memwright_sim::SimulatedMachine;
+use memwright_sim::locked::locked;
+use memwright_sim::mmu::PageFault;
 
 /// The CPU.
-pub(super) const CPU: CpuId = CpuId::new(0);
+pub(crate) const CPU: CpuId = CpuId::new(0);
 
 /// Simulated duration of one operation, in nanoseconds.
 const OPERATION: u64 = 1_000;
@@ -34,28 +34,33 @@ const MOST_WAITS: u64 = 200;
 
 /// The state beside the simulated machine.
 pub struct Surroundings {
-    pub(super) contexts: &'static Contexts,
-    pub(super) operations: Vec<Operation>,
+    pub(crate) contexts: &'static Contexts,
+    pub(crate) operations: Vec<Operation>,
     events: Mutex<Option<&'static dyn KernelEvents>>,
     clock: AtomicU64,
     deadline: Mutex<Option<u64>>,
     kicked: AtomicBool,
-    pub(super) performed: AtomicU64,
+    pub(crate) performed: AtomicU64,
     waits: AtomicU64,
     /// Called when the first program starts.
-    pub(super) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// The output of each channel.
-    pub(super) output: Mutex<Vec<(Channel, Vec<u8>)>>,
-    pub(super) code: Mutex<Option<u8>>,
+    pub(crate) output: Mutex<Vec<(Channel, Vec<u8>)>>,
+    pub(crate) code: Mutex<Option<u8>>,
     /// The system calls that programs made.
-    pub(super) calls: Mutex<Calls>,
+    pub(crate) calls: Mutex<Calls>,
 }
 
 /// The machine that the personality runs on.
-pub type Simulated = Around<Surroundings>;
+pub struct Simulated {
+    pub(crate) machine: SimulatedMachine,
+    pub(crate) more: Surroundings,
+}
+
+memwright_sim::machine_around!(Simulated);
 
 impl Surroundings {
-    pub(super) fn new(contexts: &'static Contexts, operations: Vec<Operation>) -> Self {
+    pub(crate) fn new(contexts: &'static Contexts, operations: Vec<Operation>) -> Self {
         Self {
             contexts,
             operations,
@@ -73,13 +78,13 @@ impl Surroundings {
     }
 
     /// Advances the clock by one operation. Returns false once the run has used up its operations.
-    pub(super) fn tick(&self) -> bool {
+    pub(crate) fn tick(&self) -> bool {
         self.clock.fetch_add(OPERATION, Ordering::Relaxed);
         self.performed.fetch_add(1, Ordering::Relaxed) < MOST_OPERATIONS
     }
 
     /// Returns a pending interrupt: a reschedule request, or the timer if its deadline has passed.
-    pub(super) fn interrupt(&self) -> Option<Trap> {
+    pub(crate) fn interrupt(&self) -> Option<Trap> {
         if self.kicked.swap(false, Ordering::Relaxed) {
             return Some(Trap::Reschedule);
         }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use memwright_linux::host::ContextId;
 
-use crate::locked::locked;
+use memwright_sim::locked::locked;
 
 /// Bytes of a kernel stack: unoptimised code needs more than a kernel provides.
 const STACK: usize = 1 << 20;

@@ -2,10 +2,12 @@
 //! fuzzers.
 //!
 //! Instead of instructions a program has [operations](program::Operation): system calls and memory accesses, decoded
-//! from any bytes. Memory and its translation are simulated as everywhere in this crate, so filling a frame that some
+//! from any bytes. Memory and its translation are those of [`memwright_sim`], so filling a frame that some
 //! translation still reaches is detected here too. Kernel stacks are host threads of which one runs at a time, the
 //! clock counts operations, and a machine on which all threads sleep for good is switched off. The same bytes therefore
 //! give the same run.
+
+#![deny(missing_docs)]
 
 mod archive;
 pub mod calls;
@@ -28,11 +30,11 @@ use memwright_linux::manifest::{Manifest, SwapKind, SwapRequest};
 
 use memwright_table::{Frame, FrameKind, FrameRange, Frames, Machine as _, Region};
 
-use crate::locked::locked;
-use crate::machine::{MachineOptions, SimulatedMachine};
 use calls::Calls;
 use contexts::Contexts;
 use host::{CPU, Simulated, Surroundings};
+use memwright_sim::locked::locked;
+use memwright_sim::machine::{MachineOptions, SimulatedMachine};
 
 /// How a run ended, and what it left behind.
 #[derive(Debug)]
@@ -176,9 +178,9 @@ fn run_machine(host: &'static Simulated, files: &'static [u8], leaks: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
-    use super::program::{ARENA, Argument, NAME_ROOM, NAMES, Operation};
+    use crate::program::{ARENA, Argument, NAME_ROOM, NAMES, Operation};
 
     fn call(number: u16, arguments: [u64; 6]) -> Operation {
         Operation::Call(number, arguments.map(Argument::Value))

@@ -1,6 +1,6 @@
 //! The initial files of the machine.
 
-use super::program::{CODE, DATA, DATA_BYTES, NAME_ROOM, NAMES};
+use crate::program::{CODE, DATA, DATA_BYTES, NAME_ROOM, NAMES};
 
 const PAGE: u64 = 4096;
 

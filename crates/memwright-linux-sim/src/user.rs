@@ -6,10 +6,10 @@ use memwright_linux::host::Trap;
 use memwright_linux::syscall;
 use memwright_table::VirtAddr;
 
-use super::host::{CPU, Simulated};
-use super::program::{ARENA, Argument, CODE, DATA, Operation};
-use crate::locked::locked;
-use crate::mmu::PageFault;
+use crate::host::{CPU, Simulated};
+use crate::program::{ARENA, Argument, CODE, DATA, Operation};
+use memwright_sim::locked::locked;
+use memwright_sim::mmu::PageFault;
 
 /// The end of the lower half of the address space; addresses between the halves are not canonical.
 const LOWER_END: u64 = 1 << 47;
@@ -23,7 +23,7 @@ const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 
 impl Simulated {
     /// Runs user mode as specified by [`Host::run_user`](memwright_linux::host::Host::run_user).
-    pub(super) fn run_program(&self, context: &Context<'_>) -> Trap {
+    pub(crate) fn run_program(&self, context: &Context<'_>) -> Trap {
         if let Some(begins) = locked(&self.more.begins).take() {
             begins();
         }
