@@ -26,6 +26,7 @@ mod mutants;
 mod number;
 mod programs;
 mod prose;
+mod release;
 mod room;
 mod run;
 mod shell;
@@ -88,6 +89,9 @@ usage: cargo xtask TASK
             plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
             them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
+  release-check
+            check what has to hold before the libraries are published: packages, licences and sources, compatibility with
+            the last release; publishes nothing
   unsafe    count the uses of unsafe, and check that each has a comment on why it is sound
   arrows [--show SOURCE]
             check that modules refer only to modules below them, by use and by method call, but for exceptions whose
@@ -151,6 +155,7 @@ fn main() -> ExitCode {
             }
             Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
         }),
+        ["release-check"] => release::check(),
         ["workloads", rest @ ..] => workloads::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),

@@ -115,6 +115,12 @@
 #![no_std]
 #![deny(missing_docs)]
 
+#[cfg(all(not(target_arch = "x86_64"), not(feature = "std")))]
+compile_error!(
+    "memwright-table writes page-table entries of x86-64 only. The feature `std` permits other processors, for a host \
+     that simulates or emulates an x86-64 machine."
+);
+
 pub mod addr;
 pub mod entry;
 pub mod frame;

@@ -1,0 +1,94 @@
+//! `cargo xtask release-check`: what has to hold before the libraries are published. It publishes nothing.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell;
+
+/// The crates that are published, in the order of their dependencies.
+const PUBLISHED: [&str; 4] = [
+    "memwright-table",
+    "memwright",
+    "memwright-sim",
+    "memwright-mark",
+];
+
+/// A target of another processor, for which the libraries must not compile.
+const REFUSED: &str = "aarch64-unknown-none";
+
+/// Checks the packages, the licences and sources of what they depend on, compatibility with the last release, and that
+/// other processors are refused. Installs the tools for it below the target folder.
+///
+/// # Errors
+/// The first check that fails, or a tool that cannot be installed.
+pub fn check() -> Result<()> {
+    packages()?;
+    dependencies()?;
+    compatibility()?;
+    refusal()
+}
+
+/// Packs each crate, and builds it from its package. The manifest must be committed.
+fn packages() -> Result<()> {
+    let mut command = shell::cargo(["publish", "--dry-run", "--locked"]);
+    for name in PUBLISHED {
+        command.args(["-p", name]);
+    }
+    shell::run(&mut command)
+}
+
+/// Checks licences, bans and sources by `deny.toml`.
+fn dependencies() -> Result<()> {
+    let mut command = tool("cargo-deny")?;
+    command.args(["--workspace", "check", "licenses", "bans", "sources"]);
+    shell::run(&mut command)
+}
+
+/// Compares each library's public items with those of the last release, which a tag `v...` names.
+fn compatibility() -> Result<()> {
+    let mut tags = Command::new("git");
+    tags.args(["describe", "--tags", "--abbrev=0", "--match", "v*"]);
+    let Some(last) = shell::output(tags.current_dir(shell::root())) else {
+        shell::step("no release to be compatible with: there is no tag v*");
+        return Ok(());
+    };
+    for name in PUBLISHED {
+        let mut command = tool("cargo-semver-checks")?;
+        command.args(["semver-checks", "-p", name, "--baseline-rev", last.trim()]);
+        shell::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Checks that the libraries refuse a processor whose entries they do not write.
+fn refusal() -> Result<()> {
+    shell::run(Command::new("rustup").args(["target", "add", REFUSED]))?;
+    let mut command = shell::cargo(["check", "--locked", "-q", "-p", "memwright-table"]);
+    command.args(["--target", REFUSED]);
+    shell::step(&shell::line(&command));
+    let output = command.output().context("cannot start cargo")?;
+    ensure!(
+        !output.status.success(),
+        "memwright-table compiles for {REFUSED}"
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !said.contains("page-table entries of x86-64 only") {
+        bail!("memwright-table does not compile for {REFUSED}, for another reason:\n{said}");
+    }
+    Ok(())
+}
+
+/// Returns a command that starts a tool of cargo, which it installs if it is missing.
+fn tool(name: &str) -> Result<Command> {
+    let folder = shell::target_folder().join("tools");
+    let path = folder.join("bin").join(name);
+    if !path.exists() {
+        let mut install = shell::cargo(["install", "-q", "--locked", "--root"]);
+        install.arg(&folder).arg(name);
+        shell::run(&mut install).with_context(|| format!("cannot install {name}"))?;
+    }
+    let mut command = Command::new(path);
+    command.current_dir(shell::root());
+    Ok(command)
+}
