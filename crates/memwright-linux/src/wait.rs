@@ -241,11 +241,7 @@ impl WaitQueue {
     /// # Errors
     /// [`OutOfMemory`]: programs determine how many observers a queue has, so growth can fail.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
-        let added = self.waiters.lock().observers.add_first(observer);
-        let Err(observer) = added else {
-            return Ok(());
-        };
-        let mut waiters = lock_with_room(&self.waiters, |waiters| waiters.observers.further())?;
+        let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
         waiters.observers.add(observer)
     }
 

@@ -34,11 +34,7 @@ impl<F> Watches<F> {
     }
 
     pub(in crate::fs) fn add(&self, item: &Arc<Item<F>>) -> Result<(), OutOfMemory> {
-        let added = self.items.lock().add_first(Arc::downgrade(item));
-        let Err(item) = added else {
-            return Ok(());
-        };
-        lock_with_room(&self.items, References::further)?.add(item)
+        lock_with_room(&self.items, |items| items)?.add(Arc::downgrade(item))
     }
 
     /// Returns whether a live entry watches the file or epoll.
