@@ -65,6 +65,7 @@ mod ptrace;
 pub mod random;
 mod reclaim;
 mod reclaim_cursor;
+mod references;
 mod restartable;
 pub mod run;
 pub mod scheduler;

@@ -2,8 +2,8 @@
 
 use crate::{
     errno::Errno,
+    references::References,
     short_list::ShortList,
-    sweep::Sweep,
     sync::{Lock, PausePoints, Rank, assert_may_sleep, lock_with_room},
 };
 use alloc::{
@@ -11,7 +11,7 @@ use alloc::{
     sync::{Arc, Weak},
 };
 use core::cmp::Ordering;
-use memwright_table::{OutOfMemory, Rising};
+use memwright_table::OutOfMemory;
 
 /// The reason why a wait ended before its condition held.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -177,10 +177,7 @@ pub struct WaitQueue {
 /// Both lists are empty most of the time; the first waiter allocates.
 struct Waiters {
     threads: VecDeque<Arc<dyn Waiter>>,
-    /// An iteration can continue after a change of the list. An observer that no longer exists stays in it until a
-    /// sweep.
-    observers: Rising<Weak<dyn Observer>>,
-    sweep: Sweep,
+    observers: References<dyn Observer>,
 }
 
 impl Default for WaitQueue {
@@ -203,8 +200,7 @@ impl WaitQueue {
                 Rank::Wait,
                 Waiters {
                     threads: VecDeque::new(),
-                    observers: Rising::new(),
-                    sweep: Sweep::new(),
+                    observers: References::new(),
                 },
             ),
         }
@@ -245,18 +241,8 @@ impl WaitQueue {
     /// # Errors
     /// [`OutOfMemory`]: programs determine how many observers a queue has, so growth can fail.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
-        {
-            let Waiters {
-                observers, sweep, ..
-            } = &mut *self.waiters.lock();
-            if sweep.is_due(observers.len()) {
-                observers.retain(|observer| observer.strong_count() > 0);
-                sweep.done(observers.len());
-            }
-        }
-        // Room is found afterwards: dropping observers may also drop room.
         let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
-        waiters.observers.try_push(observer).map(drop)
+        waiters.observers.add(observer)
     }
 
     /// Drops the observers that no longer exist, with scheduling points in between. Call this before dropping a queue,

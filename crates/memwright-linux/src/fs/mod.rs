@@ -42,7 +42,7 @@ pub use open::{Executable, executable};
 pub use types::lower as lower_tree;
 pub use types::readiness::Readiness;
 pub use types::{
-    abilities, attributes, control, descriptors, dirents, entries, file_system, hugetlbfs,
-    interface, kind, mounted, name, namespace, open_kind, permission, readiness, seals, seek,
-    tmpfs, transfer, turn,
+    abilities, attributes, control, descriptors, dirents, entries, file_name, file_system,
+    hugetlbfs, interface, kind, mounted, name, namespace, open_kind, permission, readiness, seals,
+    seek, tmpfs, transfer, turn,
 };

@@ -5,23 +5,24 @@ use crate::{
     fs::{directory::DirectoryFile, inode::Link, open_file::File},
     procfs::{
         ProcNode,
-        node::{Subject, open_file, space, text::Text},
+        node::{Line, Subject, open_file, space, text::Text},
         process::{self, mem::MemoryFile, pagemap::PagemapFile},
         stream::TextFile,
         system::{cgroup, frames::FrameFile},
     },
-    short::Short,
     view::View,
 };
 use alloc::{boxed::Box, vec::Vec};
-use core::fmt;
 use memwright_table::TryPush;
 
-/// Returns a link whose target is the formatted path.
-fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
+/// Room in bytes for the rest of the path, which a path walk appends to the target of a link.
+const USUAL_REST: usize = 40;
+
+/// Returns a link whose target is a path.
+fn path_link(target: &Line) -> Result<Link, Errno> {
     let mut path = Vec::new();
-    let added = path.try_push_all(Short::of(arguments).as_bytes());
-    added.map_err(|_| Errno::ENOMEM)?;
+    path.try_make_room(target.len() + USUAL_REST)?;
+    path.try_push_all(target.bytes())?;
     Ok(Link::Path(path))
 }
 
@@ -45,11 +46,13 @@ impl ProcNode {
         match *self {
             Self::SelfLink => {
                 let id = view.process().id;
-                path(format_args!("{id}"))
+                path_link(Line::new().decimal(id.into(), 0))
             }
             Self::ThreadSelfLink => {
                 let (id, thread) = (view.process().id, view.thread().id());
-                path(format_args!("{id}/task/{thread}"))
+                let mut target = Line::new();
+                target.decimal(id.into(), 0).text("/task/");
+                path_link(target.decimal(thread.into(), 0))
             }
             Self::PathLink(path) => Ok(Link::Path(path.into())),
             Self::Place(id, place) => process::place(view, id, place).map(Link::Entry),

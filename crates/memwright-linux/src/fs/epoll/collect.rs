@@ -5,14 +5,14 @@ use crate::{
     fs::{
         caller::Caller,
         epoll::{Epoll, Event, Item},
-        watch::ready::ENTRIES,
+        watch::{items::Position, ready::ENTRIES},
     },
     short_list::ShortList,
     sync::{PausePoints, relax},
     wait::WaitError,
 };
 use alloc::sync::Arc;
-use core::{ops::Bound, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
 /// An event, and the entry whose file is ready.
 pub struct Found {
@@ -39,11 +39,13 @@ impl Epoll {
     ) -> Result<(), Errno> {
         self.enlist_looked_at();
         let result = loop {
-            if let Err(error) = self.collect(caller, most, found) {
-                break Err(error);
-            }
-            if !found.is_empty() {
-                break Ok(());
+            match self.collect(caller, most, found) {
+                Ok(has_candidates) if !found.is_empty() => {
+                    self.wake_next(has_candidates);
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(error) => break Err(error),
             }
             if caller.interrupted() {
                 break Err(Errno::EINTR);
@@ -60,11 +62,16 @@ impl Epoll {
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
-        // The wake-up that this thread consumed may have been for an event that it leaves for another thread.
-        if self.ready.has_candidates() {
+        self.wake_next(self.ready.has_candidates());
+        result
+    }
+
+    /// Wakes another thread if there are candidates: the wake-up that this thread consumed may have been for an event
+    /// that it leaves.
+    fn wake_next(&self, has_candidates: bool) {
+        if has_candidates {
             self.queue.wake_one();
         }
-        result
     }
 
     /// Makes the entries of those events ready again that could not be copied to user space.
@@ -89,8 +96,8 @@ impl Epoll {
         debug_assert_eq!(enlisted, Ok(()));
     }
 
-    /// Calls `act` for each entry until `act` fails. The lock of the entries is held during the calls, but released
-    /// every `ENTRIES` entries.
+    /// Calls `act` for each entry until `act` fails. The lock of the entries is held during the calls, and released
+    /// after each block of entries.
     ///
     /// # Locks
     /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
@@ -99,39 +106,29 @@ impl Epoll {
         mut act: impl FnMut(&Arc<Item>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let mut points = PausePoints::every(1);
-        let mut after = Bound::Unbounded;
-        loop {
-            let items = self.items.lock();
-            let mut rest = items.range((after, Bound::Unbounded));
-            for (_, item) in rest.by_ref().take(ENTRIES as usize) {
-                after = Bound::Excluded(item.key);
-                act(item)?;
-            }
-            if rest.next().is_none() {
-                return Ok(());
-            }
-            drop(items);
+        let mut from = Some(Position::START);
+        while let Some(position) = from {
+            from = self.items.lock().visit_some(position, &mut act)?;
             points.round();
         }
+        Ok(())
     }
 
-    /// Takes entries off the ready list and polls their files until `found`, which is empty, has `most` events.
+    /// Takes entries off the ready list and polls their files until `found`, which is empty, has `most` events. Returns
+    /// whether the list has candidates for another thread.
     fn collect(
         &self,
         caller: &dyn Caller,
         most: usize,
         found: &mut FoundEvents,
-    ) -> Result<(), Errno> {
-        let look = self.ready.look();
-        // Entries that are added to the list from now on are left for the next call.
-        let mut candidates = look.len();
+    ) -> Result<bool, Errno> {
+        let mut look = self.ready.look();
         let mut points = PausePoints::every(ENTRIES);
-        while found.len() < most && candidates > 0 {
-            candidates -= 1;
+        let mut wanted = most;
+        while wanted > 0
+            && let Some(item) = look.take_next()
+        {
             points.round();
-            let Some(item) = look.take_next() else {
-                break;
-            };
             let Some(item) = item.upgrade() else {
                 continue;
             };
@@ -165,16 +162,17 @@ impl Epoll {
                 // Return the events found so far, which are fewer than requested.
                 break;
             }
+            wanted -= 1;
         }
         // Level-triggered entries return to the list for the next call.
-        for Found { item, .. } in found.iter() {
+        found.iter().for_each(|Found { item, .. }| {
             points.round();
             let interest = item.interest;
             if !interest.is_one_shot() && !interest.is_edge_triggered() {
                 self.enlist(item);
             }
-        }
-        Ok(())
+        });
+        Ok(look.finish())
     }
 
     /// Returns whether any entry is ready, which makes the epoll itself readable.

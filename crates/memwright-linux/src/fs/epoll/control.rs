@@ -8,7 +8,7 @@ use crate::{
         epoll::{Epoll, Item, file::EpollFile, nesting::Nesting},
         open_file::OpenFile,
         open_kind::OpenKind,
-        watch::{interest::Interest, set::Key},
+        watch::{interest::Interest, items::Key},
     },
     wait::{Queues, WaitQueue},
 };
@@ -16,8 +16,13 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 use memwright_table::OutOfMemory;
 
+/// Returns whether an open file is a signalfd.
+fn is_signalfd(open: &OpenFile) -> bool {
+    open.file.counted_as() == OpenKind::Signal
+}
+
 impl Epoll {
-    /// Adds an open file to the set (`EPOLL_CTL_ADD`).
+    /// Adds an open file to the set (`EPOLL_CTL_ADD`). `inner` is its epoll if it is an epoll.
     ///
     /// # Errors
     /// `EEXIST` if the set already contains this file under this descriptor; `ELOOP` if an epoll would watch itself, or
@@ -27,12 +32,11 @@ impl Epoll {
         self: &Arc<Self>,
         caller: &dyn Caller,
         descriptor: i32,
-        open: &Arc<OpenFile>,
+        (open, inner): (&Arc<OpenFile>, Option<&Arc<Self>>),
         interest: Interest,
     ) -> Result<(), Errno> {
         caller.check_heap()?;
         let key = (descriptor, open.identity());
-        let inner = open.as_kind::<EpollFile>().map(|file| &file.epoll);
         let mut nesting = Nesting::begin(self, inner);
         if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
             nesting.check_loop(self, inner)?;
@@ -43,8 +47,12 @@ impl Epoll {
             None if self.user.watches.add_below(most) => Ok(()),
             None => Err(Errno::ENOSPC),
         };
-        let home = Arc::downgrade(caller.signal_arrivals());
-        let item = self.enter(key, open, (interest, Some(home)), only_new)?;
+        let home = if is_signalfd(open) {
+            Arc::downgrade(caller.signal_arrivals())
+        } else {
+            Weak::new()
+        };
+        let item = self.enter((key, home), (open, inner), interest, only_new)?;
         if let Some(mut nesting) = nesting {
             nesting
                 .check_paths(open, inner)
@@ -74,7 +82,16 @@ impl Epoll {
             }
             Ok(())
         };
-        let item = self.enter(key, open, (interest, None), only_old)?;
+        // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
+        let home = if is_signalfd(open) {
+            let items = self.items.lock();
+            items.get(&key).map(|old| old.home.clone())
+        } else {
+            None
+        };
+        let key = (key, home.unwrap_or_default());
+        let inner = open.as_kind::<EpollFile>().map(|file| &file.epoll);
+        let item = self.enter(key, (open, inner), interest, only_old)?;
         self.start(caller, open, &item)
     }
 
@@ -92,38 +109,36 @@ impl Epoll {
     }
 
     /// Creates an entry and replaces the entry with the same key, if there is one. `may` receives that old entry, and
-    /// an error from it prevents the change. Without `home`, the new entry inherits the old entry's process, whose
-    /// signals a signalfd entry reports.
+    /// an error from it prevents the change. `home` is the queue of the process whose signals a signalfd entry reports.
     fn enter(
         self: &Arc<Self>,
-        key: Key,
-        open: &Arc<OpenFile>,
-        (interest, home): (Interest, Option<Weak<WaitQueue>>),
+        (key, home): (Key, Weak<WaitQueue>),
+        (open, inner): (&Arc<OpenFile>, Option<&Arc<Self>>),
+        interest: Interest,
         may: impl FnOnce(Option<&Arc<Item>>) -> Result<(), Errno>,
     ) -> Result<Arc<Item>, Errno> {
-        let home = home.or_else(|| self.items.lock().get(&key).map(|old| old.home.clone()));
-        let inner = open.as_kind::<EpollFile>().map(|file| &file.epoll);
         let item = Arc::new(Item::new(
             self,
             (open, inner),
-            (key, home.unwrap_or_default()),
+            (key, home),
             interest,
             open.file.polling() == Polling::Look,
         ));
         let old = {
             let mut items = self.items.lock();
+            let old = items.get(&key);
+            let is_new = old.is_none();
+            may(old)?;
             // Room for every entry is reserved in the ready list, so that a wake-up cannot fail.
             let room = self.ready.make_room(items.len() + 1);
-            may(items.get(&key))?;
-            let is_new = !items.contains_key(&key);
-            room.map_err(|_| {
-                self.user.watches.remove(is_new.into());
-                Errno::ENOMEM
-            })?;
             if item.looked_at {
                 self.has_looked_at.store(true, Ordering::Relaxed);
             }
-            items.insert(key, item.clone())
+            let inserted = room.and_then(|()| items.insert(item.clone()));
+            inserted.map_err(|_| {
+                self.user.watches.remove(is_new.into());
+                Errno::ENOMEM
+            })?
         };
         drop(old);
         let mut added = open.watches.add(&item);
@@ -153,10 +168,9 @@ impl Epoll {
         item: &Arc<Item>,
     ) -> Result<(), Errno> {
         let wanted = item.interest.wanted();
-        // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
         let home = item.home.upgrade();
         let mut queues = Queues::new();
-        if open.file.counted_as() != OpenKind::Signal {
+        if !is_signalfd(open) {
             open.file.queues(caller, wanted, &mut queues);
         } else if let Some(home) = &home {
             queues.add(home);

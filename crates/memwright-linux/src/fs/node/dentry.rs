@@ -1,10 +1,10 @@
 //! Directory entries. Each is a name in the tree and leads to an inode.
 
 use crate::{
-    fs::inode::Inode,
+    fs::{file_name::FileName, inode::Inode},
     sync::{Lock, Rank},
 };
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
 /// Room for a path of the usual length in bytes, which is then allocated at once.
@@ -14,7 +14,7 @@ const USUAL_PATH: usize = 64;
 struct Place {
     /// The parent directory; `None` for the root and for files without a path.
     parent: Option<Arc<Dentry>>,
-    name: Box<[u8]>,
+    name: FileName,
     /// Whether the name was removed while the entry was in use.
     removed: bool,
 }
@@ -48,7 +48,7 @@ impl Dentry {
     fn placed(parent: Option<Arc<Self>>, name: &[u8], inode: Arc<Inode>) -> Self {
         let place = Place {
             parent,
-            name: name.into(),
+            name: FileName::new(name),
             removed: false,
         };
         Self {
@@ -90,7 +90,7 @@ impl Dentry {
         // The old parent is dropped after the lock is released, because this reference can be the last one.
         let old = {
             let mut place = self.place.lock();
-            place.name = name.into();
+            place.name = FileName::new(name);
             place.parent.replace(parent.clone())
         };
         drop(old);
@@ -120,7 +120,7 @@ impl Dentry {
     pub fn detach(&self) {
         let above = {
             let mut place = self.place.lock();
-            place.name = Box::default();
+            place.name = FileName::default();
             place.parent.take()
         };
         drop(above);

@@ -2,6 +2,7 @@
 
 use crate::fs::{
     device::Device,
+    file_name::FileName,
     file_system::{FileSystem, FileSystemKind},
     namespace::Namespace,
     tree::*,
@@ -204,7 +205,7 @@ fn a_link_at_the_end_is_kept_unless_a_slash_follows() {
         .walker()
         .walk(&tree.root, b"/dangling", LastLink::Follow)
         .unwrap();
-    assert_eq!(missing.last, Last::Name(b"nowhere".to_vec()));
+    assert_eq!(missing.last, Last::Name(FileName::new(b"nowhere")));
     assert!(missing.entry.is_none());
 }
 

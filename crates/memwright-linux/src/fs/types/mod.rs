@@ -6,6 +6,7 @@ pub mod control;
 pub mod descriptors;
 pub mod dirents;
 pub mod entries;
+pub mod file_name;
 pub mod file_system;
 pub mod hugetlbfs;
 pub mod interface;

@@ -7,6 +7,7 @@ use crate::{
     fs::{
         caller::Caller,
         dentry::Dentry,
+        file_name::FileName,
         inode::{Body, Inode, Link},
         kind::Kind,
         lower,
@@ -15,7 +16,7 @@ use crate::{
         permission::{Permission, Subject},
     },
 };
-use alloc::{borrow::Cow, sync::Arc, vec::Vec};
+use alloc::{borrow::Cow, sync::Arc};
 
 /// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
 pub const LINKS_MAX: u32 = 40;
@@ -45,7 +46,7 @@ pub enum LastLink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Last {
     /// A name, whether it exists or not.
-    Name(Vec<u8>),
+    Name(FileName),
     /// `.`, or no component at all, as in `/`.
     Current,
     /// `..`.
@@ -79,7 +80,7 @@ impl Walked {
     fn named(parent: Arc<Dentry>, name: &[u8], entry: Option<Arc<Dentry>>, slash: bool) -> Self {
         Self {
             parent,
-            last: Last::Name(name.to_vec()),
+            last: Last::Name(FileName::new(name)),
             entry,
             slash,
         }
@@ -247,7 +248,7 @@ impl Walker<'_> {
                     if target.first() == Some(&b'/') {
                         here = self.root.clone();
                     }
-                    path = splice_link(&target, after)?.into();
+                    path = splice_link(target, after)?.into();
                     at = 0;
                 }
                 Link::Entry(entry) if is_last => {

@@ -1,10 +1,7 @@
 //! One watched file.
 
 use crate::{
-    fs::watch::{
-        interest::Interest,
-        set::{Epoll, Key},
-    },
+    fs::watch::{interest::Interest, items::Key, set::Epoll},
     wait::{Observer, WaitQueue},
 };
 use alloc::sync::{Arc, Weak};

@@ -5,6 +5,7 @@
 
 pub mod interest;
 pub mod item;
+pub mod items;
 pub mod marks;
 mod queue;
 pub mod ready;

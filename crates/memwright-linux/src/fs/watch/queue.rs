@@ -8,8 +8,10 @@ use memwright_table::{OutOfMemory, TryPush};
 /// reserved capacity. Elements are taken off the first block, and its free part cannot be used until the block is
 /// empty. The capacity therefore includes one more block.
 pub(in crate::fs) struct Queue<T> {
-    /// The blocks with elements. All but the last are full, except that elements can have been taken off the first.
-    blocks: VecDeque<VecDeque<T>>,
+    /// The block off which elements are taken. It is empty only if the queue is. A short queue has no other block.
+    first: VecDeque<T>,
+    /// The blocks behind it, none of which is empty. All but the last are full.
+    further: VecDeque<VecDeque<T>>,
     /// Empty blocks.
     spare: Vec<VecDeque<T>>,
     length: usize,
@@ -21,7 +23,7 @@ pub(in crate::fs) struct Queue<T> {
 /// Memory for more elements, which is allocated before the lock of the queue is taken.
 pub(in crate::fs) struct QueueRoom<T> {
     blocks: Vec<VecDeque<T>>,
-    queue: VecDeque<VecDeque<T>>,
+    further: VecDeque<VecDeque<T>>,
     spare: Vec<VecDeque<T>>,
 }
 
@@ -33,7 +35,8 @@ impl<T> Queue<T> {
 
     pub(in crate::fs) const fn new() -> Self {
         Self {
-            blocks: VecDeque::new(),
+            first: VecDeque::new(),
+            further: VecDeque::new(),
             spare: Vec::new(),
             length: 0,
             capacity: 0,
@@ -45,7 +48,8 @@ impl<T> Queue<T> {
         self.length
     }
 
-    pub(in crate::fs) const fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
@@ -54,9 +58,9 @@ impl<T> Queue<T> {
         self.capacity - self.largest
     }
 
-    /// Returns the number of blocks, and the capacity of all of them in elements.
+    /// Returns the number of blocks besides the first, and the capacity of all blocks in elements.
     pub(in crate::fs) fn size(&self) -> (usize, usize) {
-        (self.blocks.len() + self.spare.len(), self.capacity)
+        (self.further.len() + self.spare.len(), self.capacity)
     }
 
     /// Allocates the blocks that a queue of this [size](Self::size) lacks to hold `wanted` elements. Each block is as
@@ -78,12 +82,12 @@ impl<T> Queue<T> {
         }
         // The lists have room for twice as many blocks, so that they are rarely reallocated.
         let lists = 2 * (count + found.len());
-        let (mut queue, mut spare) = (VecDeque::new(), Vec::new());
-        queue.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
+        let (mut further, mut spare) = (VecDeque::new(), Vec::new());
+        further.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
         spare.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
         Ok(QueueRoom {
             blocks: found,
-            queue,
+            further,
             spare,
         })
     }
@@ -93,19 +97,23 @@ impl<T> Queue<T> {
     #[expect(clippy::disallowed_methods, reason = "there is room in the lists")]
     pub(in crate::fs) fn take_room(&mut self, room: &mut QueueRoom<T>) {
         let count = self.size().0 + room.blocks.len();
-        if self.blocks.capacity() < count || self.spare.capacity() < count {
-            if room.queue.capacity() < count || room.spare.capacity() < count {
+        if self.further.capacity() < count || self.spare.capacity() < count {
+            if room.further.capacity() < count || room.spare.capacity() < count {
                 return;
             }
-            room.queue.append(&mut self.blocks);
+            room.further.append(&mut self.further);
             room.spare.append(&mut self.spare);
-            core::mem::swap(&mut self.blocks, &mut room.queue);
+            core::mem::swap(&mut self.further, &mut room.further);
             core::mem::swap(&mut self.spare, &mut room.spare);
         }
         for block in room.blocks.drain(..) {
             self.capacity += block.capacity();
             self.largest = self.largest.max(block.capacity());
-            self.spare.push(block);
+            if self.first.capacity() == 0 {
+                self.first = block;
+            } else {
+                self.spare.push(block);
+            }
         }
     }
 
@@ -113,33 +121,45 @@ impl<T> Queue<T> {
     #[expect(clippy::disallowed_methods, reason = "there is room")]
     pub(in crate::fs) fn push(&mut self, value: T) -> Result<(), T> {
         let is_full = |block: &VecDeque<T>| block.len() == block.capacity();
-        if self.blocks.back().is_none_or(is_full) {
-            match self.spare.pop() {
-                Some(block) => self.blocks.push_back(block),
+        if self.further.is_empty() && !is_full(&self.first) {
+            self.first.push_back(value);
+        } else {
+            if self.further.back().is_none_or(is_full) {
+                match self.spare.pop() {
+                    Some(block) => self.further.push_back(block),
+                    None => return Err(value),
+                }
+            }
+            match self.further.back_mut() {
+                Some(last) => last.push_back(value),
                 None => return Err(value),
             }
-        }
-        match self.blocks.back_mut() {
-            Some(last) => last.push_back(value),
-            None => return Err(value),
         }
         self.length += 1;
         Ok(())
     }
 
     pub(in crate::fs) fn front(&self) -> Option<&T> {
-        self.blocks.front()?.front()
+        self.first.front()
     }
 
     #[expect(clippy::disallowed_methods, reason = "there is room for every block")]
     pub(in crate::fs) fn pop_front(&mut self) -> Option<T> {
-        let first = self.blocks.front_mut()?;
-        let value = first.pop_front()?;
+        let value = self.first.pop_front()?;
         self.length -= 1;
-        if first.is_empty() {
-            self.spare.extend(self.blocks.pop_front());
+        if self.first.is_empty()
+            && let Some(next) = self.further.pop_front()
+        {
+            self.spare.push(core::mem::replace(&mut self.first, next));
         }
         Some(value)
+    }
+
+    fn block_mut(&mut self, index: usize) -> &mut VecDeque<T> {
+        match index.checked_sub(1) {
+            None => &mut self.first,
+            Some(index) => &mut self.further[index],
+        }
     }
 
     /// Removes the elements for which `keep` returns `false`, and moves the others together.
@@ -149,22 +169,23 @@ impl<T> Queue<T> {
     )]
     pub(in crate::fs) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let mut to = 0;
-        for from in 0..self.blocks.len() {
-            self.blocks[from].retain(|value| keep(value));
+        for from in 0..=self.further.len() {
+            self.block_mut(from).retain(|value| keep(value));
             while to < from {
-                if self.blocks[to].len() == self.blocks[to].capacity() {
+                let target = self.block_mut(to);
+                if target.len() == target.capacity() {
                     to += 1;
-                } else if let Some(value) = self.blocks[from].pop_front() {
-                    self.blocks[to].push_back(value);
+                } else if let Some(value) = self.block_mut(from).pop_front() {
+                    self.block_mut(to).push_back(value);
                 } else {
                     break;
                 }
             }
         }
-        while self.blocks.back().is_some_and(VecDeque::is_empty) {
-            self.spare.extend(self.blocks.pop_back());
+        while self.further.back().is_some_and(VecDeque::is_empty) {
+            self.spare.extend(self.further.pop_back());
         }
-        self.length = self.blocks.iter().map(VecDeque::len).sum();
+        self.length = self.first.len() + self.further.iter().map(VecDeque::len).sum::<usize>();
     }
 }
 

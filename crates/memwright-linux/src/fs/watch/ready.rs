@@ -17,6 +17,18 @@ struct State<T> {
     looks: usize,
 }
 
+impl<T> State<T> {
+    fn has_candidates(&mut self) -> bool {
+        while let Some(first) = self.list.front() {
+            if first.strong_count() > 0 {
+                return true;
+            }
+            let _ = self.list.pop_front();
+        }
+        self.looks > 0
+    }
+}
+
 /// The list of the entries whose files are to be polled, because they can have become ready.
 pub(in crate::fs) struct ReadyList<T>(Lock<State<T>>);
 
@@ -65,21 +77,17 @@ impl<T> ReadyList<T> {
 
     /// Begins a scan of the list. The scanning thread must not wait or sleep until it drops the scan.
     pub(in crate::fs) fn look(&self) -> Look<'_, T> {
-        self.0.lock().looks += 1;
-        Look(self)
+        let mut state = self.0.lock();
+        state.looks += 1;
+        Look {
+            list: self,
+            left: state.list.len(),
+        }
     }
 
     /// Returns whether a live entry is on the list, or a scan in progress can put one back.
     pub(in crate::fs) fn has_candidates(&self) -> bool {
-        let mut state = self.0.lock();
-        while state
-            .list
-            .front()
-            .is_some_and(|item| item.strong_count() == 0)
-        {
-            let _ = state.list.pop_front();
-        }
-        state.looks > 0 || !state.list.is_empty()
+        self.0.lock().has_candidates()
     }
 
     /// Drops the entries one by one, with scheduling points in between.
@@ -101,12 +109,17 @@ impl<T> ReadyList<T> {
 }
 
 /// A scan in progress. The scanning thread puts the entries that stay ready back before it drops the scan.
-pub(in crate::fs) struct Look<'a, T>(&'a ReadyList<T>);
+pub(in crate::fs) struct Look<'a, T> {
+    list: &'a ReadyList<T>,
+    /// The number of entries, including freed ones, that were on the list when the scan began and that
+    /// [`take_next`](Self::take_next) can still take.
+    left: usize,
+}
 
 impl<T> Look<'_, T> {
     /// Removes and returns the first live entry.
     pub(in crate::fs) fn take_first(&self) -> Option<Arc<T>> {
-        let mut state = self.0.0.lock();
+        let mut state = self.list.0.lock();
         loop {
             let first = state.list.pop_front()?;
             if let Some(item) = first.upgrade() {
@@ -115,20 +128,30 @@ impl<T> Look<'_, T> {
         }
     }
 
-    /// Returns the number of entries on the list, including freed ones.
-    pub(in crate::fs) fn len(&self) -> usize {
-        self.0.0.lock().list.len()
+    /// Removes and returns the first entry, which can have been freed. Takes at most as many entries as the list had
+    /// when the scan began: entries that are added later are left for the next scan.
+    pub(in crate::fs) fn take_next(&mut self) -> Option<Weak<T>> {
+        self.left = self.left.checked_sub(1)?;
+        self.list.0.lock().list.pop_front()
     }
+}
 
-    /// Removes and returns the first entry, which can have been freed.
-    pub(in crate::fs) fn take_next(&self) -> Option<Weak<T>> {
-        self.0.0.lock().list.pop_front()
+impl<T> Look<'_, T> {
+    /// Ends the scan. Returns what [`ReadyList::has_candidates`] returns from now on.
+    pub(in crate::fs) fn finish(self) -> bool {
+        let mut state = self.list.0.lock();
+        state.looks -= 1;
+        let has_candidates = state.has_candidates();
+        drop(state);
+        // Dropping the scan would end it a second time.
+        core::mem::forget(self);
+        has_candidates
     }
 }
 
 impl<T> Drop for Look<'_, T> {
     fn drop(&mut self) {
-        self.0.0.lock().looks -= 1;
+        self.list.0.lock().looks -= 1;
     }
 }
 
@@ -158,9 +181,8 @@ mod tests {
         list.make_room(2).unwrap();
         items.iter().for_each(|item| list.push(item));
 
-        let look = list.look();
+        let mut look = list.look();
         assert_eq!(look.take_first().as_deref(), Some(&1));
-        assert_eq!(look.len(), 1);
         let second = look.take_next();
         // A thread that checks for candidates during the scan must find one. If it slept, nothing would wake it.
         assert!(list.has_candidates() && list.is_looked_at());

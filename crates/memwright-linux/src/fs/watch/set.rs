@@ -1,26 +1,18 @@
 //! An epoll: the set of its entries and its ready list.
 
 use crate::{
-    fs::watch::{
-        item::Item,
-        marks::PathCounts,
-        ready::{ENTRIES, ReadyList},
-        watches::Watches,
-    },
+    fs::watch::{item::Item, items::Items, marks::PathCounts, ready::ReadyList, watches::Watches},
     identity::User,
     sync::{Lock, PausePoints, Rank},
     wait::WaitQueue,
 };
-use alloc::{collections::BTreeMap, sync::Arc};
+use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use memwright_table::Shared;
 
-/// The key of an entry: a descriptor, and the number of the open file that it referred to.
-pub type Key = (i32, u64);
-
 /// The set of watched files.
 pub struct Epoll<F> {
-    pub(in crate::fs) items: Lock<BTreeMap<Key, Arc<Item<F>>>>,
+    pub(in crate::fs) items: Lock<Items<F>>,
     /// Whether an entry was ever added whose file does not wake queues, so that its readiness must be polled.
     pub(in crate::fs) has_looked_at: AtomicBool,
     pub(in crate::fs) ready: ReadyList<Item<F>>,
@@ -34,12 +26,11 @@ pub struct Epoll<F> {
 }
 
 impl<F> Drop for Epoll<F> {
-    /// Drops the entries one by one, with scheduling points in between.
+    /// Drops the entries in parts, with scheduling points in between.
     fn drop(&mut self) {
         self.user.watches.remove(self.items.get_mut().len() as u64);
-        let mut points = PausePoints::every(ENTRIES);
-        while let Some(entry) = self.items.get_mut().pop_first() {
-            drop(entry);
+        let mut points = PausePoints::every(1);
+        while self.items.get_mut().drop_some() {
             points.round();
         }
         self.ready.clear();
@@ -52,7 +43,7 @@ impl<F> Epoll<F> {
     #[must_use]
     pub fn new(user: Shared<User>) -> Self {
         Self {
-            items: Lock::new(Rank::File, BTreeMap::new()),
+            items: Lock::new(Rank::File, Items::new()),
             has_looked_at: AtomicBool::new(false),
             ready: ReadyList::new(),
             queue: WaitQueue::new(),

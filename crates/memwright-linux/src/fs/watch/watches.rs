@@ -2,18 +2,18 @@
 
 use crate::{
     fs::watch::{item::Item, marks::Mark},
-    sweep::Sweep,
+    references::References,
     sync::{Lock, PausePoints, Rank, lock_with_room},
 };
-use alloc::sync::{Arc, Weak};
-use memwright_table::{OutOfMemory, Rising};
+use alloc::sync::Arc;
+use memwright_table::OutOfMemory;
 
 /// Number of entries that are removed between two scheduling points.
 const TOGETHER: u32 = 64;
 
 /// The entries that watch an open file or an epoll.
 pub struct Watches<F> {
-    pub(in crate::fs) items: Lock<WatchList<F>>,
+    pub(in crate::fs) items: Lock<References<Item<F>>>,
     pub(in crate::fs) mark: Mark,
 }
 
@@ -28,14 +28,13 @@ impl<F> Watches<F> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            items: Lock::new(Rank::Lists, WatchList::new()),
+            items: Lock::new(Rank::Lists, References::new()),
             mark: Mark::new(),
         }
     }
 
     pub(in crate::fs) fn add(&self, item: &Arc<Item<F>>) -> Result<(), OutOfMemory> {
-        let mut items = lock_with_room(&self.items, |list| &mut list.items)?;
-        items.add(Arc::downgrade(item))
+        lock_with_room(&self.items, |items| items)?.add(Arc::downgrade(item))
     }
 
     /// Returns whether a live entry watches the file or epoll.
@@ -49,7 +48,7 @@ impl<F> Watches<F> {
     /// The caller holds no lock but those that sleep, because other threads can run in between.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
-        while let Some(item) = self.items.get_mut().items.pop() {
+        while let Some(item) = self.items.get_mut().pop() {
             if let Some(item) = item.upgrade()
                 && let Some(epoll) = item.epoll()
             {
@@ -57,43 +56,5 @@ impl<F> Watches<F> {
             }
             points.round();
         }
-    }
-}
-
-/// Weak references to entries, some of which may have been freed.
-pub(in crate::fs) struct WatchList<F> {
-    items: Rising<Weak<Item<F>>>,
-    sweep: Sweep,
-}
-
-impl<F> WatchList<F> {
-    const fn new() -> Self {
-        Self {
-            items: Rising::new(),
-            sweep: Sweep::new(),
-        }
-    }
-
-    fn add(&mut self, item: Weak<Item<F>>) -> Result<(), OutOfMemory> {
-        if self.sweep.is_due(self.items.len()) {
-            self.items.retain(|item| item.strong_count() > 0);
-            self.sweep.done(self.items.len());
-        }
-        self.items.try_push(item).map(drop)
-    }
-
-    /// Returns whether any entry of the list still exists. Drops dead references from the end of the list.
-    fn has_live(&mut self) -> bool {
-        while let Some(last) = self.items.last() {
-            if last.strong_count() > 0 {
-                return true;
-            }
-            self.items.pop();
-        }
-        false
-    }
-
-    pub(in crate::fs) fn iter(&self) -> impl Iterator<Item = &Weak<Item<F>>> {
-        self.items.iter()
     }
 }

@@ -42,6 +42,14 @@ impl Line {
         self
     }
 
+    /// Appends a character of ASCII.
+    pub fn byte(&mut self, byte: u8) -> &mut Self {
+        if let [to] = self.grow(1) {
+            *to = byte;
+        }
+        self
+    }
+
     /// Appends `count` spaces.
     pub fn spaces(&mut self, count: usize) -> &mut Self {
         self.grow(count).fill(b' ');
@@ -75,8 +83,14 @@ impl Line {
 
     /// Appends a number in decimal, padded with spaces on the left to `width` columns.
     pub fn decimal(&mut self, value: u64, width: usize) -> &mut Self {
+        // Most numbers in files with many of them are 0.
+        if value < 10 && width <= 1 {
+            return self.byte(b'0' + value as u8);
+        }
         let digits = value.checked_ilog10().unwrap_or_default() as usize + 1;
-        self.spaces(width.saturating_sub(digits));
+        if digits < width {
+            self.spaces(width - digits);
+        }
         let mut rest = value;
         for digit in self.grow(digits).iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
@@ -85,12 +99,17 @@ impl Line {
         self
     }
 
+    /// Returns the text of the line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     /// Appends the line to `text`.
     ///
     /// # Errors
     /// [`fmt::Error`] if the heap is exhausted.
     pub fn write(&self, text: &mut Text) -> fmt::Result {
-        text.push(&self.bytes[..self.length])
+        text.push(self.bytes())
     }
 }
 

@@ -151,7 +151,7 @@ fn write_numbers(fields: &[u64], text: &mut Text) -> fmt::Result {
 fn numbers(fields: &[u64]) -> Line {
     let mut line = Line::new();
     for &field in fields {
-        line.text(" ").decimal(field, 0);
+        line.byte(b' ').decimal(field, 0);
     }
     line
 }

@@ -127,11 +127,11 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     match operation {
         raw::EPOLL_CTL_ADD => {
-            let nested = watched.as_kind::<EpollFile>().is_some();
-            if interest.is_exclusive() && (nested || !interest.may_be_exclusive()) {
+            let inner = watched.as_kind::<EpollFile>().map(|file| &file.epoll);
+            if interest.is_exclusive() && (inner.is_some() || !interest.may_be_exclusive()) {
                 return Err(Errno::EINVAL);
             }
-            epoll.add(context, target, &watched, interest)?;
+            epoll.add(context, target, (&watched, inner), interest)?;
         }
         raw::EPOLL_CTL_MOD if interest.is_exclusive() => return Err(Errno::EINVAL),
         raw::EPOLL_CTL_MOD => epoll.change(context, target, &watched, interest)?,
@@ -157,19 +157,25 @@ fn wait(
     let mut found = FoundEvents::new();
     epoll.wait(context, most, deadline, &mut found)?;
     let mut points = PausePoints::every(EVENTS);
-    for (index, one) in found.iter().enumerate() {
+    let stored = found.iter().try_fold(0_usize, |count, one| {
         points.round();
-        let place = address + (index * Event::SIZE) as u64;
-        if let Err(error) = context.user.write_value(place, &one.event) {
-            epoll.return_events(found.iter().skip(index));
-            return if index > 0 {
-                Ok(index as u64)
+        let place = address + (count * Event::SIZE) as u64;
+        match context.user.write_value(place, &one.event) {
+            Ok(()) => Ok(count + 1),
+            Err(error) => Err((count, error)),
+        }
+    });
+    match stored {
+        Ok(count) => Ok(count as u64),
+        Err((count, error)) => {
+            epoll.return_events(found.iter().skip(count));
+            if count > 0 {
+                Ok(count as u64)
             } else {
                 Err(error)
-            };
+            }
         }
     }
-    Ok(found.len() as u64)
 }
 
 /// Checks the arguments that all variants of the call share.
