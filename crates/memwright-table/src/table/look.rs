@@ -37,6 +37,12 @@ impl<M: Machine> Table<M> {
     /// # Panics
     /// If the range is empty or extends beyond user memory.
     pub fn was_empty(&self, range: PageRange) -> bool {
+        self.empty_level(range).is_some()
+    }
+
+    /// Like [`was_empty`](Self::was_empty), and returns the level of the slots that were empty: above the last level there
+    /// is no last-level table for the range.
+    pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,
             "a look needs a range in user memory, not {range:?}"
@@ -49,12 +55,13 @@ impl<M: Machine> Table<M> {
             // The table has the slots of both pages, because they have one slot in the table above.
             let (start, end) = (slot_index(range.start, level), slot_index(last, level));
             if start < end || level == 1 {
-                return pass_while(&words[start..=end], all_empty, |word| word == 0).is_empty();
+                let filled = pass_while(&words[start..=end], all_empty, |word| word == 0);
+                return filled.is_empty().then_some(level);
             }
             step(Step::Entry);
             let word = words[start].load(Ordering::Acquire);
             let Slot::Table(lower) = x86_64::slot(word, level) else {
-                return word == 0;
+                return (word == 0).then_some(level);
             };
             (node, level) = (lower, level - 1);
         }
