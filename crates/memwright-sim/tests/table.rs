@@ -117,7 +117,6 @@ impl Bench {
         cursor.split_edges(&mut gather).expect("memory");
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
-        drop(cursor);
         gather.finish()
     }
 }

@@ -4,11 +4,12 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent};
+use super::level::{ROOT_LEVEL, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
-use crate::entry::x86_64;
+use crate::entry::x86_64::{self, Slot};
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
 
@@ -25,6 +26,45 @@ impl<M: Machine> Table<M> {
     #[track_caller]
     pub fn look(&self, range: PageRange) -> Look<'_, M> {
         Look::new(self, range)
+    }
+
+    /// Returns whether every page of `range` had an empty entry a moment ago. Takes no lock of a table, so entries can
+    /// have been filled since. Returns false, too, if the range extends over several tables that have entries.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the address space, so that no table is freed meanwhile.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    pub fn was_empty(&self, range: PageRange) -> bool {
+        self.empty_level(range).is_some()
+    }
+
+    /// Like [`was_empty`](Self::was_empty), and returns the level of the slots that were empty: above the last level there
+    /// is no last-level table for the range.
+    pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
+        assert!(
+            !range.is_empty() && range.end <= Page::USER_END,
+            "a look needs a range in user memory, not {range:?}"
+        );
+        let tables = self.frames().all_tables();
+        let last = Page::new(range.end.number() - 1);
+        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        loop {
+            let words = tables.words(node);
+            // The table has the slots of both pages, because they have one slot in the table above.
+            let (start, end) = (slot_index(range.start, level), slot_index(last, level));
+            if start < end || level == 1 {
+                let filled = pass_while(&words[start..=end], all_empty, |word| word == 0);
+                return filled.is_empty().then_some(level);
+            }
+            step(Step::Entry);
+            let word = words[start].load(Ordering::Acquire);
+            let Slot::Table(lower) = x86_64::slot(word, level) else {
+                return (word == 0).then_some(level);
+            };
+            (node, level) = (lower, level - 1);
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! - **Growing.** An upper-level entry changes from empty, or from a marker, to a table under the lock of the table
 //!   that contains it. The new table is complete before it is linked, with the marker in every entry if there was one.
 //!   A walk sees either state.
-//! - **Shrinking.** Tables are freed only by [`Cursor::free_tables`], whose caller holds the write lock of the address
+//! - **Shrinking.** Tables are freed only by [`Table::free_tables`], whose caller holds the write lock of the address
 //!   space, so that no walk is in progress. They are freed only through the gather, after every CPU that has the root
 //!   loaded has invalidated its cached upper-level entries (rule: flush-freed-tables). As a second defense, a cursor
 //!   that has locked a table checks in the metadata that it still is the table of this root, level and address, and

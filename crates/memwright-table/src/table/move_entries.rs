@@ -63,9 +63,9 @@ impl<M: Machine> Table<M> {
         let there = |page: Page| to.add(page.number() - from.start.number());
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
-        if whole.any() {
+        if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
             // Nothing is mapped there, so the tables that are left are empty.
-            self.cursor(target).free_tables(gather);
+            self.free_tables(target, gather);
         }
         self.prepare_move(from, target, whole, gather)?;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::level::{ROOT_LEVEL, slot_index, slot_pages};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use crate::addr::{Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::Meta;
@@ -83,7 +83,7 @@ impl<M: Machine> Table<M> {
         let mut words = [0; TOGETHER];
         let (words, entries) = {
             let (above, slots) = self.upper_slots(from);
-            let room = self.upper_slots(to).1.len().min(slots.len());
+            let room = (ENTRIES - slot_index(to, UPPER)).min(slots.len());
             let count = room.min(TOGETHER).min(count as usize);
             above.lock.lock(Rank::Table);
             let (taken, entries) = self.unlink(&slots[..count], to, &mut words);

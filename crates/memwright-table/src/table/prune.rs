@@ -13,31 +13,45 @@ use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{PausePoints, Rank};
 
+impl<M: Machine> Table<M> {
+    /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns how many were
+    /// freed. The calling thread can yield.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space and no other lock.
+    pub fn free_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> u64 {
+        self.prune(range, PausePoints::every(TABLES), gather)
+    }
+
+    fn prune(&self, range: PageRange, points: PausePoints, gather: &mut Gather<'_, M>) -> u64 {
+        let mut pruning = Pruning {
+            table: self,
+            gather,
+            freed: 0,
+            points,
+        };
+        pruning.free_below(self.root(), ROOT_LEVEL, range);
+        pruning.freed
+    }
+}
+
 impl<M: Machine> Cursor<'_, M> {
-    /// Frees every empty table below the root that covers pages of the range, through the gather. Returns how many were
-    /// freed. The cursor stays at its position.
+    /// Does what [`Table::free_tables`] does for the range of the cursor. The thread can yield if the cursor
+    /// [pauses](Self::pausing).
     ///
     /// # Locks
     /// The caller holds the write lock of the address space.
-    pub fn free_tables(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+    pub fn free_tables(mut self, gather: &mut Gather<'_, M>) -> u64 {
         if self.is_in_filled_table() {
             return 0;
         }
         self.park();
-        let mut pruning = Pruning {
-            table: self.table,
-            gather,
-            freed: 0,
-            points: if self.pauses {
-                PausePoints::every(TABLES)
-            } else {
-                PausePoints::never()
-            },
+        let points = if self.pauses {
+            PausePoints::every(TABLES)
+        } else {
+            PausePoints::never()
         };
-        pruning.free_below(self.table.root(), ROOT_LEVEL, self.range);
-        let freed = pruning.freed;
-        self.go(self.position);
-        freed
+        self.table.prune(self.range, points, gather)
     }
 
     /// Whether the range is in one last-level table, the one where the cursor was last, and that still has entries:

@@ -71,7 +71,6 @@ impl World {
         cursor.split_pages(&mut gather);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
-        drop(cursor);
         gather.finish().released
     }
 

@@ -193,7 +193,6 @@ fn a_freed_table_takes_upper_entries_with_it() {
     let mut cursor = table.cursor(range(1));
     cursor.remove_all(&mut gather);
     assert_eq!(cursor.free_tables(&mut gather), 3);
-    drop(cursor);
     assert_eq!(
         (table.table_frames(), frames.used_by(FrameKind::Table)),
         (1, 4)

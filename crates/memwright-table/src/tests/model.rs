@@ -232,8 +232,9 @@ impl World {
         cursor.remove_all(&mut gather);
         if free_tables {
             cursor.free_tables(&mut gather);
+        } else {
+            drop(cursor);
         }
-        drop(cursor);
         gather.finish();
         for page in start..start + length {
             self.put(page, Entry::Empty);

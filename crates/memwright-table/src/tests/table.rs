@@ -48,6 +48,35 @@ fn ten_gibibytes_are_marked_with_a_handful_of_entries() {
 }
 
 #[test]
+fn a_range_without_entries_was_empty() {
+    let (frames, table) = setup();
+    assert!(table.was_empty(range(0, Page::USER_END.number())));
+    let frame = frames.allocate(0, FrameKind::Anonymous).unwrap().into_raw();
+    let new = Entry::page(frame, Bits::READ);
+    table.cursor(range(600, 601)).fill(new).unwrap();
+    #[rustfmt::skip]
+    let rows = [
+        ("the page",                              range(600, 601),             false),
+        ("pages before it in its table",          range(512, 600),             true),
+        ("pages after it in its table",           range(601, 1024),            true),
+        ("pages on both sides",                   range(590, 610),             false),
+        ("pages without a table",                 range(1024, 1030),           true),
+        ("several tables, one of which has it",   range(512, 2048),            false),
+        ("several tables, none of which has it",  range(1024, 2048),           true),
+        ("another upper table",                   range(GIB, 2 * GIB),         true),
+        ("both upper tables",                     range(601, GIB + 1),         false),
+    ];
+    for (name, pages, expected) in rows {
+        assert_eq!(table.was_empty(pages), expected, "{name}");
+    }
+    table
+        .cursor(range(GIB, 2 * GIB))
+        .mark(Marks::UFFD_WP)
+        .unwrap();
+    assert!(!table.was_empty(range(GIB + 5, GIB + 6)), "below a marker");
+}
+
+#[test]
 fn filling_pushes_a_marker_down_one_level_at_a_time() {
     let (frames, table) = setup();
     table.cursor(range(0, GIB)).mark(Marks::UFFD_WP).unwrap();

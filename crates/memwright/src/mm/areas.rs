@@ -305,6 +305,8 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
+    /// Whether an area was ever secret.
+    was_secret: bool,
     /// Parts of locked areas that ongoing protection changes make writable.
     gained: Vec<PageRange>,
 }
@@ -368,6 +370,7 @@ impl<M: Machine> Areas<M> {
             stack: 0,
             executable: 0,
             locked: 0,
+            was_secret: false,
             gained: Vec::new(),
         }
     }
@@ -423,11 +426,23 @@ impl<M: Machine> Areas<M> {
         self.data += if data { pages } else { 0 };
         self.stack += if stack { pages } else { 0 };
         self.executable += if executable { pages } else { 0 };
-        self.locked += if flags.contains(AreaFlags::LOCKED) {
-            pages
-        } else {
-            0
-        };
+        if flags.intersects(AreaFlags::LOCKED | AreaFlags::SECRET) {
+            self.count_kept_in(flags, pages);
+        }
+    }
+
+    /// Adds pages of an area whose pages stay in memory to the totals.
+    #[cold]
+    fn count_kept_in(&mut self, flags: AreaFlags, pages: u64) {
+        self.was_secret |= flags.contains(AreaFlags::SECRET);
+        if flags.contains(AreaFlags::LOCKED) {
+            self.locked += pages;
+        }
+    }
+
+    /// Whether there can be areas whose pages stay in memory: locked or secret ones.
+    pub(crate) fn may_keep_pages(&self) -> bool {
+        self.locked > 0 || self.was_secret
     }
 
     /// Subtracts pages of an area with these properties from the totals.

@@ -183,10 +183,24 @@ impl<M: Machine> Mappings<M> {
             return;
         }
         while let Some(mapped) = self.next_place(places, span) {
-            for area in areas.map.overlapping(mapped.pages) {
-                if self.is_in(area, &mapped) {
-                    visitor(area, area.range().intersect(mapped.pages));
-                }
+            self.for_each_area_at(areas, &mapped, &mut visitor);
+        }
+    }
+
+    /// Calls `visitor` with each area of an interval that maps some of the pages at which the interval was found, and
+    /// with the pages at which it maps them.
+    ///
+    /// # Locks
+    /// As for [`for_each_area`](Self::for_each_area).
+    pub(crate) fn for_each_area_at<'a>(
+        &self,
+        areas: &'a Areas<M>,
+        mapped: &Mapped,
+        mut visitor: impl FnMut(&'a Area<M>, PageRange),
+    ) {
+        for area in areas.map.overlapping(mapped.pages) {
+            if self.is_in(area, mapped) {
+                visitor(area, area.range().intersect(mapped.pages));
             }
         }
     }

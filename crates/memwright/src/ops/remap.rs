@@ -337,7 +337,7 @@ impl<M: Machine> Core<M> {
             self.clear_way(new);
         }
         let rule = areas.map.find(start).map_or(MoveRule::PLAIN, move_rule);
-        if let Err(error) = self.move_pages(cpu, (old, target), rule) {
+        if let Err(error) = self.move_pages(cpu, (old, target), rule, keeps_old) {
             self.memory.take_back(promised);
             return Err(error);
         }
@@ -391,18 +391,25 @@ impl<M: Machine> Core<M> {
         Ok((new.len(), backing))
     }
 
-    /// Moves the entries of `old` to `target`: all of them, or none on error.
+    /// Moves the entries of `old` to `target`: all of them, or none on error. Unless `keeps_old`, also frees the page tables
+    /// that this leaves empty. One flush is for both.
     fn move_pages(
         &self,
         cpu: CpuId,
         (old, target): (PageRange, Page),
         rule: MoveRule,
+        keeps_old: bool,
     ) -> Result<(), RemapError> {
         if old.is_empty() {
             return Ok(());
         }
         let mut gather = self.gather();
         let moved = self.table.move_entries(old, target, rule, &mut gather);
+        if moved.is_ok() && !keeps_old {
+            // Another operation may have removed pages there, and not have flushed yet (rule: see-pending-flushes).
+            gather.rely_on_pending();
+            self.table.free_tables(old, &mut gather);
+        }
         let counts = gather.close();
         self.note_gather(cpu, counts);
         let split = counts.of(Change::Resized);
@@ -411,7 +418,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area, with this backing. Unmaps the old range, or, if `keeps_old`, leaves it mapped without pages.
+    /// Creates the new area, with this backing. Removes the areas of the old range, which has no entries any more, or, if
+    /// `keeps_old`, leaves them mapped without pages.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -460,7 +468,7 @@ impl<M: Machine> Core<M> {
                 let gone = WatchEvent::Unmapped(old);
                 bin.notices.add(area.backing().watcher(), gone);
             }
-            self.unmap_areas(self.cpu(), areas, old, bin);
+            self.take_areas(areas, old, bin);
         }
         areas.count_in(rights, flags, new.len());
         if loses_watch {

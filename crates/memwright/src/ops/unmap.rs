@@ -192,8 +192,14 @@ impl<M: Machine> Core<M> {
         result
     }
 
-    /// Removes every area of `range` from the map and the totals.
-    fn take_areas(&self, areas: &mut Areas<M>, range: PageRange, bin: &mut AreaBin<Backing<M>>) {
+    /// Removes every area of `range` from the map and the totals. The caller must have reserved two insertions in the map,
+    /// and room in `bin`.
+    pub(crate) fn take_areas(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        bin: &mut AreaBin<Backing<M>>,
+    ) {
         areas.map.split_at(range.start);
         areas.map.split_at(range.end);
         let mut next = areas.map.at_or_after(range.start);

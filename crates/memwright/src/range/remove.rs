@@ -14,7 +14,6 @@ impl<M: Machine> Core<M> {
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
-        drop(cursor);
         let counts = gather.close();
         self.note_gather(cpu, counts);
     }

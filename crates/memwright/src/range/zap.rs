@@ -141,20 +141,26 @@ impl<M: Machine> Core<M> {
     ) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
-        let mut gather = self.gather();
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
-        mappings.for_each_area(&areas, places, &all.span(), |area, range| {
-            if area.flags().intersects(kept) {
-                for page in range.iter() {
-                    pages.remove(area.offset_of(page));
-                }
-            } else if unused {
-                self.age_of_object(area, range, (all, pages), &mut gather);
+        let span = all.span();
+        while let Some(mapped) = mappings.next_place(places, &span) {
+            // Of the many address spaces that can share memory, few have entries for the pages.
+            if !areas.may_keep_pages() && self.table.was_empty(mapped.pages) {
+                continue;
             }
-        });
-        let counts = gather.close();
-        drop(areas);
-        self.note_gather(cpu, counts);
+            let mut gather = self.gather();
+            mappings.for_each_area_at(&areas, &mapped, |area, range| {
+                if area.flags().intersects(kept) {
+                    for page in range.iter() {
+                        pages.remove(area.offset_of(page));
+                    }
+                } else if unused {
+                    self.age_of_object(area, range, (all, pages), &mut gather);
+                }
+            });
+            let counts = gather.close();
+            self.note_gather(cpu, counts);
+        }
     }
 
     /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit, and clears it if they
@@ -207,12 +213,15 @@ impl<M: Machine> Core<M> {
         (all, pages): (&Cluster, &mut Cluster),
         gather: &mut Gather<'_, M>,
     ) {
+        // Only a private area has copies of the object's pages.
+        let has_copies = !area.is_shared();
         let rule = |page, entry: Present| {
             let index = area.offset_of(page);
             let Some(edit) = aging(entry.bits) else {
                 return Edit::NONE;
             };
-            if entry.bits.contains(Bits::BORROWED) || self.is_private(entry.frame) {
+            let is_borrowed = entry.bits.contains(Bits::BORROWED);
+            if is_borrowed || has_copies && self.is_private(entry.frame) {
                 return Edit::NONE;
             }
             pages.remove(index);

@@ -514,23 +514,27 @@ impl<M: Machine> Pages<M> {
         self.next_below(root, self.height, index)
     }
 
+    /// Returns the first stored page at or after `index` that `node` leads to, and its index. The node is `height` levels
+    /// above the pages. Most slots of a small object are empty, so a step over one of them is two instructions.
     fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
         let level = height - 1;
-        let mut index = index;
-        for slot in slot_at(index, level)..SLOTS {
-            if level == 0 {
-                let value = self.word(node, slot).load(Ordering::Relaxed);
-                if let Some(stored) = decoded(value) {
-                    return Some((index, stored));
-                }
-            } else if let Some(below) = self.slot(node, slot) {
-                if let Some(found) = self.next_below(below, level, index) {
-                    return Some(found);
-                }
+        let words = &self.frames.words64(node)[slot_at(index, level) as usize..];
+        for (distance, word) in words.iter().enumerate() {
+            let value = word.load(Ordering::Relaxed);
+            if value == 0 {
+                continue;
             }
-            // Continue with the first index that the next slot covers.
-            let span = 1 << (SLOT_BITS * level);
-            index = (index / span + 1) * span;
+            // The first index of a later slot is the first one that this slot covers.
+            let first = (index >> (SLOT_BITS * level)) + distance as u64;
+            let index = index.max(first << (SLOT_BITS * level));
+            let found = match decoded(value)? {
+                stored if level == 0 => Some((index, stored)),
+                Stored::InMemory(below) => self.next_below(below, level, index),
+                Stored::InSwap(_) => None,
+            };
+            if found.is_some() {
+                return found;
+            }
         }
         None
     }
