@@ -6,13 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_linux::arch::x86_64::debug::DebugRegisters;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
-use memwright_linux::context::Context;
 use memwright_linux::host::{
     self, BlockDevice, Channels, Clock, ContextId, CpuTimes, Cpus, Host, Instruments,
     InterruptKind, KernelEvents, OutOfMemory, Registers, StackDepth, Stretch, Trap, UserAccess,
     UserFault,
 };
-use memwright_linux::run::Execution;
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
 use crate::calls::Calls;
@@ -134,12 +132,6 @@ impl Simulated {
         self.copy(to, from.len(), true, |here, done, bytes| {
             self.machine.on(CPU).write(here, &from[done..done + bytes])
         })
-    }
-}
-
-impl Execution for Simulated {
-    fn run_user(&self, context: &Context<'_>) -> Trap {
-        self.run_program(context)
     }
 }
 

@@ -178,7 +178,7 @@ fn run_machine(host: &'static Simulated, files: &'static [u8], leaks: bool) {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     use crate::program::{ARENA, Argument, NAME_ROOM, NAMES, Operation};
 

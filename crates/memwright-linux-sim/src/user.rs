@@ -3,6 +3,7 @@
 use memwright_linux::arch::x86_64::regs::UserRegs;
 use memwright_linux::context::Context;
 use memwright_linux::host::Trap;
+use memwright_linux::run::Execution;
 use memwright_linux::syscall;
 use memwright_table::VirtAddr;
 
@@ -21,9 +22,8 @@ const EXIT_GROUP: u64 = 231;
 /// Exceptions that user code can raise.
 const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 
-impl Simulated {
-    /// Runs user mode as specified by [`Host::run_user`](memwright_linux::host::Host::run_user).
-    pub(crate) fn run_program(&self, context: &Context<'_>) -> Trap {
+impl Execution for Simulated {
+    fn run_user(&self, context: &Context<'_>) -> Trap {
         if let Some(begins) = locked(&self.more.begins).take() {
             begins();
         }
@@ -50,7 +50,9 @@ impl Simulated {
             }
         }
     }
+}
 
+impl Simulated {
     fn perform(&self, context: &Context<'_>, operation: Operation, regs: UserRegs) -> Option<Trap> {
         let next = UserRegs {
             rip: regs.rip + 2,

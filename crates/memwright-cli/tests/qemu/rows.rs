@@ -51,7 +51,7 @@ const HELD: &[(&str, &str, &str)] = &[
     (
         "audit_findings",
         "audit_findings 2",
-        include_str!("../../../memwright-sim/src/personality/mod.rs"),
+        include_str!("../../../memwright-linux-sim/src/lib.rs"),
     ),
 ];
 

@@ -515,19 +515,18 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Returns the first stored page at or after `index` that `node` leads to, and its index. The node is `height` levels
-    /// above the pages. Most slots of a small object are empty, so a step over one of them is two instructions.
+    /// above the pages. Most slots of a small object are empty. A step over one of them is a few instructions.
     fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
         let level = height - 1;
         let words = &self.frames.words64(node)[slot_at(index, level) as usize..];
         for (distance, word) in words.iter().enumerate() {
-            let value = word.load(Ordering::Relaxed);
-            if value == 0 {
+            let Some(stored) = decoded(word.load(Ordering::Relaxed)) else {
                 continue;
-            }
+            };
             // The first index of a later slot is the first one that this slot covers.
             let first = (index >> (SLOT_BITS * level)) + distance as u64;
             let index = index.max(first << (SLOT_BITS * level));
-            let found = match decoded(value)? {
+            let found = match stored {
                 stored if level == 0 => Some((index, stored)),
                 Stored::InMemory(below) => self.next_below(below, level, index),
                 Stored::InSwap(_) => None,
