@@ -11,112 +11,116 @@ use stub::{Stub, said};
 
 const LIMIT: &str = "check --bisect --limit run.user_faults.write_protect=3 --kernel image";
 
-/// Exit codes of one run. Those from 128 on stop a bisection; none is 124, 126 or 127.
+const GOOD: &str = "good: run.user_faults.write_protect: 3, at most 3\n";
+const BAD: &str = "BAD: run.user_faults.write_protect: 4, at most 3\n";
+
+/// What the guest does, further options, the exit code, and a part of what is printed. Codes from 128 on stop a bisection;
+/// none is 124, 126 or 127.
+const ENDS: &[(&str, &str, i32, &str)] = &[
+    ("faults=3", "/bin/true", 0, GOOD),
+    ("faults=4", "/bin/true", 1, BAD),
+    ("faults=3 status=7", "/bin/true", 0, GOOD),
+    ("mode=panics", "/bin/true", 125, "panicked: Kernel panic"),
+    (
+        "mode=panics",
+        "--panic bad /bin/true",
+        1,
+        "panicked: Kernel panic",
+    ),
+    ("mode=silent", "/bin/true", 125, "without a word"),
+    (
+        "mode=silent",
+        "--panic bad /bin/true",
+        125,
+        "without a word",
+    ),
+    (
+        "mode=fails",
+        "/bin/true",
+        195,
+        "QEMU failed: qemu: cannot set up",
+    ),
+    (
+        "mode=unseen",
+        "--limit run.instructions.kernel=1 /bin/true",
+        195,
+        "run.instructions.kernel was not measured",
+    ),
+    (
+        "mode=unstable",
+        "/bin/true",
+        196,
+        "this run does not repeat",
+    ),
+    (
+        "mode=hangs",
+        "--timeout 1 /bin/true",
+        197,
+        "--timeout expired",
+    ),
+    ("faults=3", "/no/such/program", 194, "not found"),
+    ("faults=3", "/etc/passwd", 194, "permission denied"),
+    (
+        "faults=3",
+        "--limit x /bin/true",
+        194,
+        "expected ROW=N or ROW=+P%",
+    ),
+    (
+        "faults=3",
+        "--limit run.invlgp=1 /bin/true",
+        194,
+        "close names: run.invlpg",
+    ),
+    (
+        "faults=3",
+        "--limit run.*=1 /bin/true",
+        194,
+        "a limit is of one row",
+    ),
+    (
+        "faults=3",
+        "--limit run.invlpg=+1% /bin/true",
+        194,
+        "a percentage needs --baseline",
+    ),
+    (
+        "faults=3",
+        "--limit region.2.invlpg=1 /bin/true",
+        196,
+        "marked no such region",
+    ),
+    (
+        "faults=3",
+        "--limit region.1.invlpg=0 /bin/true",
+        0,
+        "good: region.1.invlpg: 0, at most 0",
+    ),
+    (
+        "faults=3",
+        "--no-such-option /bin/true",
+        194,
+        "--no-such-option",
+    ),
+    ("faults=3", "--native /bin/true", 194, "cannot be used with"),
+    (
+        "faults=3",
+        "--json /no/folder/x /bin/true",
+        194,
+        "cannot write /no/folder/x",
+    ),
+    (
+        "faults=3",
+        "--kernel image /bin/true",
+        194,
+        "check takes one --kernel",
+    ),
+];
+
 #[test]
 fn each_end_has_a_code() {
     let stub = Stub::new();
-    let good = "good: run.user_faults.write_protect: 3, at most 3\n";
-    let bad = "BAD: run.user_faults.write_protect: 4, at most 3\n";
-    for (does, options, code, line) in [
-        ("faults=3", "/bin/true", 0, good),
-        ("faults=4", "/bin/true", 1, bad),
-        ("faults=3 status=7", "/bin/true", 0, good),
-        ("mode=panics", "/bin/true", 125, "panicked: Kernel panic"),
-        (
-            "mode=panics",
-            "--panic bad /bin/true",
-            1,
-            "panicked: Kernel panic",
-        ),
-        ("mode=silent", "/bin/true", 125, "without a word"),
-        (
-            "mode=silent",
-            "--panic bad /bin/true",
-            125,
-            "without a word",
-        ),
-        (
-            "mode=fails",
-            "/bin/true",
-            195,
-            "QEMU failed: qemu: cannot set up",
-        ),
-        (
-            "mode=unseen",
-            "--limit run.instructions.kernel=1 /bin/true",
-            195,
-            "run.instructions.kernel was not measured",
-        ),
-        (
-            "mode=unstable",
-            "/bin/true",
-            196,
-            "this run does not repeat",
-        ),
-        (
-            "mode=hangs",
-            "--timeout 1 /bin/true",
-            197,
-            "--timeout expired",
-        ),
-        ("faults=3", "/no/such/program", 194, "not found"),
-        ("faults=3", "/etc/passwd", 194, "permission denied"),
-        (
-            "faults=3",
-            "--limit x /bin/true",
-            194,
-            "expected ROW=N or ROW=+P%",
-        ),
-        (
-            "faults=3",
-            "--limit run.invlgp=1 /bin/true",
-            194,
-            "close names: run.invlpg",
-        ),
-        (
-            "faults=3",
-            "--limit run.*=1 /bin/true",
-            194,
-            "a limit is of one row",
-        ),
-        (
-            "faults=3",
-            "--limit run.invlpg=+1% /bin/true",
-            194,
-            "a percentage needs --baseline",
-        ),
-        (
-            "faults=3",
-            "--limit region.2.invlpg=1 /bin/true",
-            196,
-            "marked no such region",
-        ),
-        (
-            "faults=3",
-            "--limit region.1.invlpg=0 /bin/true",
-            0,
-            "good: region.1.invlpg: 0, at most 0",
-        ),
-        (
-            "faults=3",
-            "--no-such-option /bin/true",
-            194,
-            "--no-such-option",
-        ),
-        ("faults=3", "--native /bin/true", 194, "cannot be used with"),
-        (
-            "faults=3",
-            "--json /no/folder/x /bin/true",
-            194,
-            "cannot write /no/folder/x",
-        ),
-        (
-            "faults=3",
-            "--kernel image /bin/true",
-            194,
-            "check takes one --kernel",
-        ),
-    ] {
+    for &(does, options, code, line) in ENDS {
         stub.image("image", does);
         let _ = fs::remove_dir(stub.at("image.seen"));
         let (said, found) = stub.said(&format!("{LIMIT} {options}"));

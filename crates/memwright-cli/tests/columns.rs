@@ -4,6 +4,7 @@ mod kept;
 mod skipped;
 
 use std::fs::File;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use kept::has_kernel;
@@ -71,28 +72,7 @@ fn one_kernel_is_compared_in_several_settings() {
     let line = "large: memory=1024 MiB thp=never instead of memory=512 MiB thp=always";
     assert!(text.contains(line), "{text}");
 
-    let report = memwright(&["report", "--mail", "-", json.to_str().unwrap()])
-        .output()
-        .unwrap();
-    let mail = String::from_utf8(report.stdout).unwrap();
-    let (_, line) = mail.split_once("To reproduce:").unwrap();
-    let line = line.replace("\\\n", " ");
-    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-    let again = folder.path().join("again");
-    let mut command = memwright(&words[..1]);
-    command
-        .args(["--no-verify", "--json"])
-        .arg(&again)
-        .args(&words[1..])
-        .stdin(File::open(&input).unwrap());
-    let output = command.output().unwrap();
-    assert_eq!(
-        (words[0], words.last()),
-        ("compare", Some(&"/bin/cat")),
-        "{mail}"
-    );
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let again: Value = serde_json::from_slice(&std::fs::read(&again).unwrap()).unwrap();
+    let again = reproduced(&json, &input);
     let counts = |document: &Value| -> Vec<Value> {
         let columns = document["columns"].as_array().unwrap().iter();
         let without_host = columns.map(|column| {
@@ -107,6 +87,32 @@ fn one_kernel_is_compared_in_several_settings() {
             assert_eq!(again[name], *value, "{name} of {}", first["kernel"]["name"]);
         }
     }
+}
+
+/// Runs the command that the mail of a comparison prints, and returns its document.
+fn reproduced(json: &Path, input: &Path) -> Value {
+    let report = memwright(&["report", "--mail", "-", json.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let mail = String::from_utf8(report.stdout).unwrap();
+    let (_, line) = mail.split_once("To reproduce:").unwrap();
+    let line = line.replace("\\\n", " ");
+    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+    let again = json.with_file_name("again");
+    let mut command = memwright(&words[..1]);
+    command
+        .args(["--no-verify", "--json"])
+        .arg(&again)
+        .args(&words[1..])
+        .stdin(File::open(input).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(
+        (words[0], words.last()),
+        ("compare", Some(&"/bin/cat")),
+        "{mail}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    serde_json::from_slice(&std::fs::read(&again).unwrap()).unwrap()
 }
 
 #[test]

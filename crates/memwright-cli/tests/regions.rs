@@ -145,6 +145,12 @@ fn passes_have_their_first_least_median_and_most() {
     ] {
         assert!(words(&account).contains(expected), "{expected}: {account}");
     }
+    check_formats(file);
+    check_limits(&program);
+}
+
+/// Checks the reports of a document with the passes of a region.
+fn check_formats(file: &str) {
     // The document alone is enough for every format, with the region's number and with its name.
     for (format, row, expected) in [
         (
@@ -181,6 +187,10 @@ fn passes_have_their_first_least_median_and_most() {
     assert!(
         text(&output.stderr).contains("there is no region growin; the program names growing, once")
     );
+}
+
+/// Checks limits on passes.
+fn check_limits(program: &str) {
     for (limits, code, said) in [
         (
             &[
@@ -213,7 +223,7 @@ fn passes_have_their_first_least_median_and_most() {
     ] {
         let mut arguments = vec!["check", "--no-verify", "--kernel", KERNEL];
         arguments.extend(limits.iter().flat_map(|limit| ["--limit", limit]));
-        arguments.push(&program);
+        arguments.push(program);
         let output = memwright(&arguments);
         let all = [output.stdout, output.stderr].concat();
         assert_eq!(

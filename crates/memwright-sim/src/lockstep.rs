@@ -33,7 +33,7 @@ use crate::machine::{MachineOptions, SimulatedMachine};
 use crate::model::Model;
 use crate::noted_file::NotedFile;
 use crate::process::{Host, Process};
-use crate::script::{ARENA, Action, Scale, Script, Step, Watcher};
+use crate::script::{ARENA, Action, Range, Scale, Script, Step, Watcher};
 use crate::terms::{Remap, Rights};
 
 /// Why a script cannot continue.
@@ -277,111 +277,92 @@ impl Lockstep {
         Ok(exhausted)
     }
 
+    /// Returns how memory is resized in place.
+    fn resizing(&self, range: Range, pages: u8) -> Remap {
+        let (from, old) = self.scale.range(range);
+        Remap {
+            from,
+            pages: old,
+            new_pages: u64::from(pages).clamp(1, ARENA) * self.scale.0,
+            to: None,
+            keep: false,
+        }
+    }
+
+    /// Returns how memory is moved.
+    fn moving(&self, range: Range, to: u8, keep: bool) -> Remap {
+        let (from, pages) = self.scale.range(range);
+        Remap {
+            from,
+            pages,
+            new_pages: pages,
+            to: Some(self.scale.place(to)),
+            keep,
+        }
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), Difference> {
         let alive: Vec<usize> = self.processes.keys().copied().collect();
         let process = alive[usize::from(step.process) % alive.len()];
         let cpu = CpuId::new(u16::from(step.cpu) % self.host.machine().options().cpus as u16);
         match step.action {
             Action::Map(range, rights, what, populate) => {
-                self.map(process, cpu, range, rights, what, populate)
+                self.map(process, cpu, range, rights, what, populate)?;
             }
-            Action::Unmap(range) => self.unmap(process, cpu, range),
-            Action::Seal(range) => self.seal(process, cpu, range),
-            Action::Protect(range, rights) => self.protect(process, cpu, range, rights),
+            Action::Unmap(range) => self.unmap(process, cpu, range)?,
+            Action::Seal(range) => self.seal(process, cpu, range)?,
+            Action::Protect(range, rights) => self.protect(process, cpu, range, rights)?,
             Action::Resize(range, pages) => {
-                let (from, old) = self.scale.range(range);
-                let new_pages = u64::from(pages).clamp(1, ARENA) * self.scale.0;
-                let remap = Remap {
-                    from,
-                    pages: old,
-                    new_pages,
-                    to: None,
-                    keep: false,
-                };
-                self.remap(process, cpu, remap)
+                self.remap(process, cpu, self.resizing(range, pages))?;
             }
             Action::Move(range, to, keep) => {
-                let (from, pages) = self.scale.range(range);
-                let to = self.scale.place(to);
-                let remap = Remap {
-                    from,
-                    pages,
-                    new_pages: pages,
-                    to: Some(to),
-                    keep,
-                };
-                self.remap(process, cpu, remap)
+                self.remap(process, cpu, self.moving(range, to, keep))?;
             }
-            Action::Advise(range, advice) => self.advise(process, cpu, range, advice),
-            Action::Fork => self.fork(process, cpu),
-            Action::Exit => {
-                if alive.len() > 1 {
-                    self.exit(process);
-                }
-                Ok(())
-            }
-            Action::Read(page, offset) => self.read(process, cpu, page, offset),
-            Action::Write(page, offset, value) => self.write(process, cpu, page, offset, value),
-            Action::Fetch(page) => self.fetch(process, cpu, page),
-            Action::ReadFile(file, index) => self.read_file(file, index),
-            Action::WriteFile(file, index, value) => self.write_file(cpu, file, index, value),
-            Action::Truncate(file, pages) => {
-                self.truncate(cpu, file, pages);
-                Ok(())
-            }
-            Action::Punch(file, index, pages) => {
-                self.punch(cpu, file, index, pages);
-                Ok(())
-            }
-            Action::Clean(file) => {
-                self.clean(cpu, file);
-                Ok(())
-            }
-            Action::Watch(range, watcher) => self.watch(process, cpu, range, watcher),
-            Action::Unwatch(range, watcher) => self.unwatch(process, cpu, range, watcher),
+            Action::Advise(range, advice) => self.advise(process, cpu, range, advice)?,
+            Action::Fork => self.fork(process, cpu)?,
+            Action::Exit if alive.len() > 1 => self.exit(process),
+            Action::Exit => {}
+            Action::Read(page, offset) => self.read(process, cpu, page, offset)?,
+            Action::Write(page, offset, value) => self.write(process, cpu, page, offset, value)?,
+            Action::Fetch(page) => self.fetch(process, cpu, page)?,
+            Action::ReadFile(file, index) => self.read_file(file, index)?,
+            Action::WriteFile(file, index, value) => self.write_file(cpu, file, index, value)?,
+            Action::Truncate(file, pages) => self.truncate(cpu, file, pages),
+            Action::Punch(file, index, pages) => self.punch(cpu, file, index, pages),
+            Action::Clean(file) => self.clean(cpu, file),
+            Action::Watch(range, watcher) => self.watch(process, cpu, range, watcher)?,
+            Action::Unwatch(range, watcher) => self.unwatch(process, cpu, range, watcher)?,
             Action::WriteProtect(range, watcher, on) => {
-                self.write_protect(process, cpu, range, watcher, on)
+                self.write_protect(process, cpu, range, watcher, on)?;
             }
-            Action::ReadWriteProtect(range, on) => self.read_write_protect(process, cpu, range, on),
-            Action::CountAccesses(on) => self.count_accesses(process, cpu, on),
-            Action::ScanAccessed(range) => self.scan_accessed(process, cpu, range),
-            Action::Scan(range, protect) => self.scan(process, cpu, range, protect),
-            Action::ClearSoftDirty => {
-                self.clear_soft_dirty(process, cpu);
-                Ok(())
+            Action::ReadWriteProtect(range, on) => {
+                self.read_write_protect(process, cpu, range, on)?
             }
-            Action::Collapse(range) => self.collapse(process, cpu, range),
-            Action::Split(range, order) => {
-                self.split(process, cpu, range, order);
-                Ok(())
-            }
-            Action::KernelRead(page, offset) => self.kernel_read(process, cpu, page, offset),
+            Action::CountAccesses(on) => self.count_accesses(process, cpu, on)?,
+            Action::ScanAccessed(range) => self.scan_accessed(process, cpu, range)?,
+            Action::Scan(range, protect) => self.scan(process, cpu, range, protect)?,
+            Action::ClearSoftDirty => self.clear_soft_dirty(process, cpu),
+            Action::Collapse(range) => self.collapse(process, cpu, range)?,
+            Action::Split(range, order) => self.split(process, cpu, range, order),
+            Action::KernelRead(page, offset) => self.kernel_read(process, cpu, page, offset)?,
             Action::KernelWrite(page, offset, value) => {
-                self.kernel_write(process, cpu, page, offset, value)
+                self.kernel_write(process, cpu, page, offset, value)?;
             }
             Action::Transfer(from, to, other) => {
                 let other = alive[usize::from(other) % alive.len()];
-                self.transfer(cpu, (process, from), (other, to))
+                self.transfer(cpu, (process, from), (other, to))?;
             }
-            Action::Reclaim => {
-                self.reclaim(cpu);
-                Ok(())
-            }
-            Action::Swap(true) => self.swap_on(cpu),
-            Action::Swap(false) => self.swap_off(cpu),
-            Action::Merge => {
-                self.merge(cpu);
-                Ok(())
-            }
-            Action::Bind(range, node) => self.bind(process, cpu, range, node),
-            Action::Migrate(range, node) => self.migrate(process, cpu, range, node),
-            Action::Hint => {
-                self.hint(process, cpu);
-                Ok(())
-            }
-            Action::Fill(page, value, protect) => self.fill(process, cpu, page, value, protect),
-            Action::Relocate(range, to) => self.relocate(process, cpu, range, to),
+            Action::Reclaim => self.reclaim(cpu),
+            Action::Swap(true) => self.swap_on(cpu)?,
+            Action::Swap(false) => self.swap_off(cpu)?,
+            Action::Merge => self.merge(cpu),
+            Action::Bind(range, node) => self.bind(process, cpu, range, node)?,
+            Action::Migrate(range, node) => self.migrate(process, cpu, range, node)?,
+            Action::Hint => self.hint(process, cpu),
+            Action::Fill(page, value, protect) => self.fill(process, cpu, page, value, protect)?,
+            Action::Relocate(range, to) => self.relocate(process, cpu, range, to)?,
         }
+        Ok(())
     }
 
     fn succeeded(&mut self, what: &'static str) {

@@ -41,7 +41,7 @@ const CEILINGS: &[Ceiling] = &[
     ceiling(Measure::NumberedRules, 0, 0),
     ceiling(Measure::DialectLines, 0, 0),
     ceiling(Measure::LongFiles, 0, 0),
-    ceiling(Measure::LongFunctions, 21, 10),
+    ceiling(Measure::LongFunctions, 10, 10),
 ];
 
 /// The number of paragraphs in a sample.

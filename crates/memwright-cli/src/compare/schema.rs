@@ -58,44 +58,54 @@ pub fn document() -> Document {
         differs: vec!["output".to_owned()],
         missed: Some(vec!["/etc/x".to_owned()]),
         run: Some(counts),
-        regions: Some(vec![Region {
-            region: 1,
-            name: Some("toggle".to_owned()),
-            marks: Marks::default(),
-            counts,
-            each: Some(Each {
-                first: counts,
-                least: counts,
-                median: counts,
-                most: counts,
-            }),
-            at_beginning: Some(PageTables::default()),
-            at_end: Some(PageTables::default()),
-        }]),
-        functions: Some(Profile {
-            region: Some(1),
-            region_name: Some("toggle".to_owned()),
-            total: 3,
-            mismatches: 0,
-            symbols_sha256: Some(String::new()),
-            functions: vec!["f".to_owned()],
-            calls: vec![Call {
-                caller: Some(0),
-                function: 0,
-                interrupt: true,
-                count: 1,
-                instructions: 3,
-            }],
-            lines: vec![Line {
-                function: "f".to_owned(),
-                place: "f.c:1".to_owned(),
-                instructions: 3,
-            }],
-        }),
+        regions: Some(vec![region(counts)]),
+        functions: Some(profile()),
         host: Host {
             image: String::new(),
             command: String::new(),
         },
+    }
+}
+
+/// Returns a region with every optional part.
+fn region(counts: Counts) -> Region {
+    Region {
+        region: 1,
+        name: Some("toggle".to_owned()),
+        marks: Marks::default(),
+        counts,
+        each: Some(Each {
+            first: counts,
+            least: counts,
+            median: counts,
+            most: counts,
+        }),
+        at_beginning: Some(PageTables::default()),
+        at_end: Some(PageTables::default()),
+    }
+}
+
+/// Returns a profile with every optional part.
+fn profile() -> Profile {
+    Profile {
+        region: Some(1),
+        region_name: Some("toggle".to_owned()),
+        total: 3,
+        mismatches: 0,
+        symbols_sha256: Some(String::new()),
+        functions: vec!["f".to_owned()],
+        calls: vec![Call {
+            caller: Some(0),
+            function: 0,
+            interrupt: true,
+            count: 1,
+            instructions: 3,
+        }],
+        lines: vec![Line {
+            function: "f".to_owned(),
+            place: "f.c:1".to_owned(),
+            instructions: 3,
+        }],
     }
 }
 

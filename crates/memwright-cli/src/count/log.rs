@@ -428,6 +428,23 @@ mod tests {
                 "CR3 update: CR3=0000000002c1a000",
                 Some(Line::Cr3(0x2c1_a000)),
             ),
+            (
+                "IDT=     fffffe0000000000 00000fff",
+                Some(Line::Idt(0xffff_fe00_0000_0000)),
+            ),
+            ("RAX=0000000000010068 RBX=0000000000000003", None),
+            ("check_exception old: 0xffffffff new 0xe", None),
+            ("Servicing hardware INT=0x30", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(parse(&[0xff, 0xfe]), None);
+    }
+
+    #[test]
+    fn lines_of_the_plugin_parse() {
+        for (text, expected) in [
             ("memwright count 3", Some(Line::Counting)),
             (
                 "memwright cr3 1 0 7 8 9 10 20",
@@ -481,18 +498,9 @@ mod tests {
                 Some(Line::Switch(instructions(10, 20))),
             ),
             ("memwright enter", None),
-            (
-                "IDT=     fffffe0000000000 00000fff",
-                Some(Line::Idt(0xffff_fe00_0000_0000)),
-            ),
-            ("RAX=0000000000010068 RBX=0000000000000003", None),
-            ("check_exception old: 0xffffffff new 0xe", None),
-            ("Servicing hardware INT=0x30", None),
-            ("", None),
         ] {
             assert_eq!(parse(text.as_bytes()), expected, "{text}");
         }
-        assert_eq!(parse(&[0xff, 0xfe]), None);
     }
 
     fn tally(lines: &[&str]) -> Tally {
@@ -514,9 +522,9 @@ mod tests {
         tally
     }
 
-    #[test]
-    fn regions_are_counted_between_their_marks() {
-        let Counted { run, regions } = tally(&[
+    /// Returns the counts of a run that passed its region twice, and once ended it without a beginning.
+    fn passed_twice() -> Counted {
+        tally(&[
             "memwright count 1",
             "CR3 update: CR3=1000",
             "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000",
@@ -536,7 +544,12 @@ mod tests {
             "memwright mark 65535 0 0 5 0 0 210 450",
         ])
         .finish()
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn regions_are_counted_between_their_marks() {
+        let Counted { run, regions } = passed_twice();
         assert_eq!(
             (run.user_faults.write, run.user_faults.write_protect),
             (1, 1)
@@ -568,6 +581,21 @@ mod tests {
             (one.counts.full_flushes, one.counts.switches),
             (Some(1), Some(1))
         );
+        assert_eq!(
+            one.counts.instructions,
+            // Without the instruction that faulted.
+            Some(Instructions {
+                user: 1,
+                kernel: 6,
+                interrupts: Some(0),
+            })
+        );
+    }
+
+    #[test]
+    fn a_region_has_its_first_and_its_extreme_passes() {
+        let regions = passed_twice().regions.unwrap();
+        let one = &regions[0];
         // The second pass counted a switch, and one instruction of each half.
         let each = one.each.unwrap();
         let second = Counts {
@@ -590,15 +618,6 @@ mod tests {
         // The page tables are those of the first pass only.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
-        assert_eq!(
-            one.counts.instructions,
-            // Without the instruction that faulted.
-            Some(Instructions {
-                user: 1,
-                kernel: 6,
-                interrupts: Some(0),
-            })
-        );
     }
 
     #[test]

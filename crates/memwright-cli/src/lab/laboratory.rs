@@ -125,33 +125,13 @@ impl<'a> Laboratory<'a> {
             System::Memwright => own_kernel_takes(&plan.setup).map(|()| None),
         };
         let swap = swap.map_err(Failure::Usage)?;
-        if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
-            return Err(Failure::Usage(anyhow!(
-                "--functions: instructions are counted with one CPU, and this guest has {}",
-                machine.cpus
-            )));
-        }
-        if system == System::Linux {
-            check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
-        }
-        if INIT.is_empty() && system == System::Linux {
-            return Err(Failure::Environment(anyhow!(
-                "this command was built without a first process for Linux guests: no C compiler linked a static program then"
-            )));
-        }
+        check_plan(plan, &machine, system)?;
         let mut prepared = prepare(&plan.setup, &KernelOptions::default())?;
         if system == System::Linux {
             say_where_huge_pages_are_off(&plan.setup);
         }
         let names = region_names_or_say(&prepared);
-        let region = match &plan.measure {
-            Measure::Nothing | Measure::Events => None,
-            Measure::Functions { region, .. } => region.as_ref(),
-        };
-        let region = region.map(|region| region_names::number(region, slice::from_ref(&names)));
-        let region = region
-            .transpose()
-            .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))?;
+        let region = profiled_region(&plan.measure, &names)?;
         let missing = Failure::Environment;
         let patience = bounded::patience(plan.care.timeout);
         let limit = plan.care.timeout.unwrap_or(USUAL_LIMIT);
@@ -184,18 +164,7 @@ impl<'a> Laboratory<'a> {
                 System::Memwright => write_kernel(&files.join(KERNEL))?,
             }
         }
-        let counting = match (&plan.measure, system) {
-            (Measure::Nothing, _) => Counting::Nothing,
-            (Measure::Events | Measure::Functions { .. }, System::Linux) => {
-                plugin_or_say(&qemu, version)
-            }
-            (Measure::Events | Measure::Functions { .. }, System::Memwright) => {
-                plugin(&qemu, version)
-                    .map(Counting::Plugin)
-                    .context("Memwright's kernel is counted by a plugin of QEMU alone")
-                    .map_err(missing)?
-            }
-        };
+        let counting = counting(&plan.measure, system, &qemu, version)?;
         let companions = prepared.program.companions.iter();
         Ok(Self {
             plan,
@@ -638,6 +607,65 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
         environment: std::mem::take(&mut prepared.manifest.environment),
         options: Vec::new(),
     };
+}
+
+/// Checks what can be measured, and run, on this machine and kernel.
+///
+/// # Errors
+/// Functions with several CPUs; words that the kernel's command line cannot have; no first process for Linux.
+fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
+    if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
+        return Err(Failure::Usage(anyhow!(
+            "--functions: instructions are counted with one CPU, and this guest has {}",
+            machine.cpus
+        )));
+    }
+    if system == System::Linux {
+        check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
+    }
+    if INIT.is_empty() && system == System::Linux {
+        return Err(Failure::Environment(anyhow!(
+            "this command was built without a first process for Linux guests: no C compiler linked a static program then"
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the number of the region that is profiled, or `None` for the complete run.
+///
+/// # Errors
+/// A region that the program does not name.
+fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
+    let region = match measure {
+        Measure::Nothing | Measure::Events => None,
+        Measure::Functions { region, .. } => region.as_ref(),
+    };
+    region
+        .map(|region| region_names::number(region, slice::from_ref(names)))
+        .transpose()
+        .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))
+}
+
+/// Returns how this QEMU counts what is to be measured.
+///
+/// # Errors
+/// Memwright's kernel without a plugin.
+fn counting(
+    measure: &Measure,
+    system: System,
+    qemu: &OsString,
+    version: Version,
+) -> Result<Counting, Failure> {
+    match (measure, system) {
+        (Measure::Nothing, _) => Ok(Counting::Nothing),
+        (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+            Ok(plugin_or_say(qemu, version))
+        }
+        (Measure::Events | Measure::Functions { .. }, System::Memwright) => plugin(qemu, version)
+            .map(Counting::Plugin)
+            .context("Memwright's kernel is counted by a plugin of QEMU alone")
+            .map_err(Failure::Environment),
+    }
 }
 
 /// Builds the plugin for this QEMU.

@@ -9,22 +9,19 @@ use memwright_table::CpuId;
 
 use super::kinds::{Kind, agree, disagree, kind_of_advise, kind_of_protect, kind_of_seal};
 use super::{Difference, Lockstep, address, bytes, real_rights};
+use crate::SimulatedMachine;
 use crate::model::Source;
 use crate::script::{Range, What};
 use crate::terms::{Advice, Rights};
 
 impl Lockstep {
-    pub(super) fn map(
+    /// Returns what a mapping shows, for the model and for the memory manager.
+    fn source(
         &mut self,
-        process: usize,
-        cpu: CpuId,
-        range: Range,
-        rights: Rights,
+        pages: u64,
         what: What,
-        populate: bool,
-    ) -> Result<(), Difference> {
-        let (from, pages) = self.scale.range(range);
-        let (source, kind) = match what {
+    ) -> Result<(Source, MapKind<SimulatedMachine>), Difference> {
+        Ok(match what {
             What::Anonymous => (Source::Anonymous, MapKind::Anonymous),
             What::SharedAnonymous => {
                 let number = self.model.create_object(pages, true);
@@ -67,7 +64,20 @@ impl Lockstep {
                     },
                 )
             }
-        };
+        })
+    }
+
+    pub(super) fn map(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        rights: Rights,
+        what: What,
+        populate: bool,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let (source, kind) = self.source(pages, what)?;
         let request = MapRequest {
             length: bytes(pages),
             rights: real_rights(rights),

@@ -10,9 +10,10 @@ const fn range(at: u8, pages: u8) -> Range {
     Range { at, pages }
 }
 
-/// Returns the script. Its ranges cross the boundary between places 15 and 16, where page tables of three levels end.
-fn script() -> Script {
-    let parents = [
+/// Returns what the first process does alone. The ranges cross the boundary between places 15 and 16, where page tables of
+/// three levels end.
+fn of_the_first() -> Vec<Action> {
+    vec![
         Action::Map(range(12, 8), Rights::READ_WRITE, What::Anonymous, false),
         Action::Read(13, 0),
         Action::Write(15, 0, 1),
@@ -59,8 +60,12 @@ fn script() -> Script {
         Action::Fetch(9),
         Action::ReadFile(0, 1),
         Action::Fork,
-    ];
-    let both = [
+    ]
+}
+
+/// Returns what both processes do.
+fn of_both() -> Vec<Action> {
+    vec![
         Action::Write(15, 0, 10),
         Action::Write(16, 0, 11),
         Action::Write(23, 8, 12),
@@ -80,14 +85,20 @@ fn script() -> Script {
         Action::Advise(range(19, 1), Advice::RemoveGuard),
         Action::Seal(range(9, 1)),
         Action::Exit,
-    ];
+    ]
+}
+
+fn script() -> Script {
     let step = |process, cpu, action| Step {
         process,
         cpu,
         action,
     };
-    let mut steps: Vec<Step> = parents.map(|action| step(0, 0, action)).into();
-    for (index, action) in both.into_iter().enumerate() {
+    let mut steps: Vec<Step> = of_the_first()
+        .into_iter()
+        .map(|action| step(0, 0, action))
+        .collect();
+    for (index, action) in of_both().into_iter().enumerate() {
         steps.push(step(0, (index % 2) as u8, action));
         steps.push(step(1, (index % 2) as u8, action));
     }

@@ -11,6 +11,56 @@ use crate::world::{Machine, PAGE, R, RW, World, page};
 /// Heap failures are injected for the whole program: one test at a time.
 static HEAP: Mutex<()> = Mutex::new(());
 
+/// Changes protection and properties of the memory, and merges pages. Calls `step` after each operation.
+fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
+    step(space.protect(page(10), 20 * PAGE, R).is_ok());
+    step(space.protect(page(5), 500 * PAGE, RW).is_ok());
+    step(space.lock(page(50), 3 * PAGE, false).is_ok());
+    step(
+        space
+            .advise(page(200), 4 * PAGE, Advice::PopulateWrite)
+            .is_ok(),
+    );
+    step(
+        space
+            .advise(page(300), 4 * PAGE, Advice::GuardInstall)
+            .is_ok(),
+    );
+    step(space.advise(page(400), 4 * PAGE, Advice::DontFork).is_ok());
+    step(space.advise(page(0), 600 * PAGE, Advice::Mergeable).is_ok());
+    for _ in 0..3 {
+        while !world.memory.merge_pages(100) {}
+    }
+    step(space.write(page(0), &[7]).is_ok());
+    step(
+        space
+            .advise(page(0), 600 * PAGE, Advice::Unmergeable)
+            .is_ok(),
+    );
+    step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
+}
+
+/// Moves memory to any address and to a fixed one. Calls `step` after each operation.
+fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
+    let remap = RemapRequest {
+        old: page(100),
+        old_length: 200 * PAGE,
+        new_length: 900 * PAGE,
+        may_move: true,
+        fixed: None,
+        dont_unmap: false,
+    };
+    step(space.remap(remap).is_ok());
+    let fixed = RemapRequest {
+        old: page(500),
+        old_length: 50 * PAGE,
+        new_length: 50 * PAGE,
+        fixed: Some(page(9000)),
+        ..remap
+    };
+    step(space.remap(fixed).is_ok());
+}
+
 /// Runs a script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns the
 /// number of failed steps.
 fn script(world: &World) -> usize {
@@ -46,31 +96,7 @@ fn script(world: &World) -> usize {
     }
     step(space.read(page(4100), &mut [0]).is_ok());
     step(object.write_at(300 * PAGE + 5, &[1; 9000]).is_ok());
-    step(space.protect(page(10), 20 * PAGE, R).is_ok());
-    step(space.protect(page(5), 500 * PAGE, RW).is_ok());
-    step(space.lock(page(50), 3 * PAGE, false).is_ok());
-    step(
-        space
-            .advise(page(200), 4 * PAGE, Advice::PopulateWrite)
-            .is_ok(),
-    );
-    step(
-        space
-            .advise(page(300), 4 * PAGE, Advice::GuardInstall)
-            .is_ok(),
-    );
-    step(space.advise(page(400), 4 * PAGE, Advice::DontFork).is_ok());
-    step(space.advise(page(0), 600 * PAGE, Advice::Mergeable).is_ok());
-    for _ in 0..3 {
-        while !world.memory.merge_pages(100) {}
-    }
-    step(space.write(page(0), &[7]).is_ok());
-    step(
-        space
-            .advise(page(0), 600 * PAGE, Advice::Unmergeable)
-            .is_ok(),
-    );
-    step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
+    change(world, &space, &mut step);
     match space.fork() {
         Ok(child) => {
             step(child.write(page(1), &[8]).is_ok());
@@ -79,23 +105,7 @@ fn script(world: &World) -> usize {
         }
         Err(_) => step(false),
     }
-    let remap = RemapRequest {
-        old: page(100),
-        old_length: 200 * PAGE,
-        new_length: 900 * PAGE,
-        may_move: true,
-        fixed: None,
-        dont_unmap: false,
-    };
-    step(space.remap(remap).is_ok());
-    let fixed = RemapRequest {
-        old: page(500),
-        old_length: 50 * PAGE,
-        new_length: 50 * PAGE,
-        fixed: Some(page(9000)),
-        ..remap
-    };
-    step(space.remap(fixed).is_ok());
+    relocate(&space, &mut step);
     step(space.unmap(page(1), PAGE).is_ok());
     step(space.unmap(page(2100), 300 * PAGE).is_ok());
     assert_eq!(space.audit(), Ok(()));
