@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 
 /// The suites of Debian's archive that may have the sources, unless other ones are given.
-const SUITES: &str = "unstable,testing,stable-backports";
+const SUITES: &str = "unstable,testing,trixie-backports";
 
 /// The series of kernels whose tests the lists name, and whose column is the reference.
 pub const VERSION: &str = "7.3";
