@@ -231,7 +231,7 @@ pub const RULES: &[Rule] = &[
             "sqlite-wal",
         ],
         of: 5,
-        runs: [5, 5],
+        runs: [2, 5],
         what: "a part of the whole programs, whose output is compared with that on Debian's kernel",
     },
     Rule {
