@@ -32,6 +32,7 @@ mod run;
 mod shell;
 mod suite;
 mod tier;
+mod tools;
 mod unsafe_code;
 mod walk;
 mod words;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::shell;
+use crate::{shell, tools};
 
 /// The crates that are published, in the order of their dependencies.
 const PUBLISHED: [&str; 4] = [
@@ -14,14 +14,19 @@ const PUBLISHED: [&str; 4] = [
     "memwright-mark",
 ];
 
+/// The version of cargo-deny.
+const DENY: &str = "0.20.2";
+/// The version of cargo-semver-checks.
+const SEMVER_CHECKS: &str = "0.51.0";
+
 /// A target of another processor, for which the libraries must not compile.
 const REFUSED: &str = "aarch64-unknown-none";
 
 /// Checks the packages, the licences and sources of what they depend on, compatibility with the last release, and that
-/// other processors are refused. Installs the tools for it below the target folder.
+/// other processors are refused.
 ///
 /// # Errors
-/// The first check that fails, or a tool that cannot be installed.
+/// The first check that fails, or a program for it that cannot be built.
 pub fn check() -> Result<()> {
     packages()?;
     dependencies()?;
@@ -40,7 +45,7 @@ fn packages() -> Result<()> {
 
 /// Checks licences, bans and sources by `deny.toml`.
 fn dependencies() -> Result<()> {
-    let mut command = tool("cargo-deny")?;
+    let mut command = started("cargo-deny", DENY, "about 3 minutes on two cores")?;
     command.args(["--workspace", "check", "licenses", "bans", "sources"]);
     shell::run(&mut command)
 }
@@ -54,7 +59,11 @@ fn compatibility() -> Result<()> {
         return Ok(());
     };
     for name in PUBLISHED {
-        let mut command = tool("cargo-semver-checks")?;
+        let mut command = started(
+            "cargo-semver-checks",
+            SEMVER_CHECKS,
+            "about 6 minutes on two cores",
+        )?;
         command.args(["semver-checks", "-p", name, "--baseline-rev", last.trim()]);
         shell::run(&mut command)?;
     }
@@ -79,15 +88,9 @@ fn refusal() -> Result<()> {
     Ok(())
 }
 
-/// Returns a command that starts a tool of cargo, which it installs if it is missing.
-fn tool(name: &str) -> Result<Command> {
-    let folder = shell::target_folder().join("tools");
-    let path = folder.join("bin").join(name);
-    if !path.exists() {
-        let mut install = shell::cargo(["install", "-q", "--locked", "--root"]);
-        install.arg(&folder).arg(name);
-        shell::run(&mut install).with_context(|| format!("cannot install {name}"))?;
-    }
+/// Returns a command that starts a program of crates.io in the root of the workspace.
+fn started(program: &str, version: &str, takes: &str) -> Result<Command> {
+    let path = tools::of_crates_io((program, version), program, takes)?;
     let mut command = Command::new(path);
     command.current_dir(shell::root());
     Ok(command)

@@ -4,7 +4,7 @@
 //! pages as they are, and of comments in a copy that has each comment as Markdown, at its line. (Vale's own support of
 //! Rust takes code in a comment for prose.)
 
-mod tools;
+mod checkers;
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ const NOT_YET: &[&str] = &["crates/memwright-linux/", "crates/memwright-kernel/"
 pub fn run() -> Result<Outcome> {
     let mut skipped = Vec::new();
     let mut wrong = Vec::new();
-    match tools::typos() {
+    match checkers::typos() {
         Ok(typos) => {
             let mut command = Command::new(typos);
             if !shell::status(command.current_dir(shell::root()))?.success() {
@@ -36,7 +36,7 @@ pub fn run() -> Result<Outcome> {
         }
         Err(why) => skipped.push(format!("{why:#}")),
     }
-    match tools::vale() {
+    match checkers::vale() {
         Ok(vale) => {
             let alerts = alerts(&vale)?;
             for alert in &alerts {

@@ -1,13 +1,13 @@
 //! typos and Vale: built once into the cache, from the registries of their languages.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::apt::{self, Archive};
-use crate::{install, shell};
+use crate::{install, shell, tools};
 
 /// The version of typos-cli of crates.io.
 const TYPOS: &str = "1.39.0";
@@ -26,13 +26,8 @@ const GO_ROOT: &str = "usr/lib/go-1.25";
 /// # Errors
 /// It cannot be built.
 pub fn typos() -> Result<PathBuf> {
-    let name = format!("typos-{TYPOS}");
-    cached(&name, "bin/typos", "about 3 minutes on two cores", |work| {
-        let version = format!("={TYPOS}");
-        let mut install = shell::cargo(["install", "-q", "typos-cli", "--locked", "--version"]);
-        install.args([&version, "--root"]).arg(work);
-        shell::run(&mut install).context("crates.io is not reachable, or typos does not build")
-    })
+    let package = ("typos-cli", TYPOS);
+    tools::of_crates_io(package, "typos", "about 3 minutes on two cores")
 }
 
 /// Returns the path of Vale; builds it if the cache lacks it.
@@ -42,7 +37,7 @@ pub fn typos() -> Result<PathBuf> {
 pub fn vale() -> Result<PathBuf> {
     let (module, version) = VALE;
     let name = format!("vale-{version}");
-    cached(&name, "vale", "about 2 minutes on two cores", |work| {
+    tools::cached(&name, "vale", "about 2 minutes on two cores", |work| {
         let go = go()?;
         // Its grammars of programming languages are C.
         install::install_packages(&[install::GCC])?;
@@ -60,36 +55,6 @@ pub fn vale() -> Result<PathBuf> {
         shell::run(&mut install).context(proxy)?;
         Ok(fs::remove_dir_all(work.join("go"))?)
     })
-}
-
-/// Returns the path of a program in a folder of the cache. `build` makes the folder if it is missing.
-fn cached(
-    name: &str,
-    program: &str,
-    takes: &str,
-    build: impl FnOnce(&Path) -> Result<()>,
-) -> Result<PathBuf> {
-    let tools = apt::cache_folder("tools")?;
-    let folder = tools.join(name);
-    let path = folder.join(program);
-    if path.exists() {
-        return Ok(path);
-    }
-    shell::step(&format!(
-        "building {name} into {} once: {takes}",
-        folder.display()
-    ));
-    // A temporary folder, renamed when it is complete: another run may do the same at the same time.
-    let work = tools.join(format!("{name}-{}", std::process::id()));
-    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    let built = build(&work);
-    if built.is_ok() && fs::rename(&work, &folder).is_ok() {
-        return Ok(path);
-    }
-    fs::remove_dir_all(&work)?;
-    built.with_context(|| format!("{name} is not in {} and cannot be built", tools.display()))?;
-    ensure!(path.exists(), "cannot name {}", folder.display());
-    Ok(path)
 }
 
 /// Returns a Go that is new enough: the one of the search path, or Debian's, unpacked into the cache.
