@@ -176,7 +176,7 @@ fn is_gone<T: ?Sized>(reference: &Weak<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::References;
-    use crate::sync::Grows;
+    use crate::{draws::draws, sync::Grows};
     use alloc::{sync::Arc, vec::Vec};
 
     fn add(list: &mut References<u64>, object: &Arc<u64>) {
@@ -190,18 +190,14 @@ mod tests {
     #[test]
     fn live_objects_are_listed_in_the_order_of_their_arrival() {
         let (mut list, mut live) = (References::new(), Vec::new());
-        let mut random = 1_u64;
+        let mut below = draws(1);
         for step in 0..20_000_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let draw = (random >> 33) as usize;
             let most = if step % 2000 < 1000 { 3 } else { 100 };
-            if live.len() < most && !draw.is_multiple_of(4) {
+            if live.len() < most && below(4) != 0 {
                 live.push(Arc::new(step));
                 add(&mut list, &live[live.len() - 1]);
             } else if !live.is_empty() {
-                live.remove(draw % live.len());
+                live.remove(below(live.len()));
             }
             assert!(list.len() <= 2 * live.len().max(100) + 8);
             let (mut found, mut from) = (Vec::new(), 0);

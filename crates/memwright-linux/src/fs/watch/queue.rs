@@ -192,18 +192,16 @@ impl<T> Queue<T> {
 #[cfg(test)]
 mod tests {
     use super::Queue;
+    use crate::draws::draws;
     use alloc::collections::VecDeque;
 
     #[test]
     fn it_is_a_queue_that_finds_the_room_that_was_made() {
         let (mut queue, mut model) = (Queue::new(), VecDeque::new());
-        let mut random = 1_u64;
+        let mut below = draws(1);
         for step in 0..60_000_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
             let grows = step % 20_000 < 12_000;
-            if (random >> 40) % 5 < if grows { 4 } else { 1 } {
+            if below(5) < if grows { 4 } else { 1 } {
                 if queue.room() < model.len() + 1 {
                     let found = Queue::<u64>::find_room(queue.size(), model.len() + 1);
                     queue.take_room(&mut found.ok().unwrap());
