@@ -188,8 +188,12 @@ impl<F> Items<F> {
     fn block_from(&self, from: usize) -> Option<(usize, &Block<F>)> {
         let (first, mut below) = (from / SLOTS, from % SLOTS);
         for (number, group) in self.groups.iter().enumerate().skip(first) {
-            for index in core::mem::take(&mut below)..SLOTS {
-                let block = group.as_ref().and_then(|group| group.slots[index].as_ref());
+            let below = core::mem::take(&mut below);
+            let Some(group) = group else {
+                continue;
+            };
+            let blocks = (below..SLOTS).zip(&group.slots[below..]);
+            for (index, block) in blocks {
                 if let Some(block) = block {
                     return Some((number * SLOTS + index, block));
                 }
