@@ -1,5 +1,6 @@
 //! `cargo xtask release-check`: what has to hold before the libraries are published. It publishes nothing.
 
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -36,11 +37,17 @@ pub fn check() -> Result<()> {
 
 /// Packs each crate, and builds it from its package. The manifest must be committed.
 fn packages() -> Result<()> {
-    let mut command = shell::cargo(["publish", "--dry-run", "--locked"]);
+    // A folder of its own: cargo keeps the sources of a package by name, version and the folder that it came from, and
+    // would build those of an earlier check.
+    let folder = shell::target_folder().join(format!("packages-{}", std::process::id()));
+    let mut command = shell::cargo(["publish", "--dry-run", "--locked", "--target-dir"]);
+    command.arg(&folder);
     for name in PUBLISHED {
         command.args(["-p", name]);
     }
-    shell::run(&mut command)
+    let packed = shell::run(&mut command);
+    fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    packed
 }
 
 /// Checks licences, bans and sources by `deny.toml`.
