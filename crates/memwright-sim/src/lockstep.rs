@@ -336,7 +336,7 @@ impl Lockstep {
                 self.write_protect(process, cpu, range, watcher, on)?;
             }
             Action::ReadWriteProtect(range, on) => {
-                self.read_write_protect(process, cpu, range, on)?
+                self.read_write_protect(process, cpu, range, on)?;
             }
             Action::CountAccesses(on) => self.count_accesses(process, cpu, on)?,
             Action::ScanAccessed(range) => self.scan_accessed(process, cpu, range)?,
