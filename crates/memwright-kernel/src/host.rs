@@ -32,7 +32,13 @@ impl Execution for Hardware {
         let argument = core::ptr::from_ref(context).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
         // the state only while `serve_call` runs, which receives the context.
-        unsafe { run(context.state_pointer(), serve_call as *const (), argument) }
+        unsafe {
+            run(
+                context.registers.state_pointer(),
+                serve_call as *const (),
+                argument,
+            )
+        }
     }
 }
 
@@ -307,7 +313,7 @@ impl Host for Hardware {
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
     let served = syscall::serve(context);
     if cfg!(debug_assertions) {
-        context::after_call(context.state().regs.orig_rax);
+        context::after_call(context.registers.state().regs.orig_rax);
     }
     served
 }

@@ -32,7 +32,7 @@ impl Execution for Simulated {
                 return trap;
             }
             let in_time = self.more.tick();
-            let regs = context.state().regs;
+            let regs = context.registers.state().regs;
             let place = regs.rip.wrapping_sub(CODE);
             let end = 2 * self.more.operations.len() as u64;
             let stepped = if place >= end || place % 2 != 0 || !in_time {
@@ -63,7 +63,7 @@ impl Simulated {
             Operation::Call(number, arguments) => {
                 let [rdi, rsi, rdx, r10, r8, r9] = arguments.map(resolve);
                 locked(&self.more.calls).made(u64::from(number), rsi, rdx);
-                context.state().regs = UserRegs {
+                context.registers.state().regs = UserRegs {
                     rdi,
                     rsi,
                     rdx,
@@ -93,11 +93,11 @@ impl Simulated {
             }
             Operation::Exception(which) => {
                 let vector = EXCEPTIONS[usize::from(which) % EXCEPTIONS.len()];
-                context.state().regs = next;
+                context.registers.state().regs = next;
                 return Some(Trap::Exception { vector, error: 0 });
             }
         }
-        context.state().regs = next;
+        context.registers.state().regs = next;
         None
     }
 
@@ -118,7 +118,7 @@ impl Simulated {
             // The program was just loaded from a file.
             return call(context, EXIT_GROUP);
         }
-        context.state().regs.rsp = regs.rsp.wrapping_add(8);
+        context.registers.state().regs.rsp = regs.rsp.wrapping_add(8);
         call(context, RT_SIGRETURN)
     }
 }
@@ -126,7 +126,7 @@ impl Simulated {
 /// Performs a system call. Returns `None` if user mode continues.
 fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     {
-        let mut state = context.state();
+        let mut state = context.registers.state();
         state.regs.orig_rax = number;
         state.regs.rax = number;
     }

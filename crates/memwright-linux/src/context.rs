@@ -1,28 +1,11 @@
-//! The running thread, as seen by system calls.
+//! What the dispatch of system calls and traps acts on: the running thread, its registers and the kernel.
 
 use crate::{
-    Space,
-    arch::x86_64::{
-        debug::DebugRegisters,
-        regs::{UserRegs, UserState},
-    },
-    errno::Errno,
-    fs::{
-        FileTable, FsContext,
-        caller::{Caller, CallerIds},
-        vfs::Vfs,
-    },
-    identity::Identity,
-    kernel::Kernel,
-    process::{Process, Thread, send_to_thread},
-    scheduler::{Task, Work},
-    signal::SignalInfo,
-    user::UserMemory,
-    wait::{CanWait, Interest, WaitError, WaitQueue},
+    arch::x86_64::regs::UserState, current::Current, errno::Errno, kernel::Kernel, process::Thread,
+    thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
-use core::cell::{Cell, RefCell, RefMut};
-use memwright::Memcg;
+use core::{cell::Cell, ops::Deref};
 
 /// The six argument registers.
 pub type Arguments = [u64; 6];
@@ -47,24 +30,19 @@ pub struct CallTables {
     pub(crate) stopping: &'static Handlers,
 }
 
-/// The running thread: the first argument of every system call and file operation.
+/// The running thread and the kernel. Only dispatch uses it: a system call gets the [`Current`] thread and the parts of
+/// the kernel that it needs.
 pub struct Context<'a> {
     /// The kernel.
     pub kernel: &'static Kernel,
     /// The thread.
-    pub thread: &'a Arc<Thread>,
+    pub current: Current<'a>,
+    /// Its user registers.
+    pub registers: ThreadRegisters<'a>,
     /// The handlers of its system calls.
     pub(crate) handlers: Cell<&'static Handlers>,
     /// The two tables of handlers.
     pub(crate) tables: &'static CallTables,
-    /// The debug registers.
-    pub(crate) debug: Cell<DebugRegisters>,
-    /// The data at its breakpoints before a single step.
-    pub(crate) watched: Cell<[u64; 4]>,
-    /// The memory of its program.
-    pub user: UserMemory<'static>,
-    state: RefCell<UserState>,
-    space: RefCell<Arc<Space>>,
 }
 
 impl<'a> Context<'a> {
@@ -78,200 +56,29 @@ impl<'a> Context<'a> {
         state: UserState,
         tables: &'static CallTables,
     ) -> Self {
-        let space = RefCell::new(thread.process.space().expect("a living process"));
         Self {
             kernel,
-            thread,
+            current: Current::new(kernel.base(), thread),
+            registers: ThreadRegisters::new(kernel.host, thread, state),
             handlers: Cell::new(tables.usual),
             tables,
-            debug: Cell::new(DebugRegisters::default()),
-            watched: Cell::new([0; 4]),
-            user: UserMemory::new(kernel.host),
-            state: RefCell::new(state),
-            space,
         }
     }
 
-    /// Returns the process of the thread.
-    pub fn process(&self) -> &'a Arc<Process> {
-        &self.thread.process
-    }
-
-    /// Returns the address space.
-    pub fn space(&self) -> Arc<Space> {
-        self.space.borrow().clone()
-    }
-
-    /// Calls `f` with the address space, without taking another reference.
-    pub fn with_space<R>(&self, f: impl FnOnce(&Arc<Space>) -> R) -> R {
-        f(&self.space.borrow())
-    }
-
-    /// Replaces the address space in which the thread runs (`execve`). The process has a reference of its own, which
-    /// this does not change.
-    pub fn set_space(&self, space: Arc<Space>) {
-        *self.space.borrow_mut() = space;
-    }
-
-    /// Returns the descriptor table.
-    ///
-    /// # Panics
-    /// If the process has exited.
-    pub fn files(&self) -> Arc<FileTable> {
-        self.thread.process.files().expect("a living process")
-    }
-
-    /// Returns the root, the working directory and the file-creation mask.
-    ///
-    /// # Panics
-    /// If the process has exited.
-    pub fn fs(&self) -> Arc<FsContext> {
-        self.thread.process.fs().expect("a living process")
-    }
-
-    /// Borrows the user registers mutably.
-    pub fn state(&self) -> RefMut<'_, UserState> {
-        self.state.borrow_mut()
-    }
-
-    /// Copies the FS and GS bases from the processor to the user registers: user code can change the bases without
-    /// entering the kernel.
-    pub fn store_bases(&self) {
-        self.kernel.host.store_bases(&mut self.state());
-    }
-
-    /// Replaces the user registers, including the bases.
-    pub fn replace_state(&self, state: UserState) {
-        self.kernel.host.load_bases(&state);
-        *self.state() = state;
-        self.thread.set_work(Work::REGISTERS, true);
-    }
-
-    /// Replaces the general registers. A system call must use this method to change registers other than RAX: otherwise
-    /// the processor still has the old values when the call returns.
-    pub fn replace_registers(&self, regs: UserRegs) {
-        self.state().regs = regs;
-        self.thread.set_work(Work::REGISTERS, true);
-    }
-
-    /// Sets whether the thread stops at its system calls.
-    pub(crate) fn stop_at_calls(&self, stops: bool) {
-        self.handlers.set(if stops {
+    /// Chooses the table of handlers after the tracer may have changed whether the thread stops at its calls.
+    pub(crate) fn choose_handlers(&self) {
+        self.handlers.set(if self.registers.stops_at_calls() {
             self.tables.stopping
         } else {
             self.tables.usual
         });
     }
-
-    /// Returns the address of the user registers, through which the host loads and stores them while user mode runs.
-    pub fn state_pointer(&self) -> *mut UserState {
-        self.state.as_ptr()
-    }
-
-    /// Checks that the kernel heap is above its reserve. Operations that allocate call this first.
-    ///
-    /// # Errors
-    /// `ENOMEM` if the heap is in its reserve.
-    pub fn check_heap(&self) -> Result<(), Errno> {
-        if self.kernel.host.heap_low() {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Returns whether an unblocked signal is pending for the thread.
-    pub fn interrupted(&self) -> bool {
-        self.thread.signal_pending()
-    }
-
-    /// Waits until `ready` returns `Some`. `ready` is called first, and again after each wakeup of one of the queues.
-    /// `deadline` is a time of `Host::now`.
-    ///
-    /// # Locks
-    /// The caller holds no lock.
-    ///
-    /// # Errors
-    /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline. `ready` is called
-    /// once more before either.
-    pub fn wait_until<T>(
-        &self,
-        queues: &[&WaitQueue],
-        deadline: Option<u64>,
-        mut ready: impl FnMut() -> Option<T>,
-    ) -> Result<T, WaitError> {
-        if let Some(value) = ready() {
-            return Ok(value);
-        }
-        self.kernel
-            .oom
-            .wait(self.thread, queues, deadline, Interest::Signals, ready)
-    }
-
-    /// Returns the thread as the file system sees it.
-    pub fn caller(&self) -> &dyn Caller {
-        self
-    }
 }
 
-impl CanWait for Context<'_> {
-    fn wait(
-        &self,
-        queues: &[&WaitQueue],
-        deadline: Option<u64>,
-        ready: &mut dyn FnMut() -> bool,
-    ) -> Result<(), WaitError> {
-        self.wait_until(queues, deadline, || ready().then_some(()))
-    }
-}
+impl<'a> Deref for Context<'a> {
+    type Target = Current<'a>;
 
-impl Caller for Context<'_> {
-    fn vfs(&self) -> &'static Vfs {
-        self.kernel.vfs
-    }
-
-    fn memory(&self) -> UserMemory<'static> {
-        self.user
-    }
-
-    fn ids(&self) -> CallerIds {
-        CallerIds {
-            process: self.process().id,
-            thread: self.thread.id(),
-        }
-    }
-
-    fn identity(&self) -> &Identity {
-        &self.thread.process.identity
-    }
-
-    fn task(&self) -> &Task {
-        self.thread
-    }
-
-    fn files(&self) -> Arc<FileTable> {
-        Self::files(self)
-    }
-
-    fn fs(&self) -> Arc<FsContext> {
-        Self::fs(self)
-    }
-
-    fn raise(&self, info: SignalInfo) {
-        send_to_thread(self.thread, info);
-    }
-
-    fn yield_now(&self) {
-        self.kernel.scheduler.yield_now(self.thread);
-    }
-
-    fn signal_arrivals(&self) -> &Arc<WaitQueue> {
-        &self.thread.process.signal_arrived
-    }
-
-    fn count_pages(&self, pages: u64) -> Option<Memcg> {
-        let group = self.process().charged_group()?;
-        self.kernel.cgroups.note_called(pages);
-        Some(group.memcg())
+    fn deref(&self) -> &Current<'a> {
+        &self.current
     }
 }

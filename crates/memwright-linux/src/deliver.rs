@@ -265,7 +265,7 @@ fn wait_while_stopped(context: &Context<'_>) {
 /// Changes the registers so that an interrupted call is restarted. Has no effect after the first call for one system
 /// call.
 fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
-    let mut state = context.state();
+    let mut state = context.registers.state();
     let regs = &mut state.regs;
     if regs.orig_rax == u64::MAX {
         return;
@@ -294,9 +294,9 @@ fn abort_section(context: &Context<'_>, signal: Signal) {
     if !context.thread.is_restartable() {
         return;
     }
-    let instruction = context.state().regs.rip;
+    let instruction = context.registers.state().regs.rip;
     match abort(context.user, context.thread, instruction) {
-        Ok(next) => context.state().regs.rip = next,
+        Ok(next) => context.registers.state().regs.rip = next,
         Err(_) if signal == Signal::SIGSEGV => {
             force_default(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
         }
@@ -311,9 +311,9 @@ fn settle_section(context: &Context<'_>) -> bool {
     // A copy to user memory can wait, and the thread can continue on another CPU.
     while thread.work().contains(Work::RESTARTABLE) {
         let place = Place::of(context.kernel.host, &context.kernel.memory);
-        let instruction = context.state().regs.rip;
+        let instruction = context.registers.state().regs.rip;
         match settle(context.user, thread, place, instruction) {
-            Ok(next) => context.state().regs.rip = next,
+            Ok(next) => context.registers.state().regs.rip = next,
             Err(_) => {
                 force_fault(thread, SignalInfo::kernel(Signal::SIGSEGV));
                 return false;
@@ -338,7 +338,7 @@ fn enter_handler(
         return Err(Errno::EFAULT);
     }
     let host = context.kernel.host;
-    let regs = context.state().regs;
+    let regs = context.registers.state().regs;
     let stack = context
         .process()
         .signals
@@ -375,7 +375,7 @@ fn enter_handler(
         protection_keys::restore(host, key_rights);
         return Err(error);
     }
-    context.state().regs = UserRegs {
+    context.registers.state().regs = UserRegs {
         rax: 0,
         rdi: info.signal.number().into(),
         rsi: place.frame + SIGINFO_OFFSET,

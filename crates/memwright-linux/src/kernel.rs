@@ -5,6 +5,7 @@ use crate::{
     call_counts::CallCounts,
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
+    current::Base,
     fs::{
         Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
         open_kind::OpenCounts, socket::Registry, vfs::Vfs,
@@ -184,6 +185,18 @@ impl Kernel {
         }));
         kernel.memory.set_fault_sink(kernel);
         kernel
+    }
+
+    /// Returns the parts that every running thread needs.
+    pub(crate) fn base(&'static self) -> Base {
+        Base {
+            host: self.host,
+            vfs: self.vfs,
+            scheduler: self.scheduler,
+            cgroups: &self.cgroups,
+            oom: &self.oom,
+            reclaim: &self.reclaim,
+        }
     }
 
     /// Handles the control bytes that have arrived.

@@ -28,6 +28,7 @@ pub mod changes;
 pub mod channel;
 pub mod context;
 pub mod cpio;
+pub mod current;
 mod deliver;
 mod direct_reclaim;
 #[cfg(test)]
@@ -78,6 +79,7 @@ pub mod swap;
 mod sweep;
 pub mod sync;
 pub mod syscall;
+pub mod thread_registers;
 pub mod time;
 pub mod trace;
 pub(crate) mod uname;

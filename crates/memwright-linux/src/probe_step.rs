@@ -21,7 +21,7 @@ impl Probes {
         if !self.exist() {
             return false;
         }
-        let mut regs = context.state().regs;
+        let mut regs = context.registers.state().regs;
         let at = regs.rip.wrapping_sub(1);
         let place = context.with_space(|space| place_of(space, at));
         let Some(probe) = place.and_then(|place| self.first_at(place)) else {
@@ -42,7 +42,7 @@ impl Probes {
         });
         regs.rip = copy;
         regs.rflags |= TRAP_FLAG;
-        context.replace_registers(regs);
+        context.registers.replace_registers(regs);
         true
     }
 
@@ -53,13 +53,13 @@ impl Probes {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return false;
         };
-        let mut regs = context.state().regs;
+        let mut regs = context.registers.state().regs;
         // As on Linux, each iteration of a repeated instruction hits the breakpoint.
         regs.rip = regs.rip - stepping.copy + stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
         }
-        context.replace_registers(regs);
+        context.registers.replace_registers(regs);
         let place = context.with_space(|space| place_of(space, stepping.at));
         if let Some(place) = place {
             self.each_at(place, |probe| {
@@ -77,12 +77,12 @@ impl Probes {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return;
         };
-        let mut regs = context.state().regs;
+        let mut regs = context.registers.state().regs;
         regs.rip = stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
         }
-        context.replace_registers(regs);
+        context.registers.replace_registers(regs);
     }
 
     /// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new

@@ -125,6 +125,7 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
             if context.thread.work().contains(Work::DEBUG) {
                 Traced { context }.load_breakpoints();
             }
+            context.choose_handlers();
         }
         match machine.run_user(context) {
             // The call is complete; its work flags are handled above.
@@ -405,7 +406,7 @@ fn exception(context: &Context<'_>, vector: u8, error: u64) {
     if served {
         return;
     }
-    let instruction = context.state().regs.rip;
+    let instruction = context.registers.state().regs.rip;
     let floating_point = if matches!(vector, 16 | 19) {
         pending_exceptions(context)
     } else {

@@ -446,9 +446,9 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     protection_keys::reset(kernel.host);
     let mut state = loaded.state;
     // A tracer sees the number of the call until the call is over.
-    state.regs.orig_rax = context.state().regs.orig_rax;
-    context.replace_state(state);
-    context.debug.set(DebugRegisters::default());
+    state.regs.orig_rax = context.registers.state().regs.orig_rax;
+    context.registers.replace_state(state);
+    context.registers.debug.set(DebugRegisters::default());
     context.thread.set_work(Work::DEBUG, false);
     kernel.probes.executed(context.thread);
 }

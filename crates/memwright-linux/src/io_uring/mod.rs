@@ -73,7 +73,7 @@ impl Ring {
     /// `ERESTARTSYS` if a signal arrives while the thread waits for another submitting thread.
     pub fn submit(&self, context: &Context<'_>, most: u32) -> Result<u32, Errno> {
         let sizes = self.memory.sizes();
-        let turn = self.turn.take(context)?;
+        let turn = self.turn.take(&context.current)?;
         let mut head = self.memory.word(SUBMIT_HEAD);
         let waiting = self.memory.word(SUBMIT_TAIL).wrapping_sub(head);
         let count = waiting.min(most).min(sizes.submissions);
@@ -154,7 +154,7 @@ impl Ring {
         context: &Context<'_>,
         pin: impl FnOnce() -> Result<Buffers, Errno>,
     ) -> Result<(), Errno> {
-        let _turn = self.turn.take(context)?;
+        let _turn = self.turn.take(&context.current)?;
         if self.buffers.lock().is_some() {
             return Err(Errno::EBUSY);
         }
@@ -168,7 +168,7 @@ impl Ring {
     /// # Errors
     /// `ENXIO` if no buffers are registered, `ERESTARTSYS`.
     pub fn unregister(&self, context: &Context<'_>) -> Result<(), Errno> {
-        let _turn = self.turn.take(context)?;
+        let _turn = self.turn.take(&context.current)?;
         let buffers = self.buffers.lock().take();
         buffers.map(drop).ok_or(Errno::ENXIO)
     }

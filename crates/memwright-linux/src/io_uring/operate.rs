@@ -188,9 +188,9 @@ fn get(
     sink: &mut Sink<'_>,
 ) -> Result<usize, Errno> {
     if offset == POSITION || !open.has_position() {
-        open.read(context, sink)
+        open.read(&context.current, sink)
     } else {
-        open.read_at(context, at, sink)
+        open.read_at(&context.current, at, sink)
     }
 }
 
@@ -202,9 +202,9 @@ fn put(
     source: &mut Source<'_>,
 ) -> Result<usize, Errno> {
     if offset == POSITION || !open.has_position() {
-        open.write(context, source)
+        open.write(&context.current, source)
     } else {
-        open.write_at(context, at, source)
+        open.write_at(&context.current, at, source)
     }
 }
 

@@ -84,7 +84,7 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
     if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
         return Err(Errno::EPERM);
     }
-    if context.interrupted() {
+    if context.caller().interrupted() {
         return Err(Errno::ERESTARTNOINTR);
     }
     context.check_heap()?;

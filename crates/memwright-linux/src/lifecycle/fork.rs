@@ -26,8 +26,8 @@ use memwright_table::VirtAddr;
 pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let kernel = context.kernel;
     let child = new_process(context, request)?;
-    context.store_bases();
-    let state = child_state(&context.state(), request);
+    context.registers.store_bases();
+    let state = child_state(&context.registers.state(), request);
     let thread = match Thread::create(kernel, child.id, &child, Start::User(state)) {
         Ok(thread) => thread,
         Err(error) => {

@@ -46,8 +46,8 @@ impl From<AdmitError> for Errno {
 pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let (kernel, process, flags) = (context.kernel, context.process(), request.flags);
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    context.store_bases();
-    let state = child_state(&context.state(), request);
+    context.registers.store_bases();
+    let state = child_state(&context.registers.state(), request);
     let thread = Thread::create(kernel, id, process, Start::User(state))?;
     thread.set_name(&context.thread.name());
     kernel.host.save_fpu(&mut thread.fpu.lock());

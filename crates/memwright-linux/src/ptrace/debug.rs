@@ -40,10 +40,10 @@ impl Traced<'_> {
     /// the second one overwrites what the first one has saved.
     pub(crate) fn load_breakpoints(&self) {
         let context = self.context;
-        let registers = context.debug.get();
-        let steps = context.state().regs.rflags & TRAP_FLAG != 0;
+        let registers = context.registers.debug.get();
+        let steps = context.registers.state().regs.rflags & TRAP_FLAG != 0;
         let loaded = if steps {
-            context.watched.set(self.watched(&registers));
+            context.registers.watched.set(self.watched(&registers));
             registers.without_data()
         } else {
             registers
@@ -67,7 +67,10 @@ impl Traced<'_> {
 
     /// Returns the breakpoints at data that a single step has changed.
     fn changed(&self, registers: &DebugRegisters) -> u64 {
-        let (before, after) = (self.context.watched.get(), self.watched(registers));
+        let (before, after) = (
+            self.context.registers.watched.get(),
+            self.watched(registers),
+        );
         let slots = (0..4).filter(|slot| before[*slot] != after[*slot]);
         slots.fold(0, |changed, slot| changed | 1 << slot)
     }
@@ -75,7 +78,7 @@ impl Traced<'_> {
     /// Handles a debug exception with these bits of DR6.
     pub(crate) fn debug_exception(&self, status: u64) {
         let context = self.context;
-        let mut registers = context.debug.get();
+        let mut registers = context.registers.debug.get();
         let stepped = status & STATUS_STEP != 0 && registers.is_active();
         let changed = if stepped { self.changed(&registers) } else { 0 };
         let (code, hits) = match cause(&registers, status | changed) {
@@ -86,13 +89,13 @@ impl Traced<'_> {
             Cause::Own(code, hits) => (code, hits),
         };
         registers.status = status & STATUS_STEP | hits;
-        context.debug.set(registers);
+        context.registers.debug.set(registers);
         if registers.stops_before(hits) {
-            let mut regs = context.state().regs;
+            let mut regs = context.registers.state().regs;
             regs.rflags |= RESUME_FLAG;
-            context.replace_registers(regs);
+            context.registers.replace_registers(regs);
         }
-        let instruction = context.state().regs.rip;
+        let instruction = context.registers.state().regs.rip;
         let info = SignalInfo::fault(Signal::SIGTRAP, code, instruction);
         force_fault(context.thread, info);
     }

@@ -152,12 +152,12 @@ impl Traced<'_> {
         if self.stops_at(event) {
             let code = TRAP | event.number().0 << 8;
             let context = self.context;
-            let result = context.state().regs.rax;
+            let result = context.registers.state().regs.rax;
             if event != Event::Exit {
-                context.state().regs.rax = Errno::ENOSYS.as_result();
+                context.registers.state().regs.rax = Errno::ENOSYS.as_result();
             }
             if stand_still(context, self.notice(code, message)).is_none() {
-                context.state().regs.rax = result;
+                context.registers.state().regs.rax = result;
             }
         }
     }
@@ -221,17 +221,17 @@ impl Traced<'_> {
         let (calls, steps) = self.mode();
         if steps {
             // The end of the call is the end of the step.
-            let mut regs = context.state().regs;
+            let mut regs = context.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
-            context.replace_registers(regs);
+            context.registers.replace_registers(regs);
         }
         if calls == AtCalls::Pass {
-            context.stop_at_calls(steps);
+            context.registers.stop_at_calls(steps);
             return true;
         }
-        context.state().regs.rax = Errno::ENOSYS.as_result();
+        context.registers.state().regs.rax = Errno::ENOSYS.as_result();
         self.report_call(raw::PTRACE_EVENTMSG_SYSCALL_ENTRY);
-        let number = context.state().regs.orig_rax as u32;
+        let number = context.registers.state().regs.orig_rax as u32;
         calls != AtCalls::Emulate && number != u32::MAX && !context.thread.fatal_pending()
     }
 
@@ -250,7 +250,7 @@ impl Traced<'_> {
     pub(crate) fn report_end_of_call(&self) {
         let (calls, steps) = self.mode();
         if steps {
-            let at = self.context.state().regs.rip;
+            let at = self.context.registers.state().regs.rip;
             let info = SignalInfo::fault(Signal::SIGTRAP, code::TRAP_BRKPT, at);
             force_fault(self.context.thread, info);
         } else if calls == AtCalls::Stop {
@@ -279,9 +279,9 @@ impl Traced<'_> {
     pub(crate) fn before_handler(&self) -> bool {
         let stepping = self.is_traced() && self.mode().1;
         if stepping {
-            let mut regs = self.context.state().regs;
+            let mut regs = self.context.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
-            self.context.replace_registers(regs);
+            self.context.registers.replace_registers(regs);
         }
         stepping
     }

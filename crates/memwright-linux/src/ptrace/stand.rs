@@ -37,10 +37,10 @@ pub(super) struct Ended {
 /// 7.2 `kernel/signal.c`, `ptrace_stop`).
 pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended> {
     let (kernel, thread) = (context.kernel, context.thread);
-    context.store_bases();
+    context.registers.store_bases();
     let mut extended = Box::new(FpuArea::INITIAL);
     kernel.host.save_fpu(&mut extended);
-    let mut state = *context.state();
+    let mut state = *context.registers.state();
     let change = Change::Trapped {
         code: report.code,
         by_stop: report.by_stop,
@@ -60,7 +60,7 @@ pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended
             listens: false,
             state,
             extended,
-            debug: context.debug.get(),
+            debug: context.registers.debug.get(),
             resume: None,
         }));
         tracing.interrupted = false;
@@ -132,11 +132,11 @@ fn go_on(context: &Context<'_>, leave: Option<Leave>) -> Option<Ended> {
         signals.recalculate(thread);
         (standing, stops, tracer.unwrap_or_default())
     };
-    context.stop_at_calls(stops);
+    context.registers.stop_at_calls(stops);
     context.kernel.host.restore_fpu(&standing.extended);
-    context.replace_state(standing.state);
-    context.debug.set(standing.debug);
-    if context.debug.get().is_active() {
+    context.registers.replace_state(standing.state);
+    context.registers.debug.set(standing.debug);
+    if context.registers.debug.get().is_active() {
         thread.set_work(Work::DEBUG, true);
     } else if thread.work().contains(Work::DEBUG) {
         thread.set_work(Work::DEBUG, false);

@@ -32,7 +32,7 @@ use call::Status;
 #[inline]
 pub fn serve(context: &Context<'_>) -> bool {
     let (number, arguments) = {
-        let regs = &context.state().regs;
+        let regs = &context.registers.state().regs;
         (
             regs.orig_rax,
             [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
@@ -53,7 +53,7 @@ pub fn serve(context: &Context<'_>) -> bool {
             errno.as_result()
         }
     };
-    context.state().regs.rax = rax;
+    context.registers.state().regs.rax = rax;
     context.thread.work().is_empty()
 }
 
@@ -61,7 +61,7 @@ pub fn serve(context: &Context<'_>) -> bool {
 #[cold]
 fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
-    let number = context.state().regs.orig_rax;
+    let number = context.registers.state().regs.orig_rax;
     let call = table::find(number);
     match call.map_or(Status::Missing, |call| call.status) {
         Status::Real => {}
@@ -118,7 +118,7 @@ fn unknown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn stopping(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     let traced = Traced { context };
     let runs = traced.begin_call();
-    let regs = context.state().regs;
+    let regs = context.registers.state().regs;
     let result = if runs {
         let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let number = usize::try_from(regs.orig_rax).ok();

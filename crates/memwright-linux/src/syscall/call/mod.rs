@@ -70,6 +70,15 @@ pub struct SystemCall {
     pub handler: Handler,
 }
 
+/// Returns the handler of a system call: `handler!(function, port, ...)` calls `function` with the running thread, the
+/// named ports of [`Context`], and the arguments.
+macro_rules! handler {
+    ($function:path $(, $port:ident)*) => {
+        |context, arguments| $function(&context.current, $(context.$port(),)* arguments)
+    };
+}
+pub(in crate::syscall) use handler;
+
 /// Creates the entry of a call with the semantics of Linux.
 pub(crate) const fn real(
     number: u32,

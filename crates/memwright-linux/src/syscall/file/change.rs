@@ -371,12 +371,12 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
         context.caller().file_too_large();
         return Err(Errno::EFBIG);
     }
-    let turn = regular.take_turn(context)?;
+    let turn = regular.take_turn(&context.current)?;
     // A secret memory file can be sized only once (`mm/secretmem.c`, `secretmem_setattr`).
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
-    inode.drop_set_ids(context);
+    inode.drop_set_ids(&context.current);
     regular.set_size(context.kernel.vfs, size)?;
     drop(turn);
     inode.touch_modified(context.kernel.vfs.now());
@@ -442,8 +442,8 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if end > SIZE_MAX {
         return Err(Errno::EFBIG);
     }
-    let turn = regular.take_turn(context)?;
-    inode.drop_set_ids(context);
+    let turn = regular.take_turn(&context.current)?;
+    inode.drop_set_ids(&context.current);
     if mode == hole {
         punch(context.kernel, regular, start, end)?;
     } else {

@@ -95,7 +95,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::F_GETPIPE_SZ => Ok(pipe(&open)?.capacity() as u64),
         raw::F_SETPIPE_SZ => {
             context.check_heap()?;
-            let size = pipe(&open)?.set_capacity(context, argument as u32 as usize)?;
+            let size = pipe(&open)?.set_capacity(&context.current, argument as u32 as usize)?;
             Ok(size as u64)
         }
         raw::F_GET_SEALS => Ok(u64::from(sealable(&open)?.seals().bits())),
@@ -105,7 +105,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             }
             let seals = Seals::from_bits(argument as u32).ok_or(Errno::EINVAL)?;
             let regular = sealable(&open)?;
-            let _turn = regular.take_turn(context)?;
+            let _turn = regular.take_turn(&context.current)?;
             let runs = open.inode().metadata().permissions & 0o111 != 0;
             regular
                 .add_seals(&context.kernel.memory, seals, runs)
@@ -178,7 +178,7 @@ fn lock_request(
     let base = match lock.whence as u32 {
         raw::SEEK_SET => 0,
         raw::SEEK_CUR => open.position(),
-        raw::SEEK_END => open.attributes(context).size,
+        raw::SEEK_END => open.attributes(&context.current).size,
         _ => return Err(Errno::EINVAL),
     };
     if by_file && lock.process != 0 {
@@ -219,7 +219,7 @@ fn set_lock(
         first,
         last,
     };
-    FileLocks::acquire(context, open.inode(), (family, record), wait, held).map(|()| 0)
+    FileLocks::acquire(&context.current, open.inode(), (family, record), wait, held).map(|()| 0)
 }
 
 fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: bool) -> CallResult {
@@ -280,7 +280,7 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         last: u64::MAX,
     };
     let wanted = (LockFamily::Whole, record);
-    FileLocks::acquire(context, open.inode(), wanted, wait, &open.locked).map(|()| 0)
+    FileLocks::acquire(&context.current, open.inode(), wanted, wait, &open.locked).map(|()| 0)
 }
 
 fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -307,13 +307,15 @@ fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             control_asynchronous(caller, tasks, &open, number, on != 0).map(|()| 0)
         }
         ioctl::FIONREAD if matches!(open.inode().body, Body::Regular(_)) => {
-            let left = open.attributes(context).size as i64 - open.position() as i64;
+            let left = open.attributes(&context.current).size as i64 - open.position() as i64;
             context
                 .user
                 .write_value(argument, &(left as i32))
                 .map(|()| 0)
         }
-        _ => open.file.control(context, &open, command, argument),
+        _ => open
+            .file
+            .control(&context.current, &open, command, argument),
     }
 }
 

@@ -131,10 +131,10 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             if interest.is_exclusive() && (inner.is_some() || !interest.may_be_exclusive()) {
                 return Err(Errno::EINVAL);
             }
-            epoll.add(context, target, (&watched, inner), interest)?;
+            epoll.add(&context.current, target, (&watched, inner), interest)?;
         }
         raw::EPOLL_CTL_MOD if interest.is_exclusive() => return Err(Errno::EINVAL),
-        raw::EPOLL_CTL_MOD => epoll.change(context, target, &watched, interest)?,
+        raw::EPOLL_CTL_MOD => epoll.change(&context.current, target, &watched, interest)?,
         raw::EPOLL_CTL_DEL => epoll.remove(target, &watched)?,
         _ => return Err(Errno::EINVAL),
     }
@@ -155,7 +155,7 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     context.check_heap()?;
     let mut found = FoundEvents::new();
-    epoll.wait(context, most, deadline, &mut found)?;
+    epoll.wait(&context.current, most, deadline, &mut found)?;
     let mut points = PausePoints::every(EVENTS);
     let stored = found.iter().try_fold(0_usize, |count, one| {
         points.round();

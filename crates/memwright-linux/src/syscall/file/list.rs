@@ -42,7 +42,7 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     let mut length = 0;
     let mut too_small = false;
     open.entries(
-        context,
+        &context.current,
         &mut |entry| match entry.encode(layout, &mut records[length..]) {
             Some(count) => {
                 length += count;
@@ -60,7 +60,7 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     if let Err(error) = context.user.write_bytes(address, &records[..length]) {
         // The entries did not reach the caller: move the position back, so that the next call returns them again.
         let start = crate::fs::seek::Whence::Start;
-        open.seek(context, before as i64, start)?;
+        open.seek(&context.current, before as i64, start)?;
         return Err(error);
     }
     Ok(length as u64)

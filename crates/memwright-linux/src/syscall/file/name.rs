@@ -137,7 +137,7 @@ fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -
     if let Some(node) = groups(&walked.parent.inode) {
         may_change(context, &walked.parent.inode)?;
         node.make_directory(
-            &View::new(context.kernel, context),
+            &View::new(context.kernel, &context.current),
             walked.last_name(Errno::EEXIST)?,
         )?;
         return Ok(0);
@@ -242,7 +242,7 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
     }
     if let Some(node) = groups(&entry.inode).filter(|_| removal == Removal::Directory) {
         may_change(context, &walked.parent.inode)?;
-        node.remove_directory(&View::new(context.kernel, context))?;
+        node.remove_directory(&View::new(context.kernel, &context.current))?;
         return Ok(0);
     }
     context.kernel.vfs.mounts.names.remove(
@@ -406,7 +406,7 @@ fn read_link(
         }
         result => result?,
     };
-    let target: Vec<u8> = entry.inode.shown_link(context)?;
+    let target: Vec<u8> = entry.inode.shown_link(&context.current)?;
     let length = target.len().min(size as usize);
     context.user.write_bytes(address, &target[..length])?;
     Ok(length as u64)

@@ -34,7 +34,7 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
     context.check_heap()?;
     context.caller().check_open_files()?;
     let kernel = context.kernel;
-    let mut room = Some(Room::new(context)?);
+    let mut room = Some(Room::new(&context.current)?);
     let pipe = Arc::new(Pipe::new(&kernel.memory));
     let body = Body::Fifo(pipe.clone());
     let now = kernel.vfs.now();

@@ -93,7 +93,7 @@ impl Watch {
             Some(open) if open.is_path() => raw::POLLNVAL,
             Some(open) => {
                 let wanted = u32::from(self.wanted) | always.bits();
-                open.file.readiness(context, open).bits() & wanted
+                open.file.readiness(&context.current, open).bits() & wanted
             }
             None if self.passed_over => 0,
             None => raw::POLLNVAL,
@@ -168,7 +168,7 @@ pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> 
         points.round();
         if let Some(open) = watch.open.as_deref().filter(|open| !open.is_path()) {
             let wanted = Readiness::from_bits_truncate(watch.wanted.into());
-            open.file.queues(context, wanted, &mut queues);
+            open.file.queues(&context.current, wanted, &mut queues);
         }
     }
     queues.complete().map_err(|_| Errno::ENOMEM)?;

@@ -42,7 +42,7 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
     if int(number) != -1 {
         let open = context.files().get_usable(int(number))?;
         let file = open.as_kind::<SignalFile>().ok_or(Errno::EINVAL)?;
-        file.set_mask(context, mask);
+        file.set_mask(&context.current, mask);
         return Ok(number as u32 as u64);
     }
     context.check_heap()?;

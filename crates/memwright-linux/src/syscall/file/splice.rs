@@ -105,7 +105,7 @@ impl Side {
         let end = start.map_or(0, |start| start + count as u64);
         match &mut self.offset {
             Some(offset) => *offset = end as i64,
-            None if start.is_some() => self.open.set_position(context, end)?,
+            None if start.is_some() => self.open.set_position(&context.current, end)?,
             None => {}
         }
         Ok(count as u64)
@@ -140,7 +140,7 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 return Err(Errno::EINVAL);
             }
             let waits = waits && !input.open.is_nonblocking() && !output.open.is_nonblocking();
-            let done = from.hand_on(context, to, limited(length), (waits, true))?;
+            let done = from.hand_on(&context.current, to, limited(length), (waits, true))?;
             Ok(done as u64)
         }
         (Some(_), None) => {
@@ -192,11 +192,11 @@ fn pipe_to_file(
         return Err(Errno::EINVAL);
     }
     let open = output.open.clone();
-    let count = pipe.drain_to(context, limited(length), waits, |done, bytes| {
+    let count = pipe.drain_to(&context.current, limited(length), waits, |done, bytes| {
         let mut source = Source::kernel(bytes);
         match start {
-            Some(start) => open.write_at(context, start + done as u64, &mut source),
-            None => open.write(context, &mut source),
+            Some(start) => open.write_at(&context.current, start + done as u64, &mut source),
+            None => open.write(&context.current, &mut source),
         }
     })?;
     output.finish(context, start, count)
@@ -213,7 +213,7 @@ fn file_to_pipe(
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
     // Wait for room first: errors of the file come after errors of the pipe.
-    pipe.await_room(context, pipe_waits)?;
+    pipe.await_room(&context.current, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);
     }
@@ -224,10 +224,10 @@ fn file_to_pipe(
     let datagrams = datagrams || open.as_kind::<NetlinkFile>().is_some();
     let messages = datagrams || socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
     let how = (pipe_waits, messages);
-    let count = pipe.fill_from(context, limited(length), how, |done, bytes| {
+    let count = pipe.fill_from(&context.current, limited(length), how, |done, bytes| {
         let mut sink = Sink::kernel(bytes);
         if let Some(start) = start {
-            return open.read_at(context, start + done as u64, &mut sink);
+            return open.read_at(&context.current, start + done as u64, &mut sink);
         }
         if !is_readable_now(context, &open) {
             if done > 0 {
@@ -239,7 +239,7 @@ fn file_to_pipe(
                 return Err(Errno::EAGAIN);
             }
         }
-        open.read(context, &mut sink)
+        open.read(&context.current, &mut sink)
     })?;
     input.finish(context, start, count)
 }
@@ -247,7 +247,9 @@ fn file_to_pipe(
 /// Returns whether a read of the file would return at once.
 fn is_readable_now(context: &Context<'_>, open: &OpenFile) -> bool {
     let ended = Readiness::READ | Readiness::HANGUP | Readiness::ERROR;
-    open.file.readiness(context, open).intersects(ended)
+    open.file
+        .readiness(&context.current, open)
+        .intersects(ended)
 }
 
 /// Implements `tee`: copies the contents of a pipe to another pipe.
@@ -269,7 +271,7 @@ fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let waits = waits && !input.is_nonblocking() && !output.is_nonblocking();
-    let done = from.hand_on(context, to, limited(length), (waits, false))?;
+    let done = from.hand_on(&context.current, to, limited(length), (waits, false))?;
     Ok(done as u64)
 }
 
@@ -303,7 +305,7 @@ fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (_, writes) = end.sides();
     if !writes {
         let mut sink = Sink::user(context.user, &pieces);
-        return Ok(open.read(context, &mut sink)? as u64);
+        return Ok(open.read(&context.current, &mut sink)? as u64);
     }
     let waits = waits && !open.is_nonblocking();
     let lender = CallerMemory {
@@ -313,7 +315,12 @@ fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mut done = 0;
     for piece in &pieces {
         let (address, length) = (piece.base, piece.length as usize);
-        match end.lend(context, &lender, (address, length), waits && done == 0) {
+        match end.lend(
+            &context.current,
+            &lender,
+            (address, length),
+            waits && done == 0,
+        ) {
             Ok(count) => done += count as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

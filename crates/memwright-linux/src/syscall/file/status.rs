@@ -55,7 +55,7 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 fn store(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
-    let record = entry.inode.attributes(Some(context)).to_stat();
+    let record = entry.inode.attributes(Some(&context.current)).to_stat();
     context.user.write_bytes(address, &record).map(|()| 0)
 }
 
@@ -103,7 +103,10 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let entry = context.caller().resolve_at(int(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
     let root = context.kernel.vfs.mounts.is_root(&entry);
-    let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
+    let bytes = entry
+        .inode
+        .attributes(Some(&context.current))
+        .to_statx(mount, root);
     context.user.write_bytes(record, &bytes).map(|()| 0)
 }
 

@@ -93,8 +93,8 @@ enum At {
 fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
     let mut sink = Sink::user(context.user, pieces);
     let done = match at {
-        At::Position => open.read(context, &mut sink)?,
-        At::Offset(offset) => open.read_at(context, offset, &mut sink)?,
+        At::Position => open.read(&context.current, &mut sink)?,
+        At::Offset(offset) => open.read_at(&context.current, offset, &mut sink)?,
     };
     Ok(done as u64)
 }
@@ -102,8 +102,8 @@ fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: 
 fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
     let mut source = Source::user(context.user, pieces);
     let done = match at {
-        At::Position => open.write(context, &mut source)?,
-        At::Offset(offset) => open.write_at(context, offset, &mut source)?,
+        At::Position => open.write(&context.current, &mut source)?,
+        At::Offset(offset) => open.write_at(&context.current, offset, &mut source)?,
     };
     Ok(done as u64)
 }
@@ -226,7 +226,11 @@ fn pwritev2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, offset, whence, ..] = arguments;
     let open = context.files().get_usable(int(number))?;
-    open.seek(context, offset as i64, Whence::decode(whence as u32)?)
+    open.seek(
+        &context.current,
+        offset as i64,
+        Whence::decode(whence as u32)?,
+    )
 }
 
 /// Bytes that a copy between files moves at a time.
@@ -257,9 +261,9 @@ fn copy(
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
-            input.read_at(context, start, &mut sink)
+            input.read_at(&context.current, start, &mut sink)
         } else {
-            input.read(context, &mut sink)
+            input.read(&context.current, &mut sink)
         };
         let count = match result {
             Ok(0) => break,
@@ -269,8 +273,8 @@ fn copy(
         };
         let mut source = Source::kernel(&buffer[..count]);
         let result = match *to {
-            At::Position => output.write(context, &mut source),
-            At::Offset(offset) => output.write_at(context, offset, &mut source),
+            At::Position => output.write(&context.current, &mut source),
+            At::Offset(offset) => output.write_at(&context.current, offset, &mut source),
         };
         let written = match result {
             Ok(written) => written,
@@ -280,7 +284,11 @@ fn copy(
         match from {
             At::Offset(offset) => *offset += written as u64,
             At::Position if positioned => {
-                input.seek(context, (start + written as u64) as i64, Whence::Start)?;
+                input.seek(
+                    &context.current,
+                    (start + written as u64) as i64,
+                    Whence::Start,
+                )?;
             }
             At::Position => {}
         }
@@ -370,7 +378,10 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let begin = start(source, &input);
         let distance = begin.abs_diff(start(target, &output));
         // The copy ends at the end of the input (fs/read_write.c, `generic_copy_file_checks`).
-        let there = input.attributes(context).size.saturating_sub(begin);
+        let there = input
+            .attributes(&context.current)
+            .size
+            .saturating_sub(begin);
         count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {
             return Err(Errno::EINVAL);

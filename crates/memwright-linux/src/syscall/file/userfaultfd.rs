@@ -61,8 +61,8 @@ fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let flags = arguments[0] as u32;
     let anybody = context.kernel.userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;
-    if !harmless && !anybody && !Userfault::is_privileged(context) {
+    if !harmless && !anybody && !Userfault::is_privileged(&context.current) {
         return Err(Errno::EPERM);
     }
-    make(context.kernel, context, &context.space(), flags)
+    make(context.kernel, &context.current, &context.space(), flags)
 }

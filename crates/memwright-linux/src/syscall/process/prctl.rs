@@ -14,25 +14,25 @@ use linux_raw_sys::prctl;
 /// Implements `arch_prctl`.
 pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, address, ..] = *arguments;
-    context.store_bases();
+    context.registers.store_bases();
     match operation {
         ARCH_SET_FS | ARCH_SET_GS if address >= USER_END => Err(Errno::EPERM),
         ARCH_SET_FS | ARCH_SET_GS => {
-            let mut state = *context.state();
+            let mut state = *context.registers.state();
             if operation == ARCH_SET_FS {
                 state.fs_base = address;
             } else {
                 state.gs_base = address;
             }
-            context.replace_state(state);
+            context.registers.replace_state(state);
             Ok(0)
         }
         ARCH_GET_FS => {
-            let base = context.state().fs_base;
+            let base = context.registers.state().fs_base;
             context.user.write_value(address, &base).map(|()| 0)
         }
         ARCH_GET_GS => {
-            let base = context.state().gs_base;
+            let base = context.registers.state().gs_base;
             context.user.write_value(address, &base).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),

@@ -198,7 +198,7 @@ pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     /// `MINSIGSTKSZ` of `asm/signal.h`.
     const LEAST: u64 = 2048;
     let new: Option<AlternateStack> = context.user.read_optional(arguments[0])?;
-    let pointer = context.state().regs.rsp;
+    let pointer = context.registers.state().regs.rsp;
     let before = {
         let mut signals = context.process().signals.lock();
         let state = signals.thread(context.thread);
@@ -229,10 +229,10 @@ pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Implements `rt_sigreturn`: loads the registers from the frame. A frame that cannot be read raises SIGSEGV.
 pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let regs = context.state().regs;
+    let regs = context.registers.state().regs;
     match restore_frame(context, regs.rsp.wrapping_sub(8)) {
         Ok(()) => {
-            let result = context.state().regs.rax;
+            let result = context.registers.state().regs.rax;
             Ok(result)
         }
         Err(_) => {
@@ -247,8 +247,8 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     context.user.read_bytes(frame, &mut bytes)?;
     let head = FrameHead::from_bytes(&bytes);
     restore_extended(context, head.context.extended_state)?;
-    let regs = restore(&head.context, &context.state().regs);
-    context.replace_registers(regs);
+    let regs = restore(&head.context, &context.registers.state().regs);
+    context.registers.replace_registers(regs);
     if !selectors_return(&head) {
         // The processor would refuse to return with these selectors, which is a general protection fault of the program
         // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).

@@ -110,7 +110,7 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             Err(_) if done > 0 => return Ok(done as u64),
             Err(error) => return Err(error),
         }
-        if context.interrupted() && done >= 256 {
+        if context.caller().interrupted() && done >= 256 {
             break;
         }
     }

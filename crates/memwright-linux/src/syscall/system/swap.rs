@@ -81,7 +81,7 @@ pub fn swapoff(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EPERM);
     }
     let disk = disk_at(context, arguments[0], 0)?.ok_or(Errno::EINVAL)?;
-    swap::remove(context.kernel.tasks, context, &disk)?;
+    swap::remove(context.kernel.tasks, &context.current, &disk)?;
     context.kernel.swaps.changes.note();
     Ok(0)
 }

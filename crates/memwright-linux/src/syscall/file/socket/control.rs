@@ -70,7 +70,7 @@ pub fn take(context: &Context<'_>, control: &[u8], request: &mut Request) -> Res
                     return Err(Errno::EINVAL);
                 }
                 let given = Credentials::from_bytes(data);
-                check_credentials(context, &given)?;
+                check_credentials(&context.current, &given)?;
                 request.credentials = Some(given);
             }
             (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),

@@ -104,7 +104,7 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 flags,
                 ..Request::default()
             };
-            socket.send(context, &open, request, &mut source)?
+            socket.send(&context.current, &open, request, &mut source)?
         }
         AnySocket::Inet(socket) => {
             let outgoing = Outgoing {
@@ -112,11 +112,11 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 control: &[],
                 flags,
             };
-            socket.send(context, &open, outgoing, &mut source)?
+            socket.send(&context.current, &open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
             let name = netlink_receiver(context.user, name, name_length)?;
-            socket.send(context, name, flags, &mut source)?
+            socket.send(&context.current, name, flags, &mut source)?
         }
     };
     Ok(sent as u64)
@@ -135,14 +135,14 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let flags = flags as u32;
     match socket_of(&open)? {
         AnySocket::Unix(socket) => {
-            let received = socket.receive(context, &open, flags, &mut sink)?;
+            let received = socket.receive(&context.current, &open, flags, &mut sink)?;
             if name != 0 {
                 store_sender(context.user, name, name_length, &received)?;
             }
             Ok(result_of(socket.kind, flags, &received))
         }
         AnySocket::Inet(socket) => {
-            let incoming = socket.receive(context, &open, flags, &mut sink)?;
+            let incoming = socket.receive(&context.current, &open, flags, &mut sink)?;
             if name != 0 {
                 match incoming.header {
                     Some(header) => {
@@ -155,7 +155,7 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             Ok(length_of(flags, &incoming))
         }
         AnySocket::Netlink(socket) => {
-            let received = socket.receive(context, &open, flags, &mut sink)?;
+            let received = socket.receive(&context.current, &open, flags, &mut sink)?;
             if name != 0 {
                 let kernel = NetlinkName::default().to_bytes();
                 store_name(context.user, name, name_length, &kernel)?;
@@ -245,7 +245,7 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
     let sent = match socket {
         AnySocket::Unix(socket) => {
             control::take(context, &bytes, &mut request)?;
-            socket.send(context, open, request, &mut source)?
+            socket.send(&context.current, open, request, &mut source)?
         }
         AnySocket::Inet(socket) => {
             let outgoing = Outgoing {
@@ -253,12 +253,12 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
                 control: &bytes,
                 flags,
             };
-            socket.send(context, open, outgoing, &mut source)?
+            socket.send(&context.current, open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
             // The kernel ignores open files and credentials.
             control::take(context, &bytes, &mut request)?;
-            socket.send(context, to_netlink, flags, &mut source)?
+            socket.send(&context.current, to_netlink, flags, &mut source)?
         }
     };
     Ok(sent as u64)
@@ -284,21 +284,21 @@ fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: 
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            let incoming = socket.receive(context, open, flags, &mut sink)?;
+            let incoming = socket.receive(&context.current, open, flags, &mut sink)?;
             tell_ends(context.user, socket, &mut header, &incoming)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
             context.user.write_value(address, &header)?;
             return Ok(length_of(flags, &incoming));
         }
         AnySocket::Netlink(socket) => {
-            let received = socket.receive(context, open, flags, &mut sink)?;
+            let received = socket.receive(&context.current, open, flags, &mut sink)?;
             tell_kernel(context.user, socket, &mut header, received)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
             context.user.write_value(address, &header)?;
             return Ok(netlink_length(flags, received));
         }
     };
-    let mut received = socket.receive(context, open, flags, &mut sink)?;
+    let mut received = socket.receive(&context.current, open, flags, &mut sink)?;
     header.flags = flags & net::MSG_CMSG_CLOEXEC;
     if received.count < received.length && socket.kind != SocketKind::Stream {
         header.flags |= net::MSG_TRUNC;

@@ -164,9 +164,9 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
         context.check_heap()?;
         context.caller().check_open_files()?;
-        let socket = InetSocket::new(context, &context.kernel.network, family, protocol);
+        let socket = InetSocket::new(&context.current, &context.kernel.network, family, protocol);
         let flags = kind & FLAGS;
-        let file = inet::open(context, Arc::new(socket), flags);
+        let file = inet::open(&context.current, Arc::new(socket), flags);
         return context.caller().add_descriptor(file, flags);
     }
     if arguments[0] as u32 == net::AF_NETLINK {
@@ -176,7 +176,7 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.check_heap()?;
     context.caller().check_open_files()?;
     let socket = context.kernel.sockets.create(kind)?;
-    let file = open(context, socket, flags);
+    let file = open(&context.current, socket, flags);
     context.caller().add_descriptor(file, flags)
 }
 
@@ -187,7 +187,7 @@ fn netlink_socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.check_heap()?;
     context.caller().check_open_files()?;
     let socket = NetlinkSocket::new(&context.kernel.netlink, kind);
-    let file = netlink::open(context, socket, flags);
+    let file = netlink::open(&context.current, socket, flags);
     context.caller().add_descriptor(file, flags)
 }
 
@@ -221,8 +221,11 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
     context.caller().check_open_files()?;
-    let (one, other) = pair(context, &context.kernel.sockets, kind)?;
-    let (one, other) = (open(context, one, flags), open(context, other, flags));
+    let (one, other) = pair(&context.current, &context.kernel.sockets, kind)?;
+    let (one, other) = (
+        open(&context.current, one, flags),
+        open(&context.current, other, flags),
+    );
     let files = context.files();
     let close = |number: u64| files.close(context.process().id, number as i32);
     let first = context.caller().add_descriptor(one, flags)?;
@@ -329,15 +332,15 @@ fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match socket {
         AnySocket::Unix(socket) => {
             let address = read_address(context.user, address, length)?;
-            socket.bind(context, address)?;
+            socket.bind(&context.current, address)?;
         }
         AnySocket::Inet(socket) => {
             let name = read_name(context.user, socket.family, (address, length), false)?;
-            socket.bind(context, name)?;
+            socket.bind(&context.current, name)?;
         }
         AnySocket::Netlink(socket) => {
             let name = read_netlink_name(context.user, address, length)?;
-            socket.bind(context, name)?;
+            socket.bind(&context.current, name)?;
         }
     }
     Ok(0)
@@ -351,11 +354,11 @@ fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match socket {
         AnySocket::Unix(socket) => {
             let address = read_address(context.user, address, length)?;
-            socket.connect(context, &open, &address)?;
+            socket.connect(&context.current, &open, &address)?;
         }
         AnySocket::Inet(socket) => {
             let name = read_name(context.user, socket.family, (address, length), false)?;
-            socket.connect(context, &open, name)?;
+            socket.connect(&context.current, &open, name)?;
         }
         AnySocket::Netlink(socket) => {
             let family: u16 = match length as u32 {
@@ -366,7 +369,7 @@ fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 0 => None,
                 _ => Some(read_netlink_name(context.user, address, length)?),
             };
-            socket.connect(context, name)?;
+            socket.connect(&context.current, name)?;
         }
     }
     Ok(0)
@@ -376,7 +379,7 @@ fn listen(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
     let limit = arguments[1] as i32;
     match socket_of(&open)? {
-        AnySocket::Unix(socket) => socket.listen(context, limit)?,
+        AnySocket::Unix(socket) => socket.listen(&context.current, limit)?,
         AnySocket::Inet(socket) => {
             context.check_heap()?;
             socket.listen(limit)?;
@@ -396,9 +399,9 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
     context.caller().check_open_files()?;
     let file = match socket_of(&listener)? {
         AnySocket::Unix(listening) => {
-            let socket = listening.accept(context, &listener)?;
+            let socket = listening.accept(&context.current, &listener)?;
             let name = socket.address(true).unwrap_or(None);
-            let file = open(context, socket, flags);
+            let file = open(&context.current, socket, flags);
             if address != 0 {
                 let name = Address::to_bytes(name.as_ref());
                 store_name(context.user, address, length, &name)?;
@@ -406,9 +409,9 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
             file
         }
         AnySocket::Inet(listening) => {
-            let socket = listening.accept(context, &listener)?;
+            let socket = listening.accept(&context.current, &listener)?;
             let name = socket.accepted_from();
-            let file = inet::open(context, socket, flags);
+            let file = inet::open(&context.current, socket, flags);
             if let (Some(name), true) = (name, address != 0) {
                 let name = inet::encode(listening.family, name);
                 store_name(context.user, address, length, name.bytes())?;
