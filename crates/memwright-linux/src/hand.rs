@@ -8,31 +8,29 @@ use crate::{
 };
 use memwright_table::Page;
 
-impl Position {
-    /// Continues to the end of the round. Calls `visit` for the address space of each of these processes, with the first
-    /// page to visit. If its budget is used up, `visit` returns the page at which it stopped, and the
-    /// walk stops there. Returns whether the round is complete; the next call then begins another round.
-    pub(crate) fn go_on(
-        &mut self,
-        tasks: &Tasks,
-        among: Among<'_>,
-        mut visit: impl FnMut(&Space, Page) -> Option<Page>,
-    ) -> bool {
-        while let Some(process) = tasks.next_among(self.id, among) {
-            if process.id > self.id {
-                (self.id, self.page) = (process.id, 0);
-            }
-            if let Some(space) = process.space()
-                && let Some(next) = visit(&space, Page::new(self.page))
-            {
-                self.page = next.number();
-                return false;
-            }
-            (self.id, self.page) = (self.id + 1, 0);
+/// Continues from a position to the end of the round. Calls `visit` for the address space of each of these processes,
+/// with the first page to visit. If its budget is used up, `visit` returns the page at which it stopped, and the walk
+/// stops there. Returns whether the round is complete; the next call then begins another round.
+pub(crate) fn visit_spaces(
+    place: &mut Position,
+    tasks: &Tasks,
+    among: Among<'_>,
+    mut visit: impl FnMut(&Space, Page) -> Option<Page>,
+) -> bool {
+    while let Some(process) = tasks.next_among(place.id, among) {
+        if process.id > place.id {
+            (place.id, place.page) = (process.id, 0);
         }
-        *self = Self::default();
-        true
+        if let Some(space) = process.space()
+            && let Some(next) = visit(&space, Page::new(place.page))
+        {
+            place.page = next.number();
+            return false;
+        }
+        (place.id, place.page) = (place.id + 1, 0);
     }
+    *place = Position::default();
+    true
 }
 
 /// A position shared by all callers: each continues where the previous one stopped.
@@ -48,14 +46,14 @@ impl Hand {
         }
     }
 
-    /// Continues the round over all processes like [`Position::go_on`].
+    /// Continues the round over all processes like [`visit_spaces`].
     pub(crate) fn go_on(
         &self,
         tasks: &Tasks,
         visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
         let mut place = *self.place.lock();
-        let is_over = place.go_on(tasks, Among::All, visit);
+        let is_over = visit_spaces(&mut place, tasks, Among::All, visit);
         *self.place.lock() = place;
         is_over
     }

@@ -8,6 +8,7 @@
 use crate::{
     Memory, Space,
     direct_reclaim::DirectReclaim,
+    hand::visit_spaces,
     process::{Among, Tasks},
     reclaim_cursor::{ReclaimCursor, ReclaimPosition},
     scheduler::{Expiry, TimerKey},
@@ -15,7 +16,7 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright::{Effort, Memcg};
+use memwright::Effort;
 use memwright_table::{Machine as _, sync::pause_point};
 
 /// Nanoseconds between two checks of the number of free frames.
@@ -31,58 +32,45 @@ const MOST_RETRIES: u64 = 64;
 /// Most rounds of reclaim to fill the reserve.
 const MOST_ROUNDS: usize = 64;
 
-impl Among<'_> {
-    /// Returns the memcg that is charged for the memory of these processes, if it is one.
-    fn memcg(&self) -> Option<Memcg> {
-        match self {
-            Among::All => None,
-            Among::Charged(_, memcg) => Some(*memcg),
-        }
+/// Continues from a position to the end of the round, or until the scan control stops it. Scans the pages of these
+/// processes, and the unmapped pages of objects, those of a cgroup only if it is charged for them. Returns whether the
+/// round is complete.
+fn go_on(
+    place: &mut ReclaimPosition,
+    (memory, tasks): (&Memory, &Tasks),
+    among: Among<'_>,
+    effort: &mut Effort,
+) -> bool {
+    let memcg = among.memcg();
+    let mapped = |space: &Space, page| space.reclaim(page, effort);
+    if place.unmapped.is_none() && !visit_spaces(&mut place.mapped, tasks, among, mapped) {
+        return false;
     }
+    let mut object = place.unmapped.take().unwrap_or_default();
+    let is_over = memory.reclaim_objects(&mut object, memcg, effort);
+    if !is_over {
+        place.unmapped = Some(object);
+    }
+    is_over
 }
 
-impl ReclaimPosition {
-    /// Continues to the end of the round, or until the scan control stops it. Scans the pages of these processes, and the
-    /// unmapped pages of objects, those of a cgroup only if it is charged for them. Returns whether the round is complete.
-    fn go_on(
-        &mut self,
-        (memory, tasks): (&Memory, &Tasks),
-        among: Among<'_>,
-        effort: &mut Effort,
-    ) -> bool {
-        let memcg = among.memcg();
-        let mapped = |space: &Space, page| space.reclaim(page, effort);
-        if self.unmapped.is_none() && !self.mapped.go_on(tasks, among, mapped) {
-            return false;
+/// Continues from a cursor until `effort` is complete or the cursor has passed everything three times. Several CPUs can
+/// do so at the same time. Each continues separately from the cursor's position, so that each has scanned everything
+/// itself before it reports that nothing can be reclaimed. Other threads can run in the meantime.
+///
+/// # Locks
+/// The caller holds no lock.
+fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
+    let mut place = *cursor.place.lock();
+    // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
+    // other processes do, and one that reclaims them.
+    for _ in 0..4 {
+        pause_point();
+        if !go_on(&mut place, all, among, effort) || effort.is_over() {
+            break;
         }
-        let mut place = self.unmapped.take().unwrap_or_default();
-        let is_over = memory.reclaim_objects(&mut place, memcg, effort);
-        if !is_over {
-            self.unmapped = Some(place);
-        }
-        is_over
     }
-}
-
-impl ReclaimCursor {
-    /// Continues until `effort` is complete or the cursor has passed everything three times. Several CPUs can do so at the
-    /// same time. Each continues separately from the cursor's position, so that each has scanned everything itself
-    /// before it reports that nothing can be reclaimed. Other threads can run in the meantime.
-    ///
-    /// # Locks
-    /// The caller holds no lock.
-    fn go_round(&self, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
-        let mut place = *self.place.lock();
-        // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
-        // other processes do, and one that reclaims them.
-        for _ in 0..4 {
-            pause_point();
-            if !place.go_on(all, among, effort) || effort.is_over() {
-                break;
-            }
-        }
-        *self.place.lock() = place;
-    }
+    *cursor.place.lock() = place;
 }
 
 /// The state of reclaim.
@@ -164,7 +152,7 @@ impl Reclaim {
             wanted: pages,
             charged: among.memcg().is_some(),
         };
-        cursor.go_round((&self.memory, self.tasks), among, &mut effort);
+        go_round(cursor, (&self.memory, self.tasks), among, &mut effort);
         effort.wanted < pages
     }
 
@@ -215,8 +203,12 @@ impl Expiry for Reclaim {
                 wanted: high - free,
                 charged: false,
             };
-            self.cursor
-                .go_round((&self.memory, self.tasks), Among::All, &mut effort);
+            go_round(
+                &self.cursor,
+                (&self.memory, self.tasks),
+                Among::All,
+                &mut effort,
+            );
         }
         self.wake();
     }

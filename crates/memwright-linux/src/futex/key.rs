@@ -11,20 +11,18 @@ use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-impl FutexKey {
-    /// Returns the number of the bucket for the waiters of the key.
-    pub(super) fn bucket(self) -> u32 {
-        let (identity, place) = match self {
-            Self::Private { space, address } | Self::Anonymous { space, address } => {
-                (space, address)
-            }
-            Self::Object { object, position } => (object, position),
-        };
-        // Words are 4 bytes apart; identities are addresses of large structures.
-        let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (spread % BUCKETS as u64) as u32
-    }
+/// Returns the number of the bucket for the waiters of a key.
+pub(super) fn bucket_of(key: FutexKey) -> u32 {
+    let (identity, place) = match key {
+        FutexKey::Private { space, address } | FutexKey::Anonymous { space, address } => {
+            (space, address)
+        }
+        FutexKey::Object { object, position } => (object, position),
+    };
+    // Words are 4 bytes apart; identities are addresses of large structures.
+    let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (spread % BUCKETS as u64) as u32
 }
 
 /// A key and the object that it refers to.
@@ -110,7 +108,7 @@ fn anonymous(space: usize, address: u64) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, FutexKey};
+    use super::{BUCKETS, FutexKey, bucket_of};
 
     #[test]
     fn keys_are_equal_for_the_same_word_only() {
@@ -143,7 +141,7 @@ mod tests {
                 space: 0xffff_8000_0010_0000,
                 address: 0x7fff_0000_0000 + word * 4,
             };
-            used[key.bucket() as usize] += 1;
+            used[bucket_of(key) as usize] += 1;
         }
         assert!(used.iter().all(|&count| count <= 4));
     }

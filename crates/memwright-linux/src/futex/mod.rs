@@ -227,7 +227,7 @@ impl Futexes {
         let mut woken = 0;
         while wanted.stay > 0 {
             left.make_room(wanted.stay);
-            let bucket = wanted.choice.key.bucket();
+            let bucket = key::bucket_of(wanted.choice.key);
             woken += wanted.take(&mut self.lock(bucket), left);
             left.wake();
         }

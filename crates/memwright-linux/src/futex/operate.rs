@@ -131,7 +131,8 @@ impl Futexes {
             let (one, two) = (find(first, false)?, find(second, true)?);
             let change = operation.change.ok_or(Errno::ENOSYS)?;
             let mut left = Left::default();
-            let (mut queue, mut other) = self.lock_two(one.key.bucket(), two.key.bucket());
+            let (mut queue, mut other) =
+                self.lock_two(key::bucket_of(one.key), key::bucket_of(two.key));
             let Some(old) = change.make(self.user, second, operation.operand) else {
                 drop((queue, other));
                 // This faults the page in for writing and leaves the word unchanged.

@@ -47,7 +47,8 @@ impl Futexes {
             let mut left = Left::default();
             let mut wanted = Wanted::new(from.key, ANY, request.wake);
             let mut moving = Moving::new(&from, &to, request.requeue);
-            let (mut queue, mut other) = self.lock_two(from.key.bucket(), to.key.bucket());
+            let (mut queue, mut other) =
+                self.lock_two(key::bucket_of(from.key), key::bucket_of(to.key));
             if let Some(value) = request.value {
                 match self.user.user_peek32(request.from) {
                     Some(seen) if seen == value => {}
@@ -83,7 +84,10 @@ impl Futexes {
     /// Moves some of the waiters that stayed in their bucket. Returns how many.
     #[cold]
     fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
-        let (old, new) = (moving.choice.key.bucket(), moving.to.key.bucket());
+        let (old, new) = (
+            key::bucket_of(moving.choice.key),
+            key::bucket_of(moving.to.key),
+        );
         if moving.to.object.is_some() {
             left.make_room(moving.stay);
         }
@@ -188,7 +192,7 @@ impl<'a> Moving<'a> {
         };
         debug_assert!(position.is_ok(), "there was room");
         if let Ok(position) = position {
-            thread.futex.enter(key.bucket(), position);
+            thread.futex.enter(key::bucket_of(key), position);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Futexes {
     ) -> Result<(), Errno> {
         loop {
             let found = key::find(space, request.address, request.scope, false)?;
-            let bucket = found.key.bucket();
+            let bucket = key::bucket_of(found.key);
             {
                 let mut queue = self.lock_with_room(bucket)?;
                 match self.user.user_peek32(request.address) {

@@ -29,7 +29,7 @@ impl Futexes {
         let mut left = Left::default();
         let mut wanted = Wanted::new(found.key, bits, at_least_one(most));
         let now = {
-            let mut queue = self.lock(found.key.bucket());
+            let mut queue = self.lock(key::bucket_of(found.key));
             wanted.take(&mut queue, &mut left)
         };
         left.wake();

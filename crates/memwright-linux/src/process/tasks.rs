@@ -56,6 +56,16 @@ pub(crate) enum Among<'a> {
     Charged(&'a [u32], Memcg),
 }
 
+impl Among<'_> {
+    /// Returns the memcg that is charged for the memory of these processes, if it is one.
+    pub(crate) fn memcg(&self) -> Option<Memcg> {
+        match self {
+            Among::All => None,
+            Among::Charged(_, memcg) => Some(*memcg),
+        }
+    }
+}
+
 /// The data under the lock of the process table.
 #[derive(Default)]
 pub struct TaskTable {
