@@ -1,6 +1,7 @@
 //! Error numbers of the system-call interface.
 
 use core::fmt;
+use memwright::uffd::FillError;
 use memwright_table::OutOfMemory;
 
 /// A Linux error number.
@@ -84,6 +85,19 @@ impl Errno {
             .iter()
             .find(|(errno, _)| *errno == self)
             .map_or("unknown", |(_, name)| name)
+    }
+}
+
+impl From<FillError> for Errno {
+    fn from(error: FillError) -> Self {
+        match error {
+            FillError::Invalid => Self::EINVAL,
+            FillError::NotWatched => Self::ENOENT,
+            FillError::Exists => Self::EEXIST,
+            FillError::NotThere => Self::EFAULT,
+            FillError::Busy => Self::EAGAIN,
+            FillError::BeyondEnd | FillError::OutOfMemory => Self::ENOMEM,
+        }
     }
 }
 

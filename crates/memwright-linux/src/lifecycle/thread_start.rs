@@ -8,7 +8,7 @@ use crate::{
     lifecycle::{CloneFlags, CloneRequest, clone::child_state},
     process::{Process, Start, Stop, Thread, ThreadSignals},
     ptrace::{Traced, attach_child},
-    scheduler::{AdmitError, Work},
+    scheduler::Work,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -26,15 +26,6 @@ impl Thread {
     ) -> Result<Arc<Self>, Errno> {
         let context = kernel.reclaim.retry(|| kernel.scheduler.admit(id))?;
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
-    }
-}
-
-impl From<AdmitError> for Errno {
-    fn from(error: AdmitError) -> Self {
-        match error {
-            AdmitError::TooMany => Self::EAGAIN,
-            AdmitError::OutOfMemory => Self::ENOMEM,
-        }
     }
 }
 

@@ -30,13 +30,17 @@ const BREAKPOINT: u8 = 0xcc;
 pub struct Probe {
     file: Arc<OpenFile>,
     offset: u64,
+    /// The instruction that the breakpoint replaces, in its first [`length`](Self::length) bytes.
     pub(crate) instruction: [u8; LONGEST],
+    /// The length of the instruction in bytes.
     pub(crate) length: usize,
     /// The id of the thread that is counted.
     pub(crate) thread: u32,
     /// The id of the process whose memory contains the breakpoint.
     pub(crate) process: u32,
+    /// Number of counted executions.
     pub(crate) hits: AtomicU64,
+    /// Executions are counted.
     pub(crate) enabled: AtomicBool,
 }
 
@@ -94,6 +98,7 @@ impl Probe {
 /// An offset in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
+    /// The file.
     pub(crate) file: ObjectIdentity,
     /// In bytes.
     pub(crate) offset: u64,

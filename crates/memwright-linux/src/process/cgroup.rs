@@ -108,7 +108,9 @@ pub struct Cgroup {
     above: Option<Arc<Cgroup>>,
     /// The number of groups above.
     pub(crate) level: u32,
+    /// The position in the tree of groups.
     pub(crate) place: GroupPlace,
+    /// Number of processes in the group and below it.
     pub(crate) population: Population,
     /// The memcg of the group, as a number; 0 while the group has no memory controller.
     memcg: AtomicU16,
@@ -308,6 +310,7 @@ pub struct Membership {
     before: [u64; 2],
 }
 
+/// Returns the minor and major faults of a process.
 pub(crate) const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
     [usage.minor_faults, usage.major_faults]
 }
@@ -398,6 +401,7 @@ impl Process {
 }
 
 impl Membership {
+    /// Adds the faults since the process joined the group to the group's counts. `now` are the faults of the process.
     pub(crate) fn settle(&mut self, now: [u64; 2]) {
         let charged = self.charged.as_ref();
         for group in charged.into_iter().flat_map(|group| group.upwards()) {

@@ -17,11 +17,26 @@ pub(crate) enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FutexKey {
     /// A word in an address space, in a private call.
-    Private { space: usize, address: u64 },
+    Private {
+        /// The address of the address space's structure.
+        space: usize,
+        /// The address of the word.
+        address: u64,
+    },
     /// A word of anonymous memory in an address space, in a shared call.
-    Anonymous { space: usize, address: u64 },
+    Anonymous {
+        /// The address of the address space's structure.
+        space: usize,
+        /// The address of the word.
+        address: u64,
+    },
     /// A word of an object, regardless of the address at which the object is mapped.
-    Object { object: usize, position: u64 },
+    Object {
+        /// The address of the object's structure.
+        object: usize,
+        /// The offset of the word in bytes.
+        position: u64,
+    },
 }
 
 /// Identifies a waiter in its bucket: its word, and a number that rises with the arrivals at the bucket.
@@ -47,11 +62,19 @@ impl Default for FutexPlace {
 }
 
 impl FutexPlace {
+    /// Records that the thread waits at a position in a bucket.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the bucket.
     pub(crate) fn enter(&self, bucket: u32, position: FutexPosition) {
         *self.position.lock() = Some(position);
         self.bucket.store(bucket + 1, Ordering::SeqCst);
     }
 
+    /// Records that the thread no longer waits.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the bucket.
     pub(crate) fn leave(&self) {
         self.bucket.store(0, Ordering::SeqCst);
     }
@@ -66,6 +89,7 @@ impl FutexPlace {
         self.bucket().is_some()
     }
 
+    /// Returns the number of the bucket in which the thread waits; `None` if it does not wait.
     pub(crate) fn bucket(&self) -> Option<u32> {
         self.bucket.load(Ordering::SeqCst).checked_sub(1)
     }

@@ -162,6 +162,7 @@ pub struct Process {
     borrows_space: AtomicBool,
     /// Another process was created with its address space.
     shares_space: AtomicBool,
+    /// The cgroup of the process.
     pub(crate) membership: Lock<Membership>,
 }
 

@@ -51,6 +51,7 @@ impl Member {
 /// The processes that a walk visits.
 #[derive(Clone, Copy)]
 pub(crate) enum Among<'a> {
+    /// All processes.
     All,
     /// Processes with these ids, in order, and the objects that are charged to this memcg.
     Charged(&'a [u32], Memcg),

@@ -70,6 +70,7 @@ pub use work::Work;
 
 use crate::{
     Space,
+    errno::Errno,
     host::{self, ContextId, Host},
     ordered::Ordered,
     sync::{Grows, Lock, Rank},
@@ -236,6 +237,15 @@ pub(crate) enum AdmitError {
     TooMany,
     /// There is no memory for the stack or the run queues.
     OutOfMemory,
+}
+
+impl From<AdmitError> for Errno {
+    fn from(error: AdmitError) -> Self {
+        match error {
+            AdmitError::TooMany => Self::EAGAIN,
+            AdmitError::OutOfMemory => Self::ENOMEM,
+        }
+    }
 }
 
 impl From<OutOfMemory> for AdmitError {

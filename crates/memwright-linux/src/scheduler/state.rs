@@ -44,6 +44,7 @@ impl RunWord {
         Self(AtomicU8::new(RunState::Blocked as u8))
     }
 
+    /// Returns the state.
     pub(crate) fn get(&self) -> RunState {
         match self.0.load(Ordering::SeqCst) {
             0 => RunState::Running,

@@ -174,23 +174,6 @@ pub(crate) fn watch_errno(error: WatchError) -> Errno {
     }
 }
 
-fn fill_errno(error: FillError) -> Errno {
-    match error {
-        FillError::Invalid => Errno::EINVAL,
-        FillError::NotWatched => Errno::ENOENT,
-        FillError::Exists => Errno::EEXIST,
-        FillError::NotThere => Errno::EFAULT,
-        FillError::Busy => Errno::EAGAIN,
-        FillError::BeyondEnd | FillError::OutOfMemory => Errno::ENOMEM,
-    }
-}
-
-impl From<FillError> for Errno {
-    fn from(error: FillError) -> Self {
-        fill_errno(error)
-    }
-}
-
 fn move_errno(error: MoveError) -> Errno {
     match error {
         MoveError::Invalid => Errno::EINVAL,
@@ -543,7 +526,7 @@ impl Command<'_> {
             let fill = Fill::Bytes(contents);
             let reclaim = &self.userfaults.vfs.reclaim;
             let filled = reclaim.retry(|| space.fill(page, fill, protect));
-            filled.map_err(fill_errno)
+            filled.map_err(Errno::from)
         })
     }
 
@@ -623,7 +606,7 @@ impl Command<'_> {
             let page = VirtAddr::new(wanted.start + ahead).page();
             let reclaim = &self.userfaults.vfs.reclaim;
             let filled = reclaim.retry(|| space.fill(page, fill, protect));
-            filled.map_err(fill_errno)
+            filled.map_err(Errno::from)
         })
     }
 
