@@ -25,7 +25,9 @@ pub(crate) enum Relief {
 
 /// The OOM killer.
 pub struct OomKiller {
+    /// Physical memory.
     pub(crate) memory: Arc<Memory>,
+    /// Processes and threads.
     pub(crate) tasks: &'static Tasks,
     channels: &'static dyn Channels,
     kills: AtomicU64,

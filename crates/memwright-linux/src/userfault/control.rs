@@ -14,7 +14,7 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes, Watcher,
+    Fill, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes, Watcher,
 };
 use memwright_table::{Machine as _, PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
