@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_program_may_try_any_number_of_calls() {
-        let counts = CallCounts::new();
+        let counts = CallCounts::default();
         for number in 0..5000 {
             counts.count_missing(10_000 + number, false);
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn stubs_and_missing_calls_are_listed_by_name() {
-        let counts = CallCounts::new();
+        let counts = CallCounts::default();
         counts.count_stub("setpriority");
         counts.count_missing(101, true);
         counts.count_missing(101, true);

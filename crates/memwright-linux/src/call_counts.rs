@@ -33,14 +33,16 @@ const MOST_UNKNOWN: usize = 1024;
 /// The key for all further unknown numbers.
 const OTHERS: u64 = u64::MAX;
 
-impl CallCounts {
+impl Default for CallCounts {
     /// Returns counters that are all zero.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self {
             counts: Lock::new(Rank::Lists, Counts::default()),
         }
     }
+}
 
+impl CallCounts {
     /// Counts a call that succeeded without having an effect.
     pub fn count_stub(&self, name: &'static str) {
         *self.counts.lock().stubs.entry(name).or_default() += 1;

@@ -174,7 +174,7 @@ impl Kernel {
             cgroups: Cgroups::new(reclaim.clone(), oom.clone()),
             reclaim,
             swaps,
-            calls: CallCounts::new(),
+            calls: CallCounts::default(),
             processes_made: AtomicU64::new(0),
             oom,
             names: Names::default(),

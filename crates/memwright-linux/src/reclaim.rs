@@ -100,7 +100,7 @@ impl Reclaim {
             next: Daemon::new(own.clone(), tasks.scheduler),
             memory,
             tasks,
-            cursor: ReclaimCursor::new(),
+            cursor: ReclaimCursor::default(),
             reclaiming: AtomicU64::new(0),
         })
     }

@@ -27,9 +27,9 @@ pub(crate) struct ReclaimCursor {
     pub(crate) place: Lock<ReclaimPosition>,
 }
 
-impl ReclaimCursor {
+impl Default for ReclaimCursor {
     /// Creates a cursor at the start of a round.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self {
             place: Lock::new(Rank::Leaf, ReclaimPosition::default()),
         }

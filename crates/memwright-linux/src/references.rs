@@ -26,6 +26,12 @@ pub struct Room<T: ?Sized> {
     list: <Rising<Weak<T>> as Grows>::Room,
 }
 
+impl<T: ?Sized> Default for References<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: ?Sized> References<T> {
     /// Creates an empty list.
     pub const fn new() -> Self {

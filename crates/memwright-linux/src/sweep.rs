@@ -7,6 +7,12 @@ pub(crate) struct Sweep {
     at: usize,
 }
 
+impl Default for Sweep {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sweep {
     /// A list shorter than this is not swept.
     const LEAST: usize = 8;

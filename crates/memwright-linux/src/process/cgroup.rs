@@ -158,7 +158,7 @@ impl Cgroup {
             events: Events::default(),
             own_events: Events::default(),
             faults: Default::default(),
-            cursor: ReclaimCursor::new(),
+            cursor: ReclaimCursor::default(),
             walked: Lock::new(Rank::Leaf, None),
         }
     }
@@ -181,6 +181,9 @@ impl Cgroup {
     }
 
     /// Returns the path from the root, without a slash at its start. With that slash and a NUL, it has at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`PathError`]: the path is longer, or there is no memory for it.
     pub(crate) fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
         let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
         if start >= most {

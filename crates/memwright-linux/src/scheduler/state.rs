@@ -38,12 +38,14 @@ pub(crate) enum Woken {
 #[derive(Debug)]
 pub(crate) struct RunWord(AtomicU8);
 
-impl RunWord {
+impl Default for RunWord {
     /// Creates the state of a new thread: blocked until it is woken.
-    pub(crate) const fn new() -> Self {
+    fn default() -> Self {
         Self(AtomicU8::new(RunState::Blocked as u8))
     }
+}
 
+impl RunWord {
     /// Returns the state.
     pub(crate) fn get(&self) -> RunState {
         match self.0.load(Ordering::SeqCst) {
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_wake_between_announcement_and_block_keeps_the_cpu() {
-        let word = RunWord::new();
+        let word = RunWord::default();
         assert_eq!(word.wake(), Woken::Enqueue);
         assert_eq!(word.wake(), Woken::Nothing);
         word.run();
@@ -151,7 +153,7 @@ mod tests {
     fn no_wake_is_lost() {
         const WAKERS: u32 = 3;
         const ROUNDS: u32 = 20_000;
-        let word = Arc::new(RunWord::new());
+        let word = Arc::new(RunWord::default());
         let queue = Arc::new(Lock::new(Rank::Wait, Vec::<()>::new()));
         let events = Arc::new(AtomicU32::new(0));
         let enqueued = Arc::new(AtomicBool::new(false));
@@ -198,7 +200,7 @@ mod tests {
     #[test]
     fn work_set_without_a_lock_is_seen() {
         const ROUNDS: u32 = 20_000;
-        let word = Arc::new(RunWord::new());
+        let word = Arc::new(RunWord::default());
         let work = Arc::new(AtomicBool::new(false));
         let enqueued = Arc::new(AtomicBool::new(false));
         word.wake();

@@ -87,7 +87,7 @@ impl Task {
             context,
             usage: Usage::default(),
             fpu: Lock::new(Rank::Leaf, FpuArea::INITIAL),
-            run: RunWord::new(),
+            run: RunWord::default(),
             on_cpu: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
