@@ -38,14 +38,16 @@ pub(crate) struct Hand {
     place: Lock<Position>,
 }
 
-impl Hand {
+impl Default for Hand {
     /// Creates a cursor at the start of a round.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self {
             place: Lock::new(Rank::Leaf, Position::default()),
         }
     }
+}
 
+impl Hand {
     /// Continues the round over all processes like [`visit_spaces`].
     pub(crate) fn go_on(
         &self,

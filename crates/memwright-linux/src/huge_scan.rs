@@ -38,7 +38,7 @@ impl HugeScan {
             next: Daemon::new(own.clone(), tasks.scheduler),
             memory,
             tasks,
-            hand: Hand::new(),
+            hand: Hand::default(),
             left: AtomicU64::new(0),
         })
     }

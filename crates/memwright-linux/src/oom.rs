@@ -53,6 +53,9 @@ impl OomKiller {
 
     /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If a wait cannot be recorded for lack of memory,
     /// kills a process, and tries again.
+    ///
+    /// # Errors
+    /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
     pub(crate) fn wait<T>(
         &self,
         thread: &Arc<Thread>,
@@ -66,6 +69,9 @@ impl OomKiller {
     }
 
     /// Waits like `Self::wait`, on each of `queues`. No queue may occur in them twice.
+    ///
+    /// # Errors
+    /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
     #[inline]
     pub(crate) fn wait_in<'a, T>(
         &self,

@@ -46,7 +46,7 @@ impl Balancing {
             next: Daemon::new(own.clone(), tasks.scheduler),
             memory,
             tasks,
-            hand: Hand::new(),
+            hand: Hand::default(),
             round: AtomicU64::new(0),
         })
     }

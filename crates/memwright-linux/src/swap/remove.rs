@@ -46,7 +46,7 @@ fn empty(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno>
 }
 
 fn bring_all_back(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno> {
-    let hand = Hand::new();
+    let hand = Hand::default();
     bring_back(caller, || {
         let mut failed = None;
         let is_over = hand.go_on(tasks, |space, page| {
