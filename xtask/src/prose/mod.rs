@@ -166,11 +166,4 @@ mod tests {
         );
         assert_eq!(original("docs/a.md:1:2:x", copy), "docs/a.md:1:2:x");
     }
-
-    #[test]
-    fn folders_that_are_not_checked_exist() {
-        for folder in NOT_YET {
-            assert!(shell::root().join(folder).is_dir(), "{folder}");
-        }
-    }
 }

@@ -1,14 +1,13 @@
 //! The part of the hugetlb pool that one hugetlbfs mount uses (Linux 7.3 `mm/hugetlb.c`, `hugepage_new_subpool`).
 
 use alloc::sync::Arc;
-use memwright_table::{Machine, SubpoolCounts, SubpoolId};
+use memwright_table::{Frames, Machine, SubpoolCounts, SubpoolId};
 
-use crate::mm::memory::Memory;
 use crate::types::error::ObjectError;
 
 /// A limit on the huge pages of several files, and a number of pages that the pool always keeps for them.
 pub struct HugeSubpool<M: Machine> {
-    memory: Arc<Memory<M>>,
+    frames: Arc<Frames<M>>,
     id: SubpoolId,
 }
 
@@ -18,12 +17,12 @@ impl<M: Machine> HugeSubpool<M> {
     /// # Errors
     /// [`ObjectError::OutOfMemory`] if the pool has fewer than `least` pages.
     pub fn new(
-        memory: Arc<Memory<M>>,
+        frames: Arc<Frames<M>>,
         most: Option<u64>,
         least: Option<u64>,
     ) -> Result<Self, ObjectError> {
-        let id = memory.frames().open_subpool(most, least)?;
-        Ok(Self { memory, id })
+        let id = frames.open_subpool(most, least)?;
+        Ok(Self { frames, id })
     }
 
     pub(crate) fn id(&self) -> SubpoolId {
@@ -32,12 +31,12 @@ impl<M: Machine> HugeSubpool<M> {
 
     /// Returns the counters.
     pub fn counts(&self) -> Option<SubpoolCounts> {
-        self.memory.frames().subpool(self.id)
+        self.frames.subpool(self.id)
     }
 }
 
 impl<M: Machine> Drop for HugeSubpool<M> {
     fn drop(&mut self) {
-        self.memory.frames().close_subpool(self.id);
+        self.frames.close_subpool(self.id);
     }
 }

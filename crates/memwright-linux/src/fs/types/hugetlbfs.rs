@@ -170,7 +170,7 @@ impl Hugetlbfs {
             return Err(Errno::EINVAL);
         }
         let subpool = if most.is_some() || least.is_some() {
-            let opened = HugeSubpool::new(memory.clone(), most, least);
+            let opened = HugeSubpool::new(memory.frames().clone(), most, least);
             Some(Arc::new(opened.map_err(|_| Errno::ENOMEM)?))
         } else {
             None
