@@ -121,8 +121,7 @@ fn fcntl(
             regular.add_seals(memory, seals, runs).map(|()| 0)
         }
         _ => {
-            let caller = current.caller();
-            let owner = owner_command(caller, tasks, &open, command, argument);
+            let owner = owner_command(current.caller(), tasks, &open, command, argument);
             owner.unwrap_or(Err(Errno::EINVAL))
         }
     }
@@ -312,8 +311,7 @@ fn control(current: &Current<'_>, tasks: &'static Tasks, arguments: &Arguments) 
         }
         ioctl::FIOASYNC => {
             let on: i32 = current.user.read_value(argument)?;
-            let caller = current.caller();
-            control_asynchronous(caller, tasks, &open, number, on != 0).map(|()| 0)
+            control_asynchronous(current.caller(), tasks, &open, number, on != 0).map(|()| 0)
         }
         ioctl::FIONREAD if matches!(open.inode().body, Body::Regular(_)) => {
             let left = open.attributes(current).size as i64 - open.position() as i64;

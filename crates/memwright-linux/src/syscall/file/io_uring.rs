@@ -73,7 +73,6 @@ fn io_uring_setup(
     let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
     current.check_heap()?;
     current.caller().check_open_files()?;
-    let vfs = current.vfs();
     let ring = Ring::new(memory, current.reclaim(), sizes)?;
     words[0] = sizes.submissions;
     words[1] = sizes.completions;
@@ -103,6 +102,7 @@ fn io_uring_setup(
         0,
     ]);
     current.user.write_value(address, &words)?;
+    let vfs = current.vfs();
     let open = vfs
         .mounts
         .open_anonymous(vfs, "[io_uring]", raw::O_RDWR, Box::new(ring));

@@ -13,7 +13,9 @@ use crate::{
         tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     },
     identity::Capabilities,
+    process::Process,
     syscall::call::{Kind, SystemCall, handler, real},
+    user::UserMemory,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -73,8 +75,8 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-fn may(current: &Current<'_>) -> Result<(), Errno> {
-    let credentials = current.process().identity.credentials.lock();
+fn may(process: &Process) -> Result<(), Errno> {
+    let credentials = process.identity.credentials.lock();
     if credentials.has(Capabilities::ADMINISTER) {
         Ok(())
     } else {
@@ -83,16 +85,16 @@ fn may(current: &Current<'_>) -> Result<(), Errno> {
 }
 
 /// Reads an optional string of at most a page (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
-fn string(current: &Current<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
+fn string(user: UserMemory<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     if address == 0 {
         return Ok(None);
     }
-    let read = current.user.read_string(address, PAGE_SIZE, Errno::EINVAL);
+    let read = user.read_string(address, PAGE_SIZE, Errno::EINVAL);
     read.map(Some)
 }
 
 /// Reads mount options: a string that ends at a NUL, or else after a page (`copy_mount_options`).
-fn options(current: &Current<'_>, address: u64) -> Result<Vec<u8>, Errno> {
+fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
     if address == 0 {
         return Ok(text);
@@ -100,9 +102,9 @@ fn options(current: &Current<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     text.try_fill(PAGE_SIZE, 0)?;
     // The rest of the first page must be readable; the next page need not be.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
-    current.user.read_bytes(address, &mut text[..first])?;
+    user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
-    if current.user.read_bytes(after, &mut text[first..]).is_err() {
+    if user.read_bytes(after, &mut text[first..]).is_err() {
         text[first..].fill(0);
     }
     text[PAGE_SIZE - 1] = 0;
@@ -151,11 +153,11 @@ fn files(
 fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
     current.check_heap()?;
-    let kind = string(current, kind)?;
-    let source = string(current, source)?;
-    let text = options(current, data)?;
+    let kind = string(current.user, kind)?;
+    let source = string(current.user, source)?;
+    let text = options(current.user, data)?;
     let at = current.caller().resolve_at(raw::AT_FDCWD, path, 0)?;
-    may(current)?;
+    may(current.process())?;
     let flags = without_magic(flags as u32);
     let mounts = &current.vfs().mounts;
     if flags & raw::MS_REMOUNT != 0 {
@@ -165,7 +167,7 @@ fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> 
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
-    let (memory, owner) = (memory, current.caller().subject());
+    let owner = current.caller().subject();
     let files = files(memory, owner, kind.as_deref(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
@@ -188,7 +190,7 @@ fn umount2(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> 
         0
     };
     let root = current.caller().resolve_at(raw::AT_FDCWD, path, follow)?;
-    may(current)?;
+    may(current.process())?;
     let mounts = &current.vfs().mounts;
     let unmounted = if flags & unmount::DETACH != 0 {
         mounts.detach(sockets, root)

@@ -61,7 +61,7 @@ pub fn named_process(current: &Current<'_>, number: i32) -> Result<Arc<Process>,
     Ok(file.process.clone())
 }
 
-fn pidfd_open(current: &Current<'_>, tasks: &'static Tasks, arguments: &Arguments) -> CallResult {
+fn pidfd_open(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let (id, flags) = (arguments[0] as i32, arguments[1] as u32);
     // Descriptors of single threads are not supported.
     if flags & !raw::O_NONBLOCK != 0 || id <= 0 {
@@ -89,11 +89,7 @@ fn target(current: &Current<'_>, tasks: &Tasks, number: i32) -> Result<Arc<Proce
     }
 }
 
-fn pidfd_send_signal(
-    current: &Current<'_>,
-    tasks: &'static Tasks,
-    arguments: &Arguments,
-) -> CallResult {
+fn pidfd_send_signal(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let &[number, signal, info, flags, ..] = arguments;
     let flags = flags as u32;
     if flags & !(TO_THREAD | TO_PROCESS | TO_GROUP) != 0 || flags.count_ones() > 1 {
@@ -143,7 +139,7 @@ fn pidfd_send_signal(
     Ok(0)
 }
 
-fn pidfd_getfd(current: &Current<'_>, tasks: &'static Tasks, arguments: &Arguments) -> CallResult {
+fn pidfd_getfd(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let &[number, wanted, flags, ..] = arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);

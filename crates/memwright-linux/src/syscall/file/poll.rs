@@ -153,7 +153,7 @@ impl Drop for Watches {
 ///
 /// # Errors
 /// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM`.
-pub(crate) fn wait(
+pub fn wait(
     current: &Current<'_>,
     oom: &OomKiller,
     watches: &Watches,
@@ -328,7 +328,7 @@ fn poll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallRe
 ///
 /// # Errors
 /// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
-pub(crate) fn poll_or_restart(
+pub fn poll_or_restart(
     current: &Current<'_>,
     oom: &OomKiller,
     descriptors: u64,

@@ -125,11 +125,7 @@ fn process_madvise(
 }
 
 /// Implements `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): frees the memory of a killed process at once.
-fn process_mrelease(
-    current: &Current<'_>,
-    tasks: &'static Tasks,
-    arguments: &Arguments,
-) -> CallResult {
+fn process_mrelease(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     if arguments[1] as u32 != 0 {
         return Err(Errno::EINVAL);
     }
@@ -294,7 +290,7 @@ fn moved(
 
 fn process_vm_readv(
     current: &Current<'_>,
-    tasks: &'static Tasks,
+    tasks: &Tasks,
     userfaults: &Userfaults,
     arguments: &Arguments,
 ) -> CallResult {
@@ -328,7 +324,7 @@ fn process_vm_readv(
 
 fn process_vm_writev(
     current: &Current<'_>,
-    tasks: &'static Tasks,
+    tasks: &Tasks,
     userfaults: &Userfaults,
     arguments: &Arguments,
 ) -> CallResult {

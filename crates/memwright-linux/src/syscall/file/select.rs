@@ -15,6 +15,7 @@ use crate::{
         },
         process::signal::with_signal_mask,
     },
+    user::UserMemory,
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
@@ -56,15 +57,13 @@ const WANTED: [u16; 3] = [
 /// A set of descriptors as 64-bit words.
 type Set = Vec<u64>;
 
-fn read_set(current: &Current<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
+fn read_set(user: UserMemory<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
     if address == 0 {
         return Ok(None);
     }
     let mut set = empty_set(words)?;
     for (index, word) in set.iter_mut().enumerate() {
-        *word = current
-            .user
-            .read_value(address.wrapping_add(index as u64 * 8))?;
+        *word = user.read_value(address.wrapping_add(index as u64 * 8))?;
     }
     Ok(Some(set))
 }
@@ -94,7 +93,7 @@ fn select_until(
     let addresses = [read, write, except];
     let mut sets: [Option<Set>; 3] = [None, None, None];
     for (set, address) in sets.iter_mut().zip(addresses) {
-        *set = read_set(current, address, words)?;
+        *set = read_set(current.user, address, words)?;
     }
     let files = current.files();
     let mut watches = Watches::default();

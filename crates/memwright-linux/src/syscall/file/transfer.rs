@@ -12,7 +12,7 @@ use crate::{
     },
     sync::pause_point,
     syscall::call::{Kind, SystemCall, handler, int, real},
-    user::TRANSFER_MAX,
+    user::{TRANSFER_MAX, UserMemory},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -319,9 +319,9 @@ fn offset_argument(current: &Current<'_>, address: u64) -> Result<At, Errno> {
     }
 }
 
-fn store_offset(current: &Current<'_>, address: u64, at: At) -> Result<(), Errno> {
+fn store_offset(user: UserMemory<'_>, address: u64, at: At) -> Result<(), Errno> {
     match at {
-        At::Offset(offset) => current.user.write_value(address, &offset),
+        At::Offset(offset) => user.write_value(address, &offset),
         At::Position => Ok(()),
     }
 }
@@ -349,7 +349,7 @@ fn sendfile(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let count = count.min(TRANSFER_MAX) as usize;
     let mut to = At::Position;
     let done = copy(current, (&input, &mut from), (&output, &mut to), count)?;
-    store_offset(current, offset, from)?;
+    store_offset(current.user, offset, from)?;
     Ok(done as u64)
 }
 
@@ -398,7 +398,7 @@ fn copy_file_range(current: &Current<'_>, arguments: &Arguments) -> CallResult {
         (&output, &mut target),
         count,
     )?;
-    store_offset(current, from, source)?;
-    store_offset(current, to, target)?;
+    store_offset(current.user, from, source)?;
+    store_offset(current.user, to, target)?;
     Ok(done as u64)
 }

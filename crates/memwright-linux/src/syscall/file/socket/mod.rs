@@ -32,7 +32,16 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_socket,
         "socket",
         &[Int, Hex, Int],
-        handler!(socket, sockets, network, netlink),
+        |context, arguments| {
+            let (current, number) = (&context.current, arguments[0] as u32);
+            if let Some(family) = Family::from_number(number) {
+                inet_socket(current, context.network(), family, arguments)
+            } else if number == net::AF_NETLINK {
+                netlink_socket(current, context.netlink(), arguments)
+            } else {
+                unix_socket(current, context.sockets(), arguments)
+            }
+        },
     ),
     real(
         raw::__NR_socketpair,
@@ -175,30 +184,33 @@ fn protocol(kind: u32, number: u32, may_be_raw: bool) -> Result<Protocol, Errno>
     }
 }
 
-fn socket(
+/// Creates an internet socket of this family.
+fn inet_socket(
     current: &Current<'_>,
-    sockets: &'static Registry,
     network: &'static Network,
-    netlink: &'static Ports,
+    family: Family,
     arguments: &Arguments,
 ) -> CallResult {
-    if let Some(family) = Family::from_number(arguments[0] as u32) {
-        let kind = arguments[1] as u32;
-        if kind & !(FLAGS | 0xf) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let may_be_raw = current.caller().has_any(Capabilities::RAW_SOCKETS);
-        let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
-        current.check_heap()?;
-        current.caller().check_open_files()?;
-        let socket = InetSocket::new(current, network, family, protocol);
-        let flags = kind & FLAGS;
-        let file = inet::open(current, Arc::new(socket), flags);
-        return current.caller().add_descriptor(file, flags);
+    let kind = arguments[1] as u32;
+    if kind & !(FLAGS | 0xf) != 0 {
+        return Err(Errno::EINVAL);
     }
-    if arguments[0] as u32 == net::AF_NETLINK {
-        return netlink_socket(current, netlink, arguments);
-    }
+    let may_be_raw = current.caller().has_any(Capabilities::RAW_SOCKETS);
+    let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let socket = InetSocket::new(current, network, family, protocol);
+    let flags = kind & FLAGS;
+    let file = inet::open(current, Arc::new(socket), flags);
+    current.caller().add_descriptor(file, flags)
+}
+
+/// Creates a Unix socket.
+fn unix_socket(
+    current: &Current<'_>,
+    sockets: &'static Registry,
+    arguments: &Arguments,
+) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     current.check_heap()?;
     current.caller().check_open_files()?;
