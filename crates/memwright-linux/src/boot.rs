@@ -34,7 +34,10 @@ pub fn start(
     let before = Baseline::take(&memory, &swaps);
     let kernel = Kernel::create(machine, memory, manifest, swaps);
     machine.set_events(Box::leak(Box::new(Events::new(kernel, machine))));
-    let device = Box::leak(Box::new(UserfaultDevice(kernel)));
+    let device = Box::leak(Box::new(UserfaultDevice {
+        userfaults: kernel.userfaults,
+        tasks: kernel.tasks,
+    }));
     *kernel.vfs.userfaultfds.lock() = Some(device);
     if kernel.manifest.trace {
         let trace = Box::leak(Box::new(Trace::new(machine)));

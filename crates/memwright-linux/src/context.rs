@@ -1,8 +1,20 @@
 //! What the dispatch of system calls and traps acts on: the running thread, its registers and the kernel.
 
 use crate::{
-    arch::x86_64::regs::UserState, current::Current, errno::Errno, kernel::Kernel, process::Thread,
+    Memory,
+    arch::x86_64::regs::UserState,
+    call_counts::CallCounts,
+    cgroup::Cgroups,
+    current::Current,
+    errno::Errno,
+    fs::{inet::Network, netlink::Ports, socket::Registry},
+    kernel::Kernel,
+    oom::OomKiller,
+    probes::Probes,
+    process::{Tasks, Thread},
+    scheduler::Scheduler,
     thread_registers::ThreadRegisters,
+    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::{cell::Cell, ops::Deref};
@@ -63,6 +75,61 @@ impl<'a> Context<'a> {
             handlers: Cell::new(tables.usual),
             tables,
         }
+    }
+
+    /// Returns the process table.
+    pub(crate) fn tasks(&self) -> &'static Tasks {
+        self.kernel.tasks
+    }
+
+    /// Returns the scheduler.
+    pub(crate) fn scheduler(&self) -> &'static Scheduler<Thread> {
+        self.kernel.scheduler
+    }
+
+    /// Returns physical memory.
+    pub(crate) fn memory(&self) -> &'static Arc<Memory> {
+        &self.kernel.memory
+    }
+
+    /// Returns the bound sockets.
+    pub(crate) fn sockets(&self) -> &'static Registry {
+        &self.kernel.sockets
+    }
+
+    /// Returns the internet sockets.
+    pub(crate) fn network(&self) -> &'static Network {
+        &self.kernel.network
+    }
+
+    /// Returns the ports of netlink sockets.
+    pub(crate) fn netlink(&self) -> &'static Ports {
+        &self.kernel.netlink
+    }
+
+    /// Returns the userfaultfd contexts.
+    pub(crate) fn userfaults(&self) -> &'static Userfaults {
+        self.kernel.userfaults
+    }
+
+    /// Returns the cgroups.
+    pub(crate) fn cgroups(&self) -> &'static Cgroups {
+        &self.kernel.cgroups
+    }
+
+    /// Returns the OOM killer.
+    pub(crate) fn oom(&self) -> &'static OomKiller {
+        &self.kernel.oom
+    }
+
+    /// Returns the breakpoints that count their hits.
+    pub(crate) fn probes(&self) -> &'static Probes {
+        &self.kernel.probes
+    }
+
+    /// Returns the counts of system calls.
+    pub(crate) fn calls(&self) -> &'static CallCounts {
+        &self.kernel.calls
     }
 
     /// Chooses the table of handlers after the tracer may have changed whether the thread stops at its calls.

@@ -7,8 +7,8 @@ use crate::{
         open_file::{File, OpenFile},
         open_kind::OpenKind,
         readiness::Readiness,
+        vfs::Vfs,
     },
-    kernel::Kernel,
     process::{Life, Process},
     wait::Queues,
 };
@@ -39,15 +39,13 @@ fn life(process: &Arc<Process>) -> Option<Life> {
 
 /// Creates an open file that refers to a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` can contain `O_NONBLOCK`.
 /// The caller marks the descriptor close-on-exec.
-pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
+pub fn open(vfs: &'static Vfs, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
     let file = ProcessFile {
         process: process.clone(),
     };
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    kernel
-        .vfs
-        .mounts
-        .open_anonymous(kernel.vfs, "[pidfd]", status, Box::new(file))
+    vfs.mounts
+        .open_anonymous(vfs, "[pidfd]", status, Box::new(file))
 }
 
 impl File for ProcessFile {

@@ -1,7 +1,10 @@
 //! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::{Memory, Space, abi::IoVector, context::Context, direct_reclaim::Retry, errno::Errno};
+use crate::{
+    Memory, Space, abi::IoVector, current::Current, direct_reclaim::Retry, errno::Errno,
+    userfault::Userfaults,
+};
 use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
@@ -22,7 +25,8 @@ struct Buffer {
 
 /// The buffers of a ring. Dropping them unpins their pages.
 pub struct Buffers {
-    memory: Arc<Memory>,
+    /// Physical memory.
+    pub(super) memory: Arc<Memory>,
     all: Vec<Buffer>,
     /// The address space to which pinned pages are accounted, and their number.
     account: (Weak<Space>, u64),
@@ -37,14 +41,15 @@ impl Buffers {
     /// `EFAULT` for memory that cannot be written, and for a piece that is empty or too large; `ENOMEM`; and those of
     /// [`awaiting`].
     pub(crate) fn pin(
-        context: &Context<'_>,
+        current: &Current<'_>,
+        memory: &Arc<Memory>,
+        userfaults: &Userfaults,
         space: &Arc<Space>,
         pieces: &[IoVector],
         limit: Option<u64>,
     ) -> Result<Self, Errno> {
-        let kernel = context.kernel;
         let mut buffers = Self {
-            memory: kernel.memory.clone(),
+            memory: memory.clone(),
             all: Vec::new(),
             account: (Weak::new(), 0),
         };
@@ -69,15 +74,12 @@ impl Buffers {
             for page in first..first + pages {
                 let at = VirtAddr::new(page * PAGE_SIZE as u64);
                 let access = Access::WRITE;
-                let pinned = context
-                    .kernel
-                    .userfaults
-                    .awaiting(context.thread, space, || {
-                        match kernel.reclaim.retry(|| space.pin(at)) {
-                            Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
-                            pinned => Ok(pinned),
-                        }
-                    })?;
+                let pinned = userfaults.awaiting(current.thread, space, || {
+                    match current.reclaim().retry(|| space.pin(at)) {
+                        Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
+                        pinned => Ok(pinned),
+                    }
+                })?;
                 #[expect(clippy::disallowed_methods, reason = "there is room")]
                 frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }

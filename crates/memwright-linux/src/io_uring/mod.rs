@@ -7,7 +7,8 @@ mod memory;
 mod operate;
 
 use crate::{
-    context::Context,
+    Memory,
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
@@ -18,7 +19,7 @@ use crate::{
         readiness::Readiness,
         turn::Turn,
     },
-    kernel::Kernel,
+    reclaim::Reclaim,
     sync::{Lock, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -47,9 +48,13 @@ impl Ring {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn new(kernel: &Kernel, sizes: Sizes) -> Result<Self, Errno> {
-        let shared = RingMemory::new(&kernel.memory, sizes).map_err(|_| Errno::ENOMEM)?;
-        let made = kernel.reclaim.retry(|| shared.make());
+    pub(crate) fn new(
+        memory: &Arc<Memory>,
+        reclaim: &Reclaim,
+        sizes: Sizes,
+    ) -> Result<Self, Errno> {
+        let shared = RingMemory::new(memory, sizes).map_err(|_| Errno::ENOMEM)?;
+        let made = reclaim.retry(|| shared.make());
         made.map_err(|_| Errno::ENOMEM)?;
         for (offset, value) in [
             (SUBMIT_MASK, sizes.submissions - 1),
@@ -71,9 +76,9 @@ impl Ring {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives while the thread waits for another submitting thread.
-    pub fn submit(&self, context: &Context<'_>, most: u32) -> Result<u32, Errno> {
+    pub fn submit(&self, current: &Current<'_>, most: u32) -> Result<u32, Errno> {
         let sizes = self.memory.sizes();
-        let turn = self.turn.take(&context.current)?;
+        let turn = self.turn.take(current)?;
         let mut head = self.memory.word(SUBMIT_HEAD);
         let waiting = self.memory.word(SUBMIT_TAIL).wrapping_sub(head);
         let count = waiting.min(most).min(sizes.submissions);
@@ -84,7 +89,7 @@ impl Ring {
                 let wanted = Submission::new(&self.memory.submission(number));
                 // The program is allowed to reuse the entry after the kernel has read it.
                 self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
-                let result = match self.operate(context, &wanted) {
+                let result = match self.operate(current, &wanted) {
                     Ok(moved) => moved as i32,
                     Err(error) if error >= Errno::ERESTARTSYS => {
                         -i32::from(Errno::EINTR.number() as i16)
@@ -137,10 +142,10 @@ impl Ring {
     ///
     /// # Errors
     /// `EINTR` if a signal arrives first.
-    pub fn wait(&self, context: &Context<'_>, least: u32) -> Result<(), Errno> {
+    pub fn wait(&self, current: &Current<'_>, least: u32) -> Result<(), Errno> {
         let least = least.min(self.memory.sizes().completions);
         let enough = || (self.completions() >= least).then_some(());
-        context
+        current
             .wait_until(&[&self.completed], None, enough)
             .map_err(|_| Errno::EINTR)
     }
@@ -151,10 +156,10 @@ impl Ring {
     /// `EBUSY` if buffers are already registered, `ERESTARTSYS`, and those of `pin`.
     pub fn register(
         &self,
-        context: &Context<'_>,
+        current: &Current<'_>,
         pin: impl FnOnce() -> Result<Buffers, Errno>,
     ) -> Result<(), Errno> {
-        let _turn = self.turn.take(&context.current)?;
+        let _turn = self.turn.take(current)?;
         if self.buffers.lock().is_some() {
             return Err(Errno::EBUSY);
         }
@@ -167,8 +172,8 @@ impl Ring {
     ///
     /// # Errors
     /// `ENXIO` if no buffers are registered, `ERESTARTSYS`.
-    pub fn unregister(&self, context: &Context<'_>) -> Result<(), Errno> {
-        let _turn = self.turn.take(&context.current)?;
+    pub fn unregister(&self, current: &Current<'_>) -> Result<(), Errno> {
+        let _turn = self.turn.take(current)?;
         let buffers = self.buffers.lock().take();
         buffers.map(drop).ok_or(Errno::ENXIO)
     }

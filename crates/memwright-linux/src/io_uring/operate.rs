@@ -3,7 +3,7 @@
 use super::Ring;
 use crate::{
     abi::IoVector,
-    context::Context,
+    current::Current,
     errno::Errno,
     fs::{
         abilities::Polling,
@@ -99,7 +99,7 @@ impl Ring {
     /// # Errors
     /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for a file on which operations can block,
     /// and those of the file.
-    pub(super) fn operate(&self, context: &Context<'_>, wanted: &Submission) -> Result<u64, Errno> {
+    pub(super) fn operate(&self, current: &Current<'_>, wanted: &Submission) -> Result<u64, Errno> {
         let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
         if wanted.flags & !HARMLESS != 0 || wanted.modifiers != 0 {
             return Err(Errno::EINVAL);
@@ -107,7 +107,7 @@ impl Ring {
         if operation == Operation::Nothing {
             return Ok(0);
         }
-        let open = context.files().get_usable(wanted.descriptor)?;
+        let open = current.files().get_usable(wanted.descriptor)?;
         if open.file.polling() != Polling::Always {
             // There is no background thread that could wait for the file.
             return Err(Errno::EOPNOTSUPP);
@@ -115,21 +115,21 @@ impl Ring {
         match operation {
             Operation::Nothing => Ok(0),
             Operation::Vectors { write } => {
-                let pieces = context
+                let pieces = current
                     .user
                     .read_vectors(wanted.address, wanted.length.into())?;
-                transfer(context, &open, wanted.offset, &pieces, write)
+                transfer(current, &open, wanted.offset, &pieces, write)
             }
             Operation::Plain { write } => {
                 let length = u64::from(wanted.length);
-                let length = context.user.transfer_length(wanted.address, length)? as u64;
+                let length = current.user.transfer_length(wanted.address, length)? as u64;
                 let piece = IoVector {
                     base: wanted.address,
                     length,
                 };
-                transfer(context, &open, wanted.offset, &[piece], write)
+                transfer(current, &open, wanted.offset, &[piece], write)
             }
-            Operation::Fixed { write } => self.fixed(context, &open, wanted, write),
+            Operation::Fixed { write } => self.fixed(current, &open, wanted, write),
         }
     }
 
@@ -137,13 +137,13 @@ impl Ring {
     /// buffer stays registered.
     fn fixed(
         &self,
-        context: &Context<'_>,
+        current: &Current<'_>,
         open: &OpenFile,
         wanted: &Submission,
         write: bool,
     ) -> Result<u64, Errno> {
         let buffers = self.buffers.lock().clone().ok_or(Errno::EFAULT)?;
-        let frames = context.kernel.memory.frames();
+        let frames = buffers.memory.frames();
         let mut done = 0;
         for (frame, offset, count) in buffers.parts(wanted.buffer, wanted.address, wanted.length)? {
             let mut within = 0;
@@ -154,9 +154,9 @@ impl Ring {
                 let at = wanted.offset.wrapping_add(done);
                 let moved = if write {
                     frames.read(frame, offset + within, part);
-                    put(context, open, wanted.offset, at, &mut Source::kernel(part))
+                    put(current, open, wanted.offset, at, &mut Source::kernel(part))
                 } else {
-                    get(context, open, wanted.offset, at, &mut Sink::kernel(part))
+                    get(current, open, wanted.offset, at, &mut Sink::kernel(part))
                 };
                 let moved = match moved {
                     Ok(moved) => moved,
@@ -181,35 +181,35 @@ impl Ring {
 const POSITION: u64 = u64::MAX;
 
 fn get(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     offset: u64,
     at: u64,
     sink: &mut Sink<'_>,
 ) -> Result<usize, Errno> {
     if offset == POSITION || !open.has_position() {
-        open.read(&context.current, sink)
+        open.read(current, sink)
     } else {
-        open.read_at(&context.current, at, sink)
+        open.read_at(current, at, sink)
     }
 }
 
 fn put(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     offset: u64,
     at: u64,
     source: &mut Source<'_>,
 ) -> Result<usize, Errno> {
     if offset == POSITION || !open.has_position() {
-        open.write(&context.current, source)
+        open.write(current, source)
     } else {
-        open.write_at(&context.current, at, source)
+        open.write_at(current, at, source)
     }
 }
 
 fn transfer(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     offset: u64,
     pieces: &[IoVector],
@@ -217,19 +217,19 @@ fn transfer(
 ) -> Result<u64, Errno> {
     let moved = if write {
         put(
-            context,
+            current,
             open,
             offset,
             offset,
-            &mut Source::user(context.user, pieces),
+            &mut Source::user(current.user, pieces),
         )?
     } else {
         get(
-            context,
+            current,
             open,
             offset,
             offset,
-            &mut Sink::user(context.user, pieces),
+            &mut Sink::user(current.user, pieces),
         )?
     };
     Ok(moved as u64)

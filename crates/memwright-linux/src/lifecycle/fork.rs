@@ -143,7 +143,7 @@ fn store_ids(
     }
     if flags.contains(CloneFlags::PIDFD) {
         context.caller().check_open_files()?;
-        let open = pidfd::open(context.kernel, child, 0);
+        let open = pidfd::open(context.kernel.vfs, child, 0);
         let descriptor = context.caller().add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.user.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;

@@ -280,18 +280,18 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EPERM` if directories cannot be created in this directory, and those of `Cgroups::make`.
-    pub fn make_directory(&self, view: &View<'_>, name: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn make_directory(&self, cgroups: &Cgroups, name: &[u8]) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
-        view.kernel.cgroups.make(id, name)
+        cgroups.make(id, name)
     }
 
     /// Removes this directory.
     ///
     /// # Errors
     /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
-    pub fn remove_directory(&self, view: &View<'_>) -> Result<(), Errno> {
+    pub(crate) fn remove_directory(&self, cgroups: &Cgroups) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
-        view.kernel.cgroups.remove(id)
+        cgroups.remove(id)
     }
 
     /// Returns the type of the file system that the kernel mounts on this directory of `/sys`, if any.

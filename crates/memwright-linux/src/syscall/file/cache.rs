@@ -1,10 +1,11 @@
 //! `cachestat`: how much of a file is in memory (Linux 7.3 `mm/filemap.c`).
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::permission::Permission,
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
@@ -14,19 +15,19 @@ pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_cachestat,
     "cachestat",
     &[Kind::Fd, Kind::In(16), Kind::Out(40), Kind::Hex],
-    cachestat,
+    handler!(cachestat),
 )];
 
-fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn cachestat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, range, answer, flags, ..] = arguments;
-    let open = context.files().get_usable(int(number))?;
-    let range: [u64; 2] = context.user.read_value(range)?;
+    let open = current.files().get_usable(int(number))?;
+    let range: [u64; 2] = current.user.read_value(range)?;
     let inode = open.inode();
     let regular = inode.regular();
     if regular.is_some_and(|regular| regular.pages().huge().is_some()) {
         return Err(Errno::EOPNOTSUPP);
     }
-    let subject = context.caller().subject();
+    let subject = current.caller().subject();
     let may_ask = open.is_writable()
         || inode.check_owner(subject).is_ok()
         || inode.check(subject, Permission::WRITE).is_ok();
@@ -40,7 +41,7 @@ fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (cached, evicted) = regular.map_or((0, 0), |regular| regular.cached(first, end));
     // Files exist only in memory, so no page is dirty or under writeback.
     let counts = [cached, 0, 0, evicted, 0];
-    context.user.write_value(answer, &counts).map(|()| 0)
+    current.user.write_value(answer, &counts).map(|()| 0)
 }
 
 /// Returns the number of the first page that a range of bytes touches, and one past the number of the last. A length of

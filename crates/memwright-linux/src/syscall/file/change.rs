@@ -2,7 +2,8 @@
 
 use crate::{
     abi::{Timespec, Timeval},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         attributes::Moment,
@@ -11,10 +12,10 @@ use crate::{
         permission::{Permission, SET_GROUP_ID, after_new_owner, may_set_group_id},
         regular::{Regular, Seals},
         seek::{SIZE_MAX, explicit},
+        vfs::Vfs,
     },
-    kernel::Kernel,
     syscall::{
-        call::{Kind, SystemCall, int, real},
+        call::{Kind, SystemCall, handler, int, real},
         file::status::AT_FLAGS,
     },
 };
@@ -31,61 +32,86 @@ const ALLOCATE_FLAGS: &[(u64, &str)] = &[
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_chmod, "chmod", &[Path, Mode], chmod),
-    real(raw::__NR_fchmod, "fchmod", &[Fd, Mode], fchmod),
+    real(raw::__NR_chmod, "chmod", &[Path, Mode], handler!(chmod)),
+    real(raw::__NR_fchmod, "fchmod", &[Fd, Mode], handler!(fchmod)),
     real(
         raw::__NR_fchmodat,
         "fchmodat",
         &[DirFd, Path, Mode],
-        fchmodat,
+        handler!(fchmodat),
     ),
     real(
         raw::__NR_fchmodat2,
         "fchmodat2",
         &[DirFd, Path, Mode, Flags(AT_FLAGS)],
-        fchmodat2,
+        handler!(fchmodat2),
     ),
-    real(raw::__NR_chown, "chown", &[Path, Int, Int], chown),
-    real(raw::__NR_lchown, "lchown", &[Path, Int, Int], lchown),
-    real(raw::__NR_fchown, "fchown", &[Fd, Int, Int], fchown),
+    real(raw::__NR_chown, "chown", &[Path, Int, Int], handler!(chown)),
+    real(
+        raw::__NR_lchown,
+        "lchown",
+        &[Path, Int, Int],
+        handler!(lchown),
+    ),
+    real(
+        raw::__NR_fchown,
+        "fchown",
+        &[Fd, Int, Int],
+        handler!(fchown),
+    ),
     real(
         raw::__NR_fchownat,
         "fchownat",
         &[DirFd, Path, Int, Int, Flags(AT_FLAGS)],
-        fchownat,
+        handler!(fchownat),
     ),
-    real(raw::__NR_utime, "utime", &[Path, In(16)], utime),
-    real(raw::__NR_utimes, "utimes", &[Path, In(32)], utimes),
+    real(raw::__NR_utime, "utime", &[Path, In(16)], handler!(utime)),
+    real(
+        raw::__NR_utimes,
+        "utimes",
+        &[Path, In(32)],
+        handler!(utimes),
+    ),
     real(
         raw::__NR_futimesat,
         "futimesat",
         &[DirFd, Path, In(32)],
-        futimesat,
+        handler!(futimesat),
     ),
     real(
         raw::__NR_utimensat,
         "utimensat",
         &[DirFd, Path, In(32), Flags(AT_FLAGS)],
-        utimensat,
+        handler!(utimensat),
     ),
-    real(raw::__NR_truncate, "truncate", &[Path, Int], truncate),
-    real(raw::__NR_ftruncate, "ftruncate", &[Fd, Int], ftruncate),
+    real(
+        raw::__NR_truncate,
+        "truncate",
+        &[Path, Int],
+        handler!(truncate),
+    ),
+    real(
+        raw::__NR_ftruncate,
+        "ftruncate",
+        &[Fd, Int],
+        handler!(ftruncate),
+    ),
     real(
         raw::__NR_fallocate,
         "fallocate",
         &[Fd, Flags(ALLOCATE_FLAGS), Int, Int],
-        fallocate,
+        handler!(fallocate),
     ),
     // Files are in memory and need no writeback, so these calls only check their arguments.
-    real(raw::__NR_fsync, "fsync", &[Fd], fsync),
-    real(raw::__NR_fdatasync, "fdatasync", &[Fd], fsync),
-    real(raw::__NR_syncfs, "syncfs", &[Fd], syncfs),
-    real(raw::__NR_sync, "sync", &[], sync),
+    real(raw::__NR_fsync, "fsync", &[Fd], handler!(fsync)),
+    real(raw::__NR_fdatasync, "fdatasync", &[Fd], handler!(fsync)),
+    real(raw::__NR_syncfs, "syncfs", &[Fd], handler!(syncfs)),
+    real(raw::__NR_sync, "sync", &[], handler!(sync)),
     real(
         raw::__NR_sync_file_range,
         "sync_file_range",
         &[Fd, Int, Int, Hex],
-        fsync,
+        handler!(fsync),
     ),
     // As on tmpfs, advice about files in memory has no effect beyond the check of the arguments (Linux 7.2
     // `mm/fadvise.c`, `generic_fadvise`).
@@ -93,18 +119,23 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_fadvise64,
         "fadvise64",
         &[Fd, Int, Int, Int],
-        fadvise64,
+        handler!(fadvise64),
     ),
-    real(raw::__NR_readahead, "readahead", &[Fd, Int, Int], readahead),
+    real(
+        raw::__NR_readahead,
+        "readahead",
+        &[Fd, Int, Int],
+        handler!(readahead),
+    ),
 ];
 
 /// Checks that the caller is the owner or root. No other user is allowed to change the attributes of a node.
-fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
-    inode.check_owner(context.caller().subject())
+fn own(current: &Current<'_>, inode: &Inode) -> Result<(), Errno> {
+    inode.check_owner(current.caller().subject())
 }
 
-fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
-    own(context, inode)?;
+fn change_mode(current: &Current<'_>, inode: &Inode, mode: u64) -> CallResult {
+    own(current, inode)?;
     match &inode.body {
         Body::Symlink(_) => return Err(Errno::EOPNOTSUPP),
         Body::Generated(_) => return Err(Errno::EPERM),
@@ -122,8 +153,8 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         | Body::Console(_)
         | Body::Anonymous => {}
     }
-    let now = context.kernel.vfs.now();
-    let subject = context.caller().subject();
+    let now = current.vfs().now();
+    let subject = current.caller().subject();
     inode.change(|metadata| {
         metadata.permissions = mode as u32 & 0o7777;
         if !may_set_group_id(subject, metadata.owner.group) {
@@ -134,42 +165,42 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
     Ok(0)
 }
 
-fn chmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn chmod(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    change_mode(context, &entry.inode, arguments[1])
+    change_mode(current, &entry.inode, arguments[1])
 }
 
-fn fchmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(int(arguments[0]))?;
-    change_mode(context, open.inode(), arguments[1])
+fn fchmod(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get_usable(int(arguments[0]))?;
+    change_mode(current, open.inode(), arguments[1])
 }
 
-fn fchmodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn fchmodat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(int(arguments[0]), arguments[1], 0)?;
-    change_mode(context, &entry.inode, arguments[2])
+    change_mode(current, &entry.inode, arguments[2])
 }
 
-fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn fchmodat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, mode, flags, ..] = arguments;
     if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context
+    let entry = current
         .caller()
         .resolve_at(int(directory), path, flags as u32)?;
-    change_mode(context, &entry.inode, mode)
+    change_mode(current, &entry.inode, mode)
 }
 
 /// Sets owner and group; -1 leaves the owner or the group unchanged. Executables lose their set-id bits.
-fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
+fn change_owner(current: &Current<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
     let (user, group) = (user as u32, group as u32);
     let before = inode.metadata();
     let keep = u32::MAX;
-    let subject = context.caller().subject();
+    let subject = current.caller().subject();
     if subject.user != 0 {
         let owner = subject.user == before.owner.user && (user == keep || user == subject.user);
         if !owner || (group != keep && group != subject.group) {
@@ -179,7 +210,7 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     if matches!(inode.body, Body::Generated(_)) {
         return Err(Errno::EPERM);
     }
-    let now = context.kernel.vfs.now();
+    let now = current.vfs().now();
     let directory = inode.is_directory();
     inode.change(|metadata| {
         if !directory {
@@ -197,35 +228,35 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     Ok(0)
 }
 
-fn chown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn chown(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    change_owner(context, &entry.inode, arguments[1], arguments[2])
+    change_owner(current, &entry.inode, arguments[1], arguments[2])
 }
 
-fn lchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn lchown(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let entry =
-        context
+        current
             .caller()
             .resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
-    change_owner(context, &entry.inode, arguments[1], arguments[2])
+    change_owner(current, &entry.inode, arguments[1], arguments[2])
 }
 
-fn fchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(int(arguments[0]))?;
-    change_owner(context, open.inode(), arguments[1], arguments[2])
+fn fchown(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get_usable(int(arguments[0]))?;
+    change_owner(current, open.inode(), arguments[1], arguments[2])
 }
 
-fn fchownat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn fchownat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, user, group, flags, _] = arguments;
     if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context
+    let entry = current
         .caller()
         .resolve_at(int(directory), path, flags as u32)?;
-    change_owner(context, &entry.inode, user, group)
+    change_owner(current, &entry.inode, user, group)
 }
 
 /// How to set one of the two times.
@@ -274,18 +305,18 @@ impl NewTime {
     }
 }
 
-fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallResult {
+fn set_times(current: &Current<'_>, inode: &Inode, times: [NewTime; 2]) -> CallResult {
     if times == [NewTime::Keep; 2] {
         return Ok(0);
     }
     if times == [NewTime::Now; 2] {
         // Write permission suffices to set the times to the current time.
-        own(context, inode)
-            .or_else(|_| inode.check(context.caller().subject(), Permission::WRITE))?;
+        own(current, inode)
+            .or_else(|_| inode.check(current.caller().subject(), Permission::WRITE))?;
     } else {
-        own(context, inode)?;
+        own(current, inode)?;
     }
-    let now = context.kernel.vfs.now();
+    let now = current.vfs().now();
     inode.change(|metadata| {
         if let Some(time) = times[0].resolve(now) {
             metadata.accessed = time;
@@ -298,10 +329,10 @@ fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
     Ok(0)
 }
 
-fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn utimensat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, times, flags, ..] = arguments;
     let flags = flags as u32;
-    let times = match context.user.read_optional::<[Timespec; 2]>(times)? {
+    let times = match current.user.read_optional::<[Timespec; 2]>(times)? {
         Some([accessed, modified]) => [NewTime::decode(accessed)?, NewTime::decode(modified)?],
         None => [NewTime::Now; 2],
     };
@@ -310,35 +341,35 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     if path == 0 && flags == 0 {
         // Without a path, the call applies to the descriptor itself (`futimens`).
-        let open = context.files().get_usable(int(directory))?;
-        return set_times(context, open.inode(), times);
+        let open = current.files().get_usable(int(directory))?;
+        return set_times(current, open.inode(), times);
     }
-    let entry = context.caller().resolve_at(int(directory), path, flags)?;
-    set_times(context, &entry.inode, times)
+    let entry = current.caller().resolve_at(int(directory), path, flags)?;
+    set_times(current, &entry.inode, times)
 }
 
-fn set_timevals(context: &Context<'_>, directory: u64, path: u64, times: u64) -> CallResult {
-    let times = match context.user.read_optional::<[Timeval; 2]>(times)? {
+fn set_timevals(current: &Current<'_>, directory: u64, path: u64, times: u64) -> CallResult {
+    let times = match current.user.read_optional::<[Timeval; 2]>(times)? {
         Some([accessed, modified]) => [
             NewTime::from_timeval(accessed)?,
             NewTime::from_timeval(modified)?,
         ],
         None => [NewTime::Now; 2],
     };
-    let entry = context.caller().resolve_at(int(directory), path, 0)?;
-    set_times(context, &entry.inode, times)
+    let entry = current.caller().resolve_at(int(directory), path, 0)?;
+    set_times(current, &entry.inode, times)
 }
 
-fn utimes(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    set_timevals(context, raw::AT_FDCWD as u64, arguments[0], arguments[1])
+fn utimes(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    set_timevals(current, raw::AT_FDCWD as u64, arguments[0], arguments[1])
 }
 
-fn futimesat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    set_timevals(context, arguments[0], arguments[1], arguments[2])
+fn futimesat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    set_timevals(current, arguments[0], arguments[1], arguments[2])
 }
 
-fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let times = match context.user.read_optional::<[i64; 2]>(arguments[1])? {
+fn utime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let times = match current.user.read_optional::<[i64; 2]>(arguments[1])? {
         Some(seconds) => seconds.map(|seconds| {
             NewTime::At(Moment {
                 seconds,
@@ -347,10 +378,10 @@ fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }),
         None => [NewTime::Now; 2],
     };
-    let entry = context
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    set_times(context, &entry.inode, times)
+    set_times(current, &entry.inode, times)
 }
 
 /// Returns the error for setting the size of an inode that is not a regular file.
@@ -363,56 +394,56 @@ fn unsized_error(inode: &Inode) -> Errno {
 }
 
 /// Sets the size of a regular file.
-fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
+fn resize(current: &Current<'_>, inode: &Inode, size: u64) -> CallResult {
     let Body::Regular(regular) = &inode.body else {
         return Err(unsized_error(inode));
     };
-    if size > context.caller().file_size_limit() && size > regular.size() {
-        context.caller().file_too_large();
+    if size > current.caller().file_size_limit() && size > regular.size() {
+        current.caller().file_too_large();
         return Err(Errno::EFBIG);
     }
-    let turn = regular.take_turn(&context.current)?;
+    let turn = regular.take_turn(current)?;
     // A secret memory file can be sized only once (`mm/secretmem.c`, `secretmem_setattr`).
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
-    inode.drop_set_ids(&context.current);
-    regular.set_size(context.kernel.vfs, size)?;
+    inode.drop_set_ids(current);
+    regular.set_size(current.vfs(), size)?;
     drop(turn);
-    inode.touch_modified(context.kernel.vfs.now());
+    inode.touch_modified(current.vfs().now());
     Ok(0)
 }
 
-fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn truncate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let size = explicit(arguments[1] as i64)?;
-    let entry = context
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     let inode = &entry.inode;
     let Body::Regular(regular) = &inode.body else {
         return Err(unsized_error(inode));
     };
-    inode.check(context.caller().subject(), Permission::WRITE)?;
-    lower::copy_up(context.caller(), inode, regular)?;
+    inode.check(current.caller().subject(), Permission::WRITE)?;
+    lower::copy_up(current.caller(), inode, regular)?;
     regular.begin_writing()?;
-    let result = resize(context, inode, size);
+    let result = resize(current, inode, size);
     regular.end_writing();
     result
 }
 
-fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn ftruncate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let size = explicit(arguments[1] as i64)?;
-    let open = context.files().get_usable(int(arguments[0]))?;
+    let open = current.files().get_usable(int(arguments[0]))?;
     if !open.is_writable() {
         return Err(Errno::EINVAL);
     }
-    resize(context, open.inode(), size)
+    resize(current, open.inode(), size)
 }
 
-fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn fallocate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, mode, offset, length, ..] = arguments;
     let (mode, offset, length) = (mode as u32, offset as i64, length as i64);
-    let open = context.files().get_usable(int(number))?;
+    let open = current.files().get_usable(int(number))?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -442,14 +473,14 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if end > SIZE_MAX {
         return Err(Errno::EFBIG);
     }
-    let turn = regular.take_turn(&context.current)?;
-    inode.drop_set_ids(&context.current);
+    let turn = regular.take_turn(current)?;
+    inode.drop_set_ids(current);
     if mode == hole {
-        punch(context.kernel, regular, start, end)?;
+        punch(current.vfs(), regular, start, end)?;
     } else {
         let grows = mode == 0 && end > regular.size();
-        if grows && end > context.caller().file_size_limit() {
-            context.caller().file_too_large();
+        if grows && end > current.caller().file_size_limit() {
+            current.caller().file_too_large();
             return Err(Errno::EFBIG);
         }
         // Allocation beyond the end counts as growth even if the size stays the same (`mm/shmem.c`, `shmem_fallocate`).
@@ -460,28 +491,28 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if end > SIZE_MAX - (PAGE_SIZE as u64 - 1) {
             return Err(Errno::EFBIG);
         }
-        regular.allocate(context.kernel.vfs, start, end)?;
+        regular.allocate(current.vfs(), start, end)?;
         if grows {
             regular.grow_to(end);
         }
     }
     drop(turn);
-    inode.touch_modified(context.kernel.vfs.now());
+    inode.touch_modified(current.vfs().now());
     Ok(0)
 }
 
-fn punch(kernel: &Kernel, regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
+fn punch(vfs: &Vfs, regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
     if regular
         .seals()
         .intersects(Seals::WRITE | Seals::FUTURE_WRITE)
     {
         return Err(Errno::EPERM);
     }
-    regular.punch(kernel.vfs, start, end)
+    regular.punch(vfs, start, end)
 }
 
-fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(int(arguments[0]))?;
+fn fsync(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get_usable(int(arguments[0]))?;
     match &open.inode().body {
         Body::Regular(_) | Body::Directory(_) | Body::Block(_) => Ok(0),
         Body::Symlink(_)
@@ -495,18 +526,18 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `syncfs`: only checks the descriptor, since every open file belongs to a file system.
-fn syncfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    context.files().get_usable(int(arguments[0]))?;
+fn syncfs(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    current.files().get_usable(int(arguments[0]))?;
     Ok(0)
 }
 
-fn sync(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+fn sync(_current: &Current<'_>, _arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-fn fadvise64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn fadvise64(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, _, length, advice, ..] = arguments;
-    let open = context.files().get_usable(int(number))?;
+    let open = current.files().get_usable(int(number))?;
     if matches!(open.inode().body, Body::Fifo(_)) {
         return Err(Errno::ESPIPE);
     }
@@ -516,8 +547,8 @@ fn fadvise64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get_usable(int(arguments[0]))?;
+fn readahead(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get_usable(int(arguments[0]))?;
     if !open.is_readable() {
         return Err(Errno::EBADF);
     }

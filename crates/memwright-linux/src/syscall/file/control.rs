@@ -1,8 +1,9 @@
 //! The `fcntl`, `flock` and `ioctl` system calls.
 
 use crate::{
-    abi_struct,
-    context::{Arguments, CallResult, Context},
+    Memory, abi_struct,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     file_signal::{control_asynchronous, set_asynchronous},
     fs::{
@@ -13,8 +14,9 @@ use crate::{
         regular::{Regular, Seals},
         seek::moved,
     },
+    process::Tasks,
     syscall::{
-        call::{Kind, SystemCall, int, real},
+        call::{Kind, SystemCall, handler, int, real},
         file::owner::owner_command,
     },
 };
@@ -26,24 +28,34 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_fcntl,
         "fcntl",
         &[Kind::Fd, Kind::Int, Kind::Hex],
-        fcntl,
+        handler!(fcntl, tasks, memory),
     ),
-    real(raw::__NR_flock, "flock", &[Kind::Fd, Kind::Int], flock),
+    real(
+        raw::__NR_flock,
+        "flock",
+        &[Kind::Fd, Kind::Int],
+        handler!(flock),
+    ),
     real(
         raw::__NR_ioctl,
         "ioctl",
         &[Kind::Fd, Kind::Hex, Kind::Hex],
-        control,
+        handler!(control, tasks),
     ),
 ];
 
 /// `F_DUPFD_QUERY` of `include/uapi/linux/fcntl.h`.
 const F_DUPFD_QUERY: u32 = raw::F_LINUX_SPECIFIC_BASE + 3;
 
-fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn fcntl(
+    current: &Current<'_>,
+    tasks: &'static Tasks,
+    memory: &Memory,
+    arguments: &Arguments,
+) -> CallResult {
     let &[number, command, argument, ..] = arguments;
     let (number, command) = (int(number), command as u32);
-    let files = context.files();
+    let files = current.files();
     let open = files.get(number)?;
     // An `O_PATH` descriptor permits only these commands.
     let on_path = matches!(
@@ -55,7 +67,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     match command {
         raw::F_DUPFD | raw::F_DUPFD_CLOEXEC => {
-            let limit = context.caller().descriptor_limit();
+            let limit = current.caller().descriptor_limit();
             let from = usize::try_from(argument as i32).map_err(|_| Errno::EINVAL)?;
             if from >= limit {
                 return Err(Errno::EINVAL);
@@ -78,24 +90,23 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::F_SETFL => {
             let gains = argument as u32 & !open.flags();
             if gains & raw::O_NOATIME != 0 {
-                open.inode().check_owner(context.caller().subject())?;
+                open.inode().check_owner(current.caller().subject())?;
             }
             let wanted = argument as u32 & raw::FASYNC != 0;
-            let tasks = context.kernel.tasks;
-            set_asynchronous(context.caller(), tasks, &open, number, wanted)?;
+            set_asynchronous(current.caller(), tasks, &open, number, wanted)?;
             open.set_flags(argument as u32);
             Ok(0)
         }
-        raw::F_GETLK => query_lock(context, &open, argument, false),
-        raw::F_OFD_GETLK => query_lock(context, &open, argument, true),
-        raw::F_SETLK => set_lock(context, &open, argument, false, false),
-        raw::F_SETLKW => set_lock(context, &open, argument, false, true),
-        raw::F_OFD_SETLK => set_lock(context, &open, argument, true, false),
-        raw::F_OFD_SETLKW => set_lock(context, &open, argument, true, true),
+        raw::F_GETLK => query_lock(current, &open, argument, false),
+        raw::F_OFD_GETLK => query_lock(current, &open, argument, true),
+        raw::F_SETLK => set_lock(current, &open, argument, false, false),
+        raw::F_SETLKW => set_lock(current, &open, argument, false, true),
+        raw::F_OFD_SETLK => set_lock(current, &open, argument, true, false),
+        raw::F_OFD_SETLKW => set_lock(current, &open, argument, true, true),
         raw::F_GETPIPE_SZ => Ok(pipe(&open)?.capacity() as u64),
         raw::F_SETPIPE_SZ => {
-            context.check_heap()?;
-            let size = pipe(&open)?.set_capacity(&context.current, argument as u32 as usize)?;
+            current.check_heap()?;
+            let size = pipe(&open)?.set_capacity(current, argument as u32 as usize)?;
             Ok(size as u64)
         }
         raw::F_GET_SEALS => Ok(u64::from(sealable(&open)?.seals().bits())),
@@ -105,15 +116,12 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             }
             let seals = Seals::from_bits(argument as u32).ok_or(Errno::EINVAL)?;
             let regular = sealable(&open)?;
-            let _turn = regular.take_turn(&context.current)?;
+            let _turn = regular.take_turn(current)?;
             let runs = open.inode().metadata().permissions & 0o111 != 0;
-            regular
-                .add_seals(&context.kernel.memory, seals, runs)
-                .map(|()| 0)
+            regular.add_seals(memory, seals, runs).map(|()| 0)
         }
         _ => {
-            let (caller, tasks) = (context.caller(), context.kernel.tasks);
-            let owner = owner_command(caller, tasks, &open, command, argument);
+            let owner = owner_command(current.caller(), tasks, &open, command, argument);
             owner.unwrap_or(Err(Errno::EINVAL))
         }
     }
@@ -169,36 +177,36 @@ fn lock_range(base: u64, start: i64, length: i64) -> Result<(u64, u64), Errno> {
 }
 
 fn lock_request(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     address: u64,
     by_file: bool,
 ) -> Result<(FileLock, Holder, u64, u64), Errno> {
-    let lock: FileLock = context.user.read_value(address)?;
+    let lock: FileLock = current.user.read_value(address)?;
     let base = match lock.whence as u32 {
         raw::SEEK_SET => 0,
         raw::SEEK_CUR => open.position(),
-        raw::SEEK_END => open.attributes(&context.current).size,
+        raw::SEEK_END => open.attributes(current).size,
         _ => return Err(Errno::EINVAL),
     };
     if by_file && lock.process != 0 {
         return Err(Errno::EINVAL);
     }
     let (first, last) = lock_range(base, lock.start, lock.length)?;
-    let own = Holder::Process(context.process().id.into());
+    let own = Holder::Process(current.process().id.into());
     let holder = if by_file { open.holder() } else { own };
     Ok((lock, holder, first, last))
 }
 
 fn set_lock(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     address: u64,
     by_file: bool,
     wait: bool,
 ) -> CallResult {
-    let (lock, holder, first, last) = lock_request(context, open, address, by_file)?;
-    let files = context.files();
+    let (lock, holder, first, last) = lock_request(current, open, address, by_file)?;
+    let files = current.files();
     let held = if by_file { &open.locked } else { &files.locked };
     let family = LockFamily::Record;
     let strength = match lock.kind as u32 {
@@ -219,11 +227,11 @@ fn set_lock(
         first,
         last,
     };
-    FileLocks::acquire(&context.current, open.inode(), (family, record), wait, held).map(|()| 0)
+    FileLocks::acquire(current, open.inode(), (family, record), wait, held).map(|()| 0)
 }
 
-fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: bool) -> CallResult {
-    let (mut lock, holder, first, last) = lock_request(context, open, address, by_file)?;
+fn query_lock(current: &Current<'_>, open: &OpenFile, address: u64, by_file: bool) -> CallResult {
+    let (mut lock, holder, first, last) = lock_request(current, open, address, by_file)?;
     let strength = match lock.kind as u32 {
         raw::F_RDLCK => Strength::Shared,
         raw::F_WRLCK => Strength::Exclusive,
@@ -255,12 +263,12 @@ fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: boo
             };
         }
     }
-    context.user.write_value(address, &lock).map(|()| 0)
+    current.user.write_value(address, &lock).map(|()| 0)
 }
 
-fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn flock(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let operation = arguments[1] as u32;
-    let open = context.files().get_usable(int(arguments[0]))?;
+    let open = current.files().get_usable(int(arguments[0]))?;
     let locks = &open.inode().locks;
     let strength = match operation & !raw::LOCK_NB {
         raw::LOCK_SH => Strength::Shared,
@@ -280,19 +288,19 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         last: u64::MAX,
     };
     let wanted = (LockFamily::Whole, record);
-    FileLocks::acquire(&context.current, open.inode(), wanted, wait, &open.locked).map(|()| 0)
+    FileLocks::acquire(current, open.inode(), wanted, wait, &open.locked).map(|()| 0)
 }
 
-fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn control(current: &Current<'_>, tasks: &'static Tasks, arguments: &Arguments) -> CallResult {
     let &[number, command, argument, ..] = arguments;
     let (number, command) = (int(number), command as u32);
-    let files = context.files();
+    let files = current.files();
     let open = files.get_usable(number)?;
     match command {
         ioctl::FIOCLEX => files.set_close_on_exec(number, true).map(|()| 0),
         ioctl::FIONCLEX => files.set_close_on_exec(number, false).map(|()| 0),
         ioctl::FIONBIO => {
-            let on: i32 = context.user.read_value(argument)?;
+            let on: i32 = current.user.read_value(argument)?;
             let rest = open.flags() & !raw::O_NONBLOCK;
             open.set_flags(if on != 0 {
                 rest | raw::O_NONBLOCK
@@ -302,20 +310,17 @@ fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             Ok(0)
         }
         ioctl::FIOASYNC => {
-            let on: i32 = context.user.read_value(argument)?;
-            let (caller, tasks) = (context.caller(), context.kernel.tasks);
-            control_asynchronous(caller, tasks, &open, number, on != 0).map(|()| 0)
+            let on: i32 = current.user.read_value(argument)?;
+            control_asynchronous(current.caller(), tasks, &open, number, on != 0).map(|()| 0)
         }
         ioctl::FIONREAD if matches!(open.inode().body, Body::Regular(_)) => {
-            let left = open.attributes(&context.current).size as i64 - open.position() as i64;
-            context
+            let left = open.attributes(current).size as i64 - open.position() as i64;
+            current
                 .user
                 .write_value(argument, &(left as i32))
                 .map(|()| 0)
         }
-        _ => open
-            .file
-            .control(&context.current, &open, command, argument),
+        _ => open.file.control(current, &open, command, argument),
     }
 }
 

@@ -1,9 +1,11 @@
 //! System calls that close and duplicate descriptors.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    syscall::call::{Kind, SystemCall, int, real},
+    fs::socket::Registry,
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -16,85 +18,95 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_close, "close", &[Kind::Fd], close),
+    real(
+        raw::__NR_close,
+        "close",
+        &[Kind::Fd],
+        handler!(close, sockets),
+    ),
     real(
         raw::__NR_close_range,
         "close_range",
         &[Kind::Unsigned, Kind::Unsigned, Kind::Hex],
-        close_range,
+        handler!(close_range, sockets),
     ),
-    real(raw::__NR_dup, "dup", &[Kind::Fd], dup),
-    real(raw::__NR_dup2, "dup2", &[Kind::Fd, Kind::Fd], dup2),
+    real(raw::__NR_dup, "dup", &[Kind::Fd], handler!(dup)),
+    real(
+        raw::__NR_dup2,
+        "dup2",
+        &[Kind::Fd, Kind::Fd],
+        handler!(dup2),
+    ),
     real(
         raw::__NR_dup3,
         "dup3",
         &[Kind::Fd, Kind::Fd, Kind::Flags(super::open::OPEN_FLAGS)],
-        dup3,
+        handler!(dup3),
     ),
 ];
 
-fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let process = context.process().id;
-    context.files().close(process, int(arguments[0]))?;
-    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
+fn close(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
+    let process = current.process().id;
+    current.files().close(process, int(arguments[0]))?;
+    current.vfs().mounts.reap(sockets);
     Ok(0)
 }
 
-fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn close_range(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
     let &[first, last, flags, ..] = arguments;
     let (first, last, flags) = (first as u32, last as u32, flags as u32);
     if first > last || flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
     if flags & CLOSE_RANGE_UNSHARE != 0 {
-        let own = context.files().duplicate(context.kernel.vfs)?;
-        drop(context.process().replace_files(Arc::new(own)));
+        let own = current.files().duplicate(current.vfs())?;
+        drop(current.process().replace_files(Arc::new(own)));
     }
-    let files = context.files();
+    let files = current.files();
     if flags & CLOSE_RANGE_CLOEXEC != 0 {
         files.mark_range(first, last);
     } else {
-        files.close_range(context.process().id, first, last);
-        context.kernel.vfs.mounts.reap(&context.kernel.sockets);
+        files.close_range(current.process().id, first, last);
+        current.vfs().mounts.reap(sockets);
     }
     Ok(0)
 }
 
-fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(int(arguments[0]))?;
-    context.caller().add_descriptor(open, 0)
+fn dup(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get(int(arguments[0]))?;
+    current.caller().add_descriptor(open, 0)
 }
 
 /// Makes `new` refer to the file of `old`, and closes the file to which `new` referred before.
-fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
-    let files = context.files();
+fn duplicate_to(current: &Current<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
+    let files = current.files();
     let open = files.get(old)?;
     let before = files.put(
         new,
-        context.caller().descriptor_limit(),
+        current.caller().descriptor_limit(),
         open,
         close_on_exec,
     )?;
     if let Some(before) = before {
-        files.release_locks(context.process().id, &before);
+        files.release_locks(current.process().id, &before);
     }
     Ok(new as u64)
 }
 
-fn dup2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn dup2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, ..] = arguments;
     let (old, new) = (int(old), int(new));
     if old == new {
-        return context.files().get(old).map(|_| old as u64);
+        return current.files().get(old).map(|_| old as u64);
     }
-    duplicate_to(context, old, new, false)
+    duplicate_to(current, old, new, false)
 }
 
-fn dup3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn dup3(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, flags, ..] = arguments;
     let (old, new, flags) = (int(old), int(new), flags as u32);
     if flags & !raw::O_CLOEXEC != 0 || old == new {
         return Err(Errno::EINVAL);
     }
-    duplicate_to(context, old, new, flags != 0)
+    duplicate_to(current, old, new, flags != 0)
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     abi::Plain,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -11,8 +12,9 @@ use crate::{
     },
     sync::PausePoints,
     syscall::{
-        call::{Kind, SystemCall, int, real},
+        call::{Kind, SystemCall, handler, int, real},
         file::poll::{milliseconds_argument, timeout_argument},
+        process::signal::with_signal_mask,
     },
     user::check_range,
 };
@@ -25,25 +27,25 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_epoll_create,
         "epoll_create",
         &[Kind::Int],
-        epoll_create,
+        handler!(epoll_create),
     ),
     real(
         raw::__NR_epoll_create1,
         "epoll_create1",
         &[Kind::Hex],
-        epoll_create1,
+        handler!(epoll_create1),
     ),
     real(
         raw::__NR_epoll_ctl,
         "epoll_ctl",
         &[Kind::Fd, Kind::Int, Kind::Fd, Kind::In(12)],
-        epoll_ctl,
+        handler!(epoll_ctl),
     ),
     real(
         raw::__NR_epoll_wait,
         "epoll_wait",
         &[Kind::Fd, Kind::Hex, Kind::Int, Kind::Int],
-        epoll_wait,
+        handler!(epoll_wait),
     ),
     real(
         raw::__NR_epoll_pwait,
@@ -56,7 +58,7 @@ pub const CALLS: &[SystemCall] = &[
             Kind::In(8),
             Kind::Unsigned,
         ],
-        epoll_pwait,
+        handler!(epoll_pwait),
     ),
     real(
         raw::__NR_epoll_pwait2,
@@ -69,52 +71,50 @@ pub const CALLS: &[SystemCall] = &[
             Kind::In(8),
             Kind::Unsigned,
         ],
-        epoll_pwait2,
+        handler!(epoll_pwait2),
     ),
 ];
 
-fn make(context: &Context<'_>, flags: u32) -> CallResult {
+fn make(current: &Current<'_>, flags: u32) -> CallResult {
     if flags & !raw::EPOLL_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    context.caller().check_open_files()?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
     let file = EpollFile {
-        epoll: Arc::new(Epoll::new(context.process().identity.user())),
+        epoll: Arc::new(Epoll::new(current.process().identity.user())),
     };
-    let kernel = context.kernel;
-    let open =
-        kernel
-            .vfs
-            .mounts
-            .open_anonymous(kernel.vfs, "[eventpoll]", raw::O_RDWR, Box::new(file));
-    context.caller().add_descriptor(open, flags)
+    let vfs = current.vfs();
+    let open = vfs
+        .mounts
+        .open_anonymous(vfs, "[eventpoll]", raw::O_RDWR, Box::new(file));
+    current.caller().add_descriptor(open, flags)
 }
 
-fn epoll_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn epoll_create(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     // The size has no effect but must be positive.
     if arguments[0] as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    make(context, 0)
+    make(current, 0)
 }
 
-fn epoll_create1(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    make(context, arguments[0] as u32)
+fn epoll_create1(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    make(current, arguments[0] as u32)
 }
 
-fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn epoll_ctl(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, operation, target, event, ..] = arguments;
     let operation = operation as u32;
     let mut interest = Interest::default();
     if operation != raw::EPOLL_CTL_DEL {
-        let event: Event = context.user.read_value(event)?;
+        let event: Event = current.user.read_value(event)?;
         interest = Interest {
             events: event.events,
             data: event.data,
         };
     }
-    let files = context.files();
+    let files = current.files();
     let open = files.get_usable(int(number))?;
     let target = int(target);
     let watched = files.get_usable(target)?;
@@ -131,10 +131,10 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             if interest.is_exclusive() && (inner.is_some() || !interest.may_be_exclusive()) {
                 return Err(Errno::EINVAL);
             }
-            epoll.add(&context.current, target, (&watched, inner), interest)?;
+            epoll.add(current, target, (&watched, inner), interest)?;
         }
         raw::EPOLL_CTL_MOD if interest.is_exclusive() => return Err(Errno::EINVAL),
-        raw::EPOLL_CTL_MOD => epoll.change(&context.current, target, &watched, interest)?,
+        raw::EPOLL_CTL_MOD => epoll.change(current, target, &watched, interest)?,
         raw::EPOLL_CTL_DEL => epoll.remove(target, &watched)?,
         _ => return Err(Errno::EINVAL),
     }
@@ -146,21 +146,21 @@ const EVENTS: u32 = 128;
 
 /// Waits for events and stores them at `address`. Returns the number of events.
 fn wait(
-    context: &Context<'_>,
+    current: &Current<'_>,
     open: &OpenFile,
     address: u64,
     most: usize,
     deadline: Option<u64>,
 ) -> CallResult {
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
-    context.check_heap()?;
+    current.check_heap()?;
     let mut found = FoundEvents::new();
-    epoll.wait(&context.current, most, deadline, &mut found)?;
+    epoll.wait(current, most, deadline, &mut found)?;
     let mut points = PausePoints::every(EVENTS);
     let stored = found.iter().try_fold(0_usize, |count, one| {
         points.round();
         let place = address + (count * Event::SIZE) as u64;
-        match context.user.write_value(place, &one.event) {
+        match current.user.write_value(place, &one.event) {
             Ok(()) => Ok(count + 1),
             Err(error) => Err((count, error)),
         }
@@ -180,7 +180,7 @@ fn wait(
 
 /// Checks the arguments that all variants of the call share.
 fn wait_arguments(
-    context: &Context<'_>,
+    current: &Current<'_>,
     arguments: &Arguments,
 ) -> Result<(Arc<OpenFile>, usize), Errno> {
     let &[number, address, most, ..] = arguments;
@@ -189,28 +189,28 @@ fn wait_arguments(
         return Err(Errno::EINVAL);
     }
     check_range(address, most * Event::SIZE)?;
-    let open = context.files().get_usable(int(number))?;
+    let open = current.files().get_usable(int(number))?;
     Ok((open, most))
 }
 
-fn epoll_wait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let deadline = milliseconds_argument(context, arguments[3]);
-    let (open, most) = wait_arguments(context, arguments)?;
-    wait(context, &open, arguments[1], most, deadline)
+fn epoll_wait(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = milliseconds_argument(current, arguments[3]);
+    let (open, most) = wait_arguments(current, arguments)?;
+    wait(current, &open, arguments[1], most, deadline)
 }
 
-fn epoll_pwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let deadline = milliseconds_argument(context, arguments[3]);
-    context.with_signal_mask(arguments[4], arguments[5], || {
-        let (open, most) = wait_arguments(context, arguments)?;
-        wait(context, &open, arguments[1], most, deadline)
+fn epoll_pwait(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = milliseconds_argument(current, arguments[3]);
+    with_signal_mask(current, arguments[4], arguments[5], || {
+        let (open, most) = wait_arguments(current, arguments)?;
+        wait(current, &open, arguments[1], most, deadline)
     })
 }
 
-fn epoll_pwait2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let deadline = timeout_argument(context, arguments[3])?;
-    context.with_signal_mask(arguments[4], arguments[5], || {
-        let (open, most) = wait_arguments(context, arguments)?;
-        wait(context, &open, arguments[1], most, deadline)
+fn epoll_pwait2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = timeout_argument(current, arguments[3])?;
+    with_signal_mask(current, arguments[4], arguments[5], || {
+        let (open, most) = wait_arguments(current, arguments)?;
+        wait(current, &open, arguments[1], most, deadline)
     })
 }

@@ -1,7 +1,9 @@
 //! System calls of io_uring: rings of submissions and completions.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::OpenFile,
     identity::{Capabilities, Resource},
@@ -13,7 +15,8 @@ use crate::{
             SUBMIT_TAIL, Sizes,
         },
     },
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
+    userfault::Userfaults,
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};
@@ -24,7 +27,7 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_io_uring_setup,
         "io_uring_setup",
         &[Kind::Unsigned, Kind::InOut(120)],
-        io_uring_setup,
+        handler!(io_uring_setup, memory),
     ),
     real(
         raw::__NR_io_uring_enter,
@@ -37,13 +40,13 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Hex,
             Kind::Unsigned,
         ],
-        io_uring_enter,
+        handler!(io_uring_enter),
     ),
     real(
         raw::__NR_io_uring_register,
         "io_uring_register",
         &[Kind::Fd, Kind::Unsigned, Kind::Hex, Kind::Unsigned],
-        io_uring_register,
+        handler!(io_uring_register, memory, userfaults),
     ),
 ];
 
@@ -51,9 +54,13 @@ pub const CALLS: &[SystemCall] = &[
 type Parameters = [u32; 30];
 
 /// Implements `io_uring_setup`.
-fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn io_uring_setup(
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
+    arguments: &Arguments,
+) -> CallResult {
     let &[entries, address, ..] = arguments;
-    let mut words: Parameters = context.user.read_value(address)?;
+    let mut words: Parameters = current.user.read_value(address)?;
     let [_, completions, flags, _, _, _, _, reserved @ ..] = words;
     if reserved[..3] != [0; 3] {
         return Err(Errno::EINVAL);
@@ -64,10 +71,9 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let completions = (flags & uapi::IORING_SETUP_CQSIZE != 0).then_some(completions);
     let clamped = flags & uapi::IORING_SETUP_CLAMP != 0;
     let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let kernel = context.kernel;
-    let ring = Ring::new(kernel, sizes)?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let ring = Ring::new(memory, current.reclaim(), sizes)?;
     words[0] = sizes.submissions;
     words[1] = sizes.completions;
     words[5] = uapi::IORING_FEAT_SINGLE_MMAP | uapi::IORING_FEAT_SUBMIT_STABLE;
@@ -95,18 +101,17 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         0,
         0,
     ]);
-    context.user.write_value(address, &words)?;
-    let open =
-        kernel
-            .vfs
-            .mounts
-            .open_anonymous(kernel.vfs, "[io_uring]", raw::O_RDWR, Box::new(ring));
-    context.caller().add_descriptor(open, raw::O_CLOEXEC)
+    current.user.write_value(address, &words)?;
+    let vfs = current.vfs();
+    let open = vfs
+        .mounts
+        .open_anonymous(vfs, "[io_uring]", raw::O_RDWR, Box::new(ring));
+    current.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
 /// Returns the open file of a descriptor, after checking that it is a ring.
-fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    let open = context.files().get_usable(int(number))?;
+fn opened(current: &Current<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
+    let open = current.files().get_usable(int(number))?;
     match open.as_kind::<Ring>() {
         Some(_) => Ok(open),
         None => Err(Errno::EOPNOTSUPP),
@@ -114,19 +119,19 @@ fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
 }
 
 /// Implements `io_uring_enter`. The flags for signal masks and timeouts are not supported.
-fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn io_uring_enter(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, submissions, completions, flags, ..] = arguments;
     if flags as u32 & !uapi::IORING_ENTER_GETEVENTS != 0 {
         return Err(Errno::EINVAL);
     }
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let ring = open.as_kind::<Ring>().ok_or(Errno::EOPNOTSUPP)?;
     let done = match submissions as u32 {
         0 => 0,
-        most => ring.submit(context, most)?,
+        most => ring.submit(current, most)?,
     };
     if flags as u32 & uapi::IORING_ENTER_GETEVENTS != 0 {
-        match ring.wait(context, completions as u32) {
+        match ring.wait(current, completions as u32) {
             Err(error) if done == 0 => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -135,22 +140,27 @@ fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `io_uring_register`, only for buffers.
-fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn io_uring_register(
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
     let &[number, what, address, count, ..] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let ring = open.as_kind::<Ring>().ok_or(Errno::EOPNOTSUPP)?;
     let is = |known: uapi::io_uring_register_op| what as u32 == known as u32;
     if is(uapi::io_uring_register_op::IORING_UNREGISTER_BUFFERS) {
         if address != 0 || count as u32 != 0 {
             return Err(Errno::EINVAL);
         }
-        return ring.unregister(context).map(|()| 0);
+        return ring.unregister(current).map(|()| 0);
     }
     if !is(uapi::io_uring_register_op::IORING_REGISTER_BUFFERS) || count as u32 == 0 {
         return Err(Errno::EINVAL);
     }
-    let pieces = context.user.read_vectors(address, count)?;
-    let process = context.process();
+    let pieces = current.user.read_vectors(address, count)?;
+    let process = current.process();
     let space = process.space().ok_or(Errno::EFAULT)?;
     let free = process
         .identity
@@ -158,6 +168,8 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
         .lock()
         .has(Capabilities::LOCK_MEMORY);
     let limit = (!free).then(|| process.identity.soft_limit(Resource::Locked) / 4096);
-    ring.register(context, || Buffers::pin(context, &space, &pieces, limit))?;
+    ring.register(current, || {
+        Buffers::pin(current, memory, userfaults, &space, &pieces, limit)
+    })?;
     Ok(0)
 }

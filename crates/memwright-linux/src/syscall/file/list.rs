@@ -1,10 +1,11 @@
 //! System calls that list directories.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::dirents::Layout,
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
@@ -16,23 +17,23 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_getdents,
         "getdents",
         &[Kind::Fd, Kind::OutBuffer(2), Kind::Unsigned],
-        getdents,
+        handler!(getdents),
     ),
     real(
         raw::__NR_getdents64,
         "getdents64",
         &[Kind::Fd, Kind::OutBuffer(2), Kind::Unsigned],
-        getdents64,
+        handler!(getdents64),
     ),
 ];
 
 /// Most bytes collected for one call: the buffer size that libraries use.
 const GATHER_MAX: usize = 32 * 1024;
 
-fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
+fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
     let &[number, address, size, ..] = arguments;
-    context.check_heap()?;
-    let open = context.files().get_usable(int(number))?;
+    current.check_heap()?;
+    let open = current.files().get_usable(int(number))?;
     let size = size as u32 as usize;
     crate::user::check_range(address, size)?;
     let before = open.position();
@@ -42,7 +43,7 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     let mut length = 0;
     let mut too_small = false;
     open.entries(
-        &context.current,
+        current,
         &mut |entry| match entry.encode(layout, &mut records[length..]) {
             Some(count) => {
                 length += count;
@@ -57,19 +58,19 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     if too_small {
         return Err(Errno::EINVAL);
     }
-    if let Err(error) = context.user.write_bytes(address, &records[..length]) {
+    if let Err(error) = current.user.write_bytes(address, &records[..length]) {
         // The entries did not reach the caller: move the position back, so that the next call returns them again.
         let start = crate::fs::seek::Whence::Start;
-        open.seek(&context.current, before as i64, start)?;
+        open.seek(current, before as i64, start)?;
         return Err(error);
     }
     Ok(length as u64)
 }
 
-fn getdents(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    list(context, arguments, Layout::Old)
+fn getdents(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    list(current, arguments, Layout::Old)
 }
 
-fn getdents64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    list(context, arguments, Layout::Wide)
+fn getdents64(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    list(current, arguments, Layout::Wide)
 }

@@ -1,7 +1,9 @@
 //! System calls for unnamed files in memory.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -13,7 +15,7 @@ use crate::{
         secret::SecretFile,
     },
     syscall::{
-        call::{Kind, SystemCall, real},
+        call::{Kind, SystemCall, handler, real},
         memory::hugetlb,
     },
 };
@@ -34,20 +36,20 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_memfd_create,
         "memfd_create",
         &[Kind::Text, Kind::Flags(MEMFD_FLAGS)],
-        memfd_create,
+        handler!(memfd_create, memory),
     ),
     real(
         raw::__NR_memfd_secret,
         "memfd_secret",
         &[Kind::Hex],
-        memfd_secret,
+        handler!(memfd_secret, memory),
     ),
 ];
 
 /// Longest name: with the prefix `memfd:` it fits in a file name.
 const NAME_MAX: usize = 249;
 
-fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn memfd_create(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[name, flags, ..] = arguments;
     let flags = flags as u32;
     let known = raw::MFD_CLOEXEC
@@ -65,15 +67,15 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags & !(known | size) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    let name = context
+    current.check_heap()?;
+    let name = current
         .user
         .read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
-    context.caller().check_free_descriptor()?;
+    current.caller().check_free_descriptor()?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);
     }
-    context.caller().check_open_files()?;
+    current.caller().check_open_files()?;
     let sealed_mode = flags & raw::MFD_NOEXEC_SEAL != 0;
     let mut seals = Seals::empty();
     if flags & raw::MFD_ALLOW_SEALING == 0 && !sealed_mode {
@@ -83,23 +85,13 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         seals |= Seals::EXEC;
     }
     let permissions = if sealed_mode { 0o666 } else { 0o777 };
-    let kernel = context.kernel;
+    let vfs = current.vfs();
     let inode = if huge {
-        let contents = Regular::huge(&kernel.memory, seals, None);
-        nameless(
-            context,
-            kernel.vfs.mounts.huge_files(),
-            contents,
-            permissions,
-        )
+        let contents = Regular::huge(memory, seals, None);
+        nameless(current, vfs.mounts.huge_files(), contents, permissions)
     } else {
-        let contents = Regular::nameless(&kernel.memory, seals)?;
-        nameless(
-            context,
-            kernel.vfs.mounts.memory_files(),
-            contents,
-            permissions,
-        )
+        let contents = Regular::nameless(memory, seals)?;
+        nameless(current, vfs.mounts.memory_files(), contents, permissions)
     };
     let file = Box::new(RegularFile::new(&inode, true)?);
     let path = [b"/memfd:", &name[..]].concat();
@@ -108,41 +100,41 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     } else {
         0
     };
-    add(context, &path, inode, file, close)
+    add(current, &path, inode, file, close)
 }
 
 /// Implements `memfd_secret` (Linux 7.2 `mm/secretmem.c`).
-fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn memfd_secret(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let flags = arguments[0] as u32;
     if flags & !raw::O_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    context.caller().check_free_descriptor()?;
-    context.caller().check_open_files()?;
-    let contents = Regular::secret(&context.kernel.memory)?;
-    let home = context.kernel.vfs.mounts.memory_files();
-    let inode = nameless(context, home, contents, 0o600);
-    add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
+    current.check_heap()?;
+    current.caller().check_free_descriptor()?;
+    current.caller().check_open_files()?;
+    let contents = Regular::secret(memory)?;
+    let home = current.vfs().mounts.memory_files();
+    let inode = nameless(current, home, contents, 0o600);
+    add(current, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
 
 /// Creates a file that is in no directory, and opens it.
 fn nameless(
-    context: &Context<'_>,
+    current: &Current<'_>,
     home: &Arc<FileSystem>,
     contents: Regular,
     permissions: u32,
 ) -> Arc<Inode> {
-    let now = context.kernel.vfs.now();
+    let now = current.vfs().now();
     let body = Body::Regular(contents);
-    let inode = Inode::new(home, body, permissions, context.caller().subject(), now);
+    let inode = Inode::new(home, body, permissions, current.caller().subject(), now);
     inode.change(|metadata| metadata.links = 0);
     Arc::new(inode)
 }
 
 /// Opens the file under the path that appears in `/proc`. Returns the descriptor.
 fn add(
-    context: &Context<'_>,
+    current: &Current<'_>,
     path: &[u8],
     inode: Arc<Inode>,
     file: Box<dyn File>,
@@ -151,6 +143,6 @@ fn add(
     let entry = Arc::new(Dentry::detached(path, inode));
     entry.mark_removed();
     let flags = raw::O_RDWR | raw::O_LARGEFILE;
-    let open = OpenFile::new(Some(context.kernel.vfs), entry, flags, file);
-    context.caller().add_descriptor(Arc::new(open), close)
+    let open = OpenFile::new(Some(current.vfs()), entry, flags, file);
+    current.caller().add_descriptor(Arc::new(open), close)
 }

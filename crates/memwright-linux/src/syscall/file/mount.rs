@@ -2,16 +2,20 @@
 
 use crate::{
     Memory,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
         mounted::{Files, Mounted},
         permission::Subject,
+        socket::Registry,
         tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     },
     identity::Capabilities,
-    syscall::call::{Kind, SystemCall, real},
+    process::Process,
+    syscall::call::{Kind, SystemCall, handler, real},
+    user::UserMemory,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -61,18 +65,18 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Flags(MOUNT_FLAGS),
             Kind::Hex,
         ],
-        mount,
+        handler!(mount, memory),
     ),
     real(
         raw::__NR_umount2,
         "umount2",
         &[Kind::Path, Kind::Flags(UNMOUNT_FLAGS)],
-        umount2,
+        handler!(umount2, sockets),
     ),
 ];
 
-fn may(context: &Context<'_>) -> Result<(), Errno> {
-    let credentials = context.process().identity.credentials.lock();
+fn may(process: &Process) -> Result<(), Errno> {
+    let credentials = process.identity.credentials.lock();
     if credentials.has(Capabilities::ADMINISTER) {
         Ok(())
     } else {
@@ -81,16 +85,16 @@ fn may(context: &Context<'_>) -> Result<(), Errno> {
 }
 
 /// Reads an optional string of at most a page (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
-fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
+fn string(user: UserMemory<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     if address == 0 {
         return Ok(None);
     }
-    let read = context.user.read_string(address, PAGE_SIZE, Errno::EINVAL);
+    let read = user.read_string(address, PAGE_SIZE, Errno::EINVAL);
     read.map(Some)
 }
 
 /// Reads mount options: a string that ends at a NUL, or else after a page (`copy_mount_options`).
-fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
+fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
     if address == 0 {
         return Ok(text);
@@ -98,9 +102,9 @@ fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     text.try_fill(PAGE_SIZE, 0)?;
     // The rest of the first page must be readable; the next page need not be.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
-    context.user.read_bytes(address, &mut text[..first])?;
+    user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
-    if context.user.read_bytes(after, &mut text[first..]).is_err() {
+    if user.read_bytes(after, &mut text[first..]).is_err() {
         text[first..].fill(0);
     }
     text[PAGE_SIZE - 1] = 0;
@@ -146,16 +150,16 @@ fn files(
 }
 
 /// Implements `mount`: mounts a new tmpfs or hugetlbfs, or changes a mounted one.
-fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
-    context.check_heap()?;
-    let kind = string(context, kind)?;
-    let source = string(context, source)?;
-    let text = options(context, data)?;
-    let at = context.caller().resolve_at(raw::AT_FDCWD, path, 0)?;
-    may(context)?;
+    current.check_heap()?;
+    let kind = string(current.user, kind)?;
+    let source = string(current.user, source)?;
+    let text = options(current.user, data)?;
+    let at = current.caller().resolve_at(raw::AT_FDCWD, path, 0)?;
+    may(current.process())?;
     let flags = without_magic(flags as u32);
-    let mounts = &context.kernel.vfs.mounts;
+    let mounts = &current.vfs().mounts;
     if flags & raw::MS_REMOUNT != 0 {
         let decode = |before| MountFlags::decode(flags & !raw::MS_REMOUNT, Some(before));
         mounts.remount(&at, &text, decode)?;
@@ -163,18 +167,18 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
-    let (memory, owner) = (&context.kernel.memory, context.caller().subject());
+    let owner = current.caller().subject();
     let files = files(memory, owner, kind.as_deref(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
-    let now = context.kernel.vfs.now();
+    let now = current.vfs().now();
     mounts.mount_files(&at, Mounted::new(files, flags, source), now)?;
     mounts.changes.note();
     Ok(0)
 }
 
 /// Implements `umount2`. `MNT_EXPIRE` is refused, because mounts do not expire.
-fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn umount2(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
     let &[path, flags, ..] = arguments;
     let flags = flags as u32;
     if flags & !(unmount::FORCE | unmount::DETACH | unmount::NO_FOLLOW) != 0 {
@@ -185,13 +189,13 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     } else {
         0
     };
-    let root = context.caller().resolve_at(raw::AT_FDCWD, path, follow)?;
-    may(context)?;
-    let mounts = &context.kernel.vfs.mounts;
+    let root = current.caller().resolve_at(raw::AT_FDCWD, path, follow)?;
+    may(current.process())?;
+    let mounts = &current.vfs().mounts;
     let unmounted = if flags & unmount::DETACH != 0 {
-        mounts.detach(&context.kernel.sockets, root)
+        mounts.detach(sockets, root)
     } else {
-        mounts.unmount(&context.kernel.sockets, root)
+        mounts.unmount(sockets, root)
     };
     unmounted?;
     mounts.changes.note();

@@ -1,7 +1,10 @@
 //! System calls that create, remove and move names.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    cgroup::Cgroups,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         attributes::DeviceNumber,
@@ -13,8 +16,7 @@ use crate::{
         walk::{LastLink, Walked},
     },
     procfs::{ProcEntry, ProcNode},
-    syscall::call::{Kind, SystemCall, int, real},
-    view::View,
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -30,61 +32,86 @@ const RENAME_FLAGS: &[(u64, &str)] = &[
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_mkdir, "mkdir", &[Path, Mode], mkdir),
-    real(raw::__NR_mkdirat, "mkdirat", &[DirFd, Path, Mode], mkdirat),
-    real(raw::__NR_mknod, "mknod", &[Path, Mode, Hex], mknod),
+    real(
+        raw::__NR_mkdir,
+        "mkdir",
+        &[Path, Mode],
+        handler!(mkdir, cgroups),
+    ),
+    real(
+        raw::__NR_mkdirat,
+        "mkdirat",
+        &[DirFd, Path, Mode],
+        handler!(mkdirat, cgroups),
+    ),
+    real(
+        raw::__NR_mknod,
+        "mknod",
+        &[Path, Mode, Hex],
+        handler!(mknod, memory),
+    ),
     real(
         raw::__NR_mknodat,
         "mknodat",
         &[DirFd, Path, Mode, Hex],
-        mknodat,
+        handler!(mknodat, memory),
     ),
-    real(raw::__NR_rmdir, "rmdir", &[Path], rmdir),
-    real(raw::__NR_unlink, "unlink", &[Path], unlink),
+    real(raw::__NR_rmdir, "rmdir", &[Path], handler!(rmdir, cgroups)),
+    real(
+        raw::__NR_unlink,
+        "unlink",
+        &[Path],
+        handler!(unlink, cgroups),
+    ),
     real(
         raw::__NR_unlinkat,
         "unlinkat",
         &[DirFd, Path, Flags(UNLINK_FLAGS)],
-        unlinkat,
+        handler!(unlinkat, cgroups),
     ),
-    real(raw::__NR_rename, "rename", &[Path, Path], rename),
+    real(raw::__NR_rename, "rename", &[Path, Path], handler!(rename)),
     real(
         raw::__NR_renameat,
         "renameat",
         &[DirFd, Path, DirFd, Path],
-        renameat,
+        handler!(renameat),
     ),
     real(
         raw::__NR_renameat2,
         "renameat2",
         &[DirFd, Path, DirFd, Path, Flags(RENAME_FLAGS)],
-        renameat2,
+        handler!(renameat2),
     ),
-    real(raw::__NR_link, "link", &[Path, Path], link),
+    real(raw::__NR_link, "link", &[Path, Path], handler!(link)),
     real(
         raw::__NR_linkat,
         "linkat",
         &[DirFd, Path, DirFd, Path, Flags(super::status::AT_FLAGS)],
-        linkat,
+        handler!(linkat),
     ),
-    real(raw::__NR_symlink, "symlink", &[Path, Path], symlink),
+    real(
+        raw::__NR_symlink,
+        "symlink",
+        &[Path, Path],
+        handler!(symlink),
+    ),
     real(
         raw::__NR_symlinkat,
         "symlinkat",
         &[Path, DirFd, Path],
-        symlinkat,
+        handler!(symlinkat),
     ),
     real(
         raw::__NR_readlink,
         "readlink",
         &[Path, OutBuffer(2), Unsigned],
-        readlink,
+        handler!(readlink),
     ),
     real(
         raw::__NR_readlinkat,
         "readlinkat",
         &[DirFd, Path, OutBuffer(3), Unsigned],
-        readlinkat,
+        handler!(readlinkat),
     ),
 ];
 
@@ -92,13 +119,13 @@ const HERE: u64 = raw::AT_FDCWD as u64;
 
 /// Resolves the path of a name that is to be created, which must not exist.
 fn walk_new(
-    context: &Context<'_>,
+    current: &Current<'_>,
     directory: u64,
     path: u64,
     is_directory: bool,
 ) -> Result<Walked, Errno> {
-    context.check_heap()?;
-    let walked = context
+    current.check_heap()?;
+    let walked = current
         .caller()
         .walk_at(int(directory), path, LastLink::Keep)?;
     walked.last_name(Errno::EEXIST)?;
@@ -112,38 +139,40 @@ fn walk_new(
 }
 
 /// Creates a node and links it under the name that `walked` found.
-fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
-    let now = context.kernel.vfs.now();
+fn make(current: &Current<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
+    let now = current.vfs().now();
     let file_system = &walked.parent.inode.file_system;
     let inode = Inode::new(
         file_system,
         body,
         permissions,
-        context.caller().subject(),
+        current.caller().subject(),
         now,
     );
     let name = walked.last_name(Errno::EEXIST)?;
-    context.kernel.vfs.mounts.names.create(
-        &context.caller().change(),
-        &walked.parent,
-        name,
-        inode,
-    )?;
+    current
+        .vfs()
+        .mounts
+        .names
+        .create(&current.caller().change(), &walked.parent, name, inode)?;
     Ok(0)
 }
 
-fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -> CallResult {
-    let walked = walk_new(context, directory, path, true)?;
+fn make_directory(
+    current: &Current<'_>,
+    cgroups: &Cgroups,
+    directory: u64,
+    path: u64,
+    mode: u64,
+) -> CallResult {
+    let walked = walk_new(current, directory, path, true)?;
     if let Some(node) = groups(&walked.parent.inode) {
-        may_change(context, &walked.parent.inode)?;
-        node.make_directory(
-            &View::new(context.kernel, &context.current),
-            walked.last_name(Errno::EEXIST)?,
-        )?;
+        may_change(current, &walked.parent.inode)?;
+        node.make_directory(cgroups, walked.last_name(Errno::EEXIST)?)?;
         return Ok(0);
     }
-    let permissions = mode as u32 & 0o1777 & !context.fs().mask();
-    make(context, &walked, Body::directory(), permissions)
+    let permissions = mode as u32 & 0o1777 & !current.fs().mask();
+    make(current, &walked, Body::directory(), permissions)
 }
 
 /// Returns the node of a cgroup directory, or of the root of all groups.
@@ -152,34 +181,35 @@ fn groups(inode: &Inode) -> Option<&ProcNode> {
 }
 
 /// Checks that the caller is allowed to change the names in a directory that manages its names itself.
-fn may_change(context: &Context<'_>, directory: &Inode) -> Result<(), Errno> {
+fn may_change(current: &Current<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(
-        context.caller().subject(),
+        current.caller().subject(),
         Permission::WRITE | Permission::EXECUTE,
     )
 }
 
-fn mkdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    make_directory(context, HERE, arguments[0], arguments[1])
+fn mkdir(current: &Current<'_>, cgroups: &Cgroups, arguments: &Arguments) -> CallResult {
+    make_directory(current, cgroups, HERE, arguments[0], arguments[1])
 }
 
-fn mkdirat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    make_directory(context, arguments[0], arguments[1], arguments[2])
+fn mkdirat(current: &Current<'_>, cgroups: &Cgroups, arguments: &Arguments) -> CallResult {
+    make_directory(current, cgroups, arguments[0], arguments[1], arguments[2])
 }
 
 fn make_node(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
     directory: u64,
     path: u64,
     mode: u64,
     device: u64,
 ) -> CallResult {
     let mode = mode as u32;
-    let permissions = mode & 0o7777 & !context.fs().mask();
+    let permissions = mode & 0o7777 & !current.fs().mask();
     let kind = mode & raw::S_IFMT;
     let body = match kind {
         0 | raw::S_IFREG => None,
-        raw::S_IFIFO => Some(Body::Fifo(Arc::new(Pipe::new(&context.kernel.memory)))),
+        raw::S_IFIFO => Some(Body::Fifo(Arc::new(Pipe::new(memory)))),
         raw::S_IFCHR => {
             let number = DeviceNumber::decode(device as u32);
             Some(Body::Character(Device::from_number(number)))
@@ -190,41 +220,47 @@ fn make_node(
         // Block device nodes cannot be created. Those of the existing disks exist from the start.
         _ => return Err(Errno::EINVAL),
     };
-    let walked = walk_new(context, directory, path, false)?;
+    let walked = walk_new(current, directory, path, false)?;
     match body {
-        Some(body) => make(context, &walked, body, permissions),
+        Some(body) => make(current, &walked, body, permissions),
         None => {
-            let (now, mounts) = (context.kernel.vfs.now(), &context.kernel.vfs.mounts);
+            let (now, mounts) = (current.vfs().now(), &current.vfs().mounts);
             let file_system = &walked.parent.inode.file_system;
             let inode =
-                mounts.new_regular(file_system, permissions, context.caller().subject(), now)?;
+                mounts.new_regular(file_system, permissions, current.caller().subject(), now)?;
             let name = walked.last_name(Errno::EEXIST)?;
             mounts
                 .names
-                .create(&context.caller().change(), &walked.parent, name, inode)?;
+                .create(&current.caller().change(), &walked.parent, name, inode)?;
             Ok(0)
         }
     }
 }
 
-fn mknod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn mknod(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[path, mode, device, ..] = arguments;
-    make_node(context, HERE, path, mode, device)
+    make_node(current, memory, HERE, path, mode, device)
 }
 
-fn mknodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn mknodat(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[directory, path, mode, device, ..] = arguments;
-    make_node(context, directory, path, mode, device)
+    make_node(current, memory, directory, path, mode, device)
 }
 
-fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) -> CallResult {
-    let walked = context
+fn remove(
+    current: &Current<'_>,
+    cgroups: &Cgroups,
+    directory: u64,
+    path: u64,
+    removal: Removal,
+) -> CallResult {
+    let walked = current
         .caller()
         .walk_at(int(directory), path, LastLink::Keep)?;
     let unnamed = match (removal, &walked.last) {
         (Removal::Other, _) => Errno::EISDIR,
         (Removal::Directory, crate::fs::walk::Last::Current) if walked.slash => {
-            let root = Arc::ptr_eq(&walked.parent, &context.fs().root());
+            let root = Arc::ptr_eq(&walked.parent, &current.fs().root());
             if root { Errno::EBUSY } else { Errno::EINVAL }
         }
         (Removal::Directory, crate::fs::walk::Last::Parent) => Errno::ENOTEMPTY,
@@ -241,48 +277,47 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
         });
     }
     if let Some(node) = groups(&entry.inode).filter(|_| removal == Removal::Directory) {
-        may_change(context, &walked.parent.inode)?;
-        node.remove_directory(&View::new(context.kernel, &context.current))?;
+        may_change(current, &walked.parent.inode)?;
+        node.remove_directory(cgroups)?;
         return Ok(0);
     }
-    context.kernel.vfs.mounts.names.remove(
-        &context.caller().change(),
-        &walked.parent,
-        name,
-        removal,
-    )?;
+    current
+        .vfs()
+        .mounts
+        .names
+        .remove(&current.caller().change(), &walked.parent, name, removal)?;
     Ok(0)
 }
 
-fn rmdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    remove(context, HERE, arguments[0], Removal::Directory)
+fn rmdir(current: &Current<'_>, cgroups: &Cgroups, arguments: &Arguments) -> CallResult {
+    remove(current, cgroups, HERE, arguments[0], Removal::Directory)
 }
 
-fn unlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    remove(context, HERE, arguments[0], Removal::Other)
+fn unlink(current: &Current<'_>, cgroups: &Cgroups, arguments: &Arguments) -> CallResult {
+    remove(current, cgroups, HERE, arguments[0], Removal::Other)
 }
 
-fn unlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn unlinkat(current: &Current<'_>, cgroups: &Cgroups, arguments: &Arguments) -> CallResult {
     let &[directory, path, flags, ..] = arguments;
     let removal = match flags as u32 {
         0 => Removal::Other,
         raw::AT_REMOVEDIR => Removal::Directory,
         _ => return Err(Errno::EINVAL),
     };
-    remove(context, directory, path, removal)
+    remove(current, cgroups, directory, path, removal)
 }
 
 fn rename_at(
-    context: &Context<'_>,
+    current: &Current<'_>,
     old: (u64, u64),
     new: (u64, u64),
     mode: RenameMode,
 ) -> CallResult {
-    context.check_heap()?;
-    let from = context
+    current.check_heap()?;
+    let from = current
         .caller()
         .walk_at(int(old.0), old.1, LastLink::Keep)?;
-    let to = context
+    let to = current
         .caller()
         .walk_at(int(new.0), new.1, LastLink::Keep)?;
     let taken = if mode == RenameMode::Keep {
@@ -300,51 +335,50 @@ fn rename_at(
         name: to.last_name(taken)?,
         slash: to.slash,
     };
-    context
-        .kernel
-        .vfs
+    current
+        .vfs()
         .mounts
         .names
-        .rename(&context.caller().change(), from_side, to_side, mode)?;
+        .rename(&current.caller().change(), from_side, to_side, mode)?;
     Ok(0)
 }
 
-fn rename(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn rename(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, ..] = arguments;
-    rename_at(context, (HERE, old), (HERE, new), RenameMode::Replace)
+    rename_at(current, (HERE, old), (HERE, new), RenameMode::Replace)
 }
 
-fn renameat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn renameat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old_directory, old, new_directory, new, ..] = arguments;
     rename_at(
-        context,
+        current,
         (old_directory, old),
         (new_directory, new),
         RenameMode::Replace,
     )
 }
 
-fn renameat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn renameat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old_directory, old, new_directory, new, flags, _] = arguments;
     let mode = RenameMode::decode(flags as u32)?;
-    rename_at(context, (old_directory, old), (new_directory, new), mode)
+    rename_at(current, (old_directory, old), (new_directory, new), mode)
 }
 
-fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) -> CallResult {
+fn link_at(current: &Current<'_>, old: (u64, u64), new: (u64, u64), flags: u32) -> CallResult {
     if flags & !(raw::AT_SYMLINK_FOLLOW | raw::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
     let follow = flags & raw::AT_SYMLINK_FOLLOW != 0;
     let nofollow = if follow { 0 } else { raw::AT_SYMLINK_NOFOLLOW };
     let how = flags & raw::AT_EMPTY_PATH | nofollow;
-    let entry = context.caller().resolve_at(int(old.0), old.1, how)?;
-    let walked = walk_new(context, new.0, new.1, false)?;
+    let entry = current.caller().resolve_at(int(old.0), old.1, how)?;
+    let walked = walk_new(current, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
     // A file opened with `O_TMPFILE` never had a name, but can be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
-    let mounts = &context.kernel.vfs.mounts;
+    let mounts = &current.vfs().mounts;
     mounts.names.link(
-        &context.caller().change(),
+        &current.caller().change(),
         &entry.inode,
         nameless,
         &walked.parent,
@@ -353,42 +387,42 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     Ok(0)
 }
 
-fn link(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn link(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old, new, ..] = arguments;
-    link_at(context, (HERE, old), (HERE, new), 0)
+    link_at(current, (HERE, old), (HERE, new), 0)
 }
 
-fn linkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn linkat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[old_directory, old, new_directory, new, flags, _] = arguments;
     link_at(
-        context,
+        current,
         (old_directory, old),
         (new_directory, new),
         flags as u32,
     )
 }
 
-fn symlink_at(context: &Context<'_>, target: u64, directory: u64, path: u64) -> CallResult {
-    let target = context.user.read_path(target)?;
+fn symlink_at(current: &Current<'_>, target: u64, directory: u64, path: u64) -> CallResult {
+    let target = current.user.read_path(target)?;
     if target.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let walked = walk_new(context, directory, path, false)?;
-    make(context, &walked, Body::Symlink(target.into()), 0o777)
+    let walked = walk_new(current, directory, path, false)?;
+    make(current, &walked, Body::Symlink(target.into()), 0o777)
 }
 
-fn symlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn symlink(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[target, path, ..] = arguments;
-    symlink_at(context, target, HERE, path)
+    symlink_at(current, target, HERE, path)
 }
 
-fn symlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn symlinkat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[target, directory, path, ..] = arguments;
-    symlink_at(context, target, directory, path)
+    symlink_at(current, target, directory, path)
 }
 
 fn read_link(
-    context: &Context<'_>,
+    current: &Current<'_>,
     directory: u64,
     path: u64,
     address: u64,
@@ -399,25 +433,25 @@ fn read_link(
         .filter(|size| *size > 0)
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
-    let entry = match context.caller().resolve_at(int(directory), path, flags) {
+    let entry = match current.caller().resolve_at(int(directory), path, flags) {
         // An empty path is valid only together with a descriptor.
-        Ok(_) if directory == HERE && context.user.read_path(path)?.is_empty() => {
+        Ok(_) if directory == HERE && current.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);
         }
         result => result?,
     };
-    let target: Vec<u8> = entry.inode.shown_link(&context.current)?;
+    let target: Vec<u8> = entry.inode.shown_link(current)?;
     let length = target.len().min(size as usize);
-    context.user.write_bytes(address, &target[..length])?;
+    current.user.write_bytes(address, &target[..length])?;
     Ok(length as u64)
 }
 
-fn readlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn readlink(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[path, address, size, ..] = arguments;
-    read_link(context, HERE, path, address, size)
+    read_link(current, HERE, path, address, size)
 }
 
-fn readlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn readlinkat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, address, size, ..] = arguments;
-    read_link(context, directory, path, address, size)
+    read_link(current, directory, path, address, size)
 }

@@ -2,10 +2,11 @@
 
 use crate::{
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::open::OpenRequest,
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use linux_raw_sys::general as raw;
 
@@ -45,20 +46,25 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_open,
         "open",
         &[Kind::Path, Kind::Flags(OPEN_FLAGS), Kind::Mode],
-        open,
+        handler!(open),
     ),
-    real(raw::__NR_creat, "creat", &[Kind::Path, Kind::Mode], creat),
+    real(
+        raw::__NR_creat,
+        "creat",
+        &[Kind::Path, Kind::Mode],
+        handler!(creat),
+    ),
     real(
         raw::__NR_openat,
         "openat",
         &[Kind::DirFd, Kind::Path, Kind::Flags(OPEN_FLAGS), Kind::Mode],
-        openat,
+        handler!(openat),
     ),
     real(
         raw::__NR_openat2,
         "openat2",
         &[Kind::DirFd, Kind::Path, Kind::In(24), Kind::Unsigned],
-        openat2,
+        handler!(openat2),
     ),
 ];
 
@@ -74,33 +80,33 @@ abi_struct! {
     }
 }
 
-fn open_at(context: &Context<'_>, directory: i32, path: u64, flags: u32, mode: u32) -> CallResult {
+fn open_at(current: &Current<'_>, directory: i32, path: u64, flags: u32, mode: u32) -> CallResult {
     let request = OpenRequest::new(flags & KNOWN as u32, mode)?;
-    let path = context.user.read_path(path)?;
-    let start = context.caller().path_start(directory, &path)?;
-    let open = context.caller().open_path(&start, &path, request)?;
-    context.caller().add_descriptor(open, flags)
+    let path = current.user.read_path(path)?;
+    let start = current.caller().path_start(directory, &path)?;
+    let open = current.caller().open_path(&start, &path, request)?;
+    current.caller().add_descriptor(open, flags)
 }
 
-fn open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn open(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[path, flags, mode, ..] = arguments;
-    open_at(context, raw::AT_FDCWD, path, flags as u32, mode as u32)
+    open_at(current, raw::AT_FDCWD, path, flags as u32, mode as u32)
 }
 
-fn creat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn creat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[path, mode, ..] = arguments;
     let flags = raw::O_CREAT | raw::O_WRONLY | raw::O_TRUNC;
-    open_at(context, raw::AT_FDCWD, path, flags, mode as u32)
+    open_at(current, raw::AT_FDCWD, path, flags, mode as u32)
 }
 
-fn openat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn openat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, flags, mode, ..] = arguments;
-    open_at(context, int(directory), path, flags as u32, mode as u32)
+    open_at(current, int(directory), path, flags as u32, mode as u32)
 }
 
 /// Implements `openat2`. The `RESOLVE_` restrictions are not supported. They are refused, because a caller relies on
 /// them.
-fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn openat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, how, size, ..] = arguments;
     if size < 24 {
         return Err(Errno::EINVAL);
@@ -108,7 +114,7 @@ fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if size > 24 {
         return Err(Errno::E2BIG);
     }
-    let how: OpenHow = context.user.read_value(how)?;
+    let how: OpenHow = current.user.read_value(how)?;
     if how.flags & !KNOWN != 0 || how.mode & !0o7777 != 0 || how.resolve != 0 {
         return Err(Errno::EINVAL);
     }
@@ -117,7 +123,7 @@ fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     open_at(
-        context,
+        current,
         int(directory),
         path,
         how.flags as u32,

@@ -3,14 +3,14 @@
 
 use crate::{
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    fs::{inode::Body, open::OpenRequest, open_file::OpenFile},
-    kernel::Kernel,
+    fs::{inode::Body, open::OpenRequest, open_file::OpenFile, vfs::Vfs},
     perf_event::{EventFile, UPROBE},
-    probes::{Probe, Refused},
-    process::Thread,
-    syscall::call::{Kind, SystemCall, int, real},
+    probes::{Probe, Probes, Refused},
+    process::{Tasks, Thread},
+    syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
@@ -20,7 +20,7 @@ pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_perf_event_open,
     "perf_event_open",
     &[Kind::In(64), Kind::Int, Kind::Int, Kind::Int, Kind::Hex],
-    perf_event_open,
+    handler!(perf_event_open, tasks, probes),
 )];
 
 /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
@@ -58,35 +58,39 @@ abi_struct! {
     }
 }
 
-fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn perf_event_open(
+    current: &Current<'_>,
+    tasks: &'static Tasks,
+    probes: &'static Probes,
+    arguments: &Arguments,
+) -> CallResult {
     let [attributes, id, cpu, group, flags, _] = *arguments;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
     if flags & !CLOSE_ON_EXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    let attributes: EventAttributes = context.user.read_value(attributes)?;
+    let attributes: EventAttributes = current.user.read_value(attributes)?;
     check(&attributes, int(cpu), int(group))?;
-    let thread = counted(context, int(id))?;
-    let path = context.user.read_path(attributes.path)?;
-    let start = context.caller().path_start(raw::AT_FDCWD, &path)?;
-    let file = context
+    let thread = counted(current, tasks, int(id))?;
+    let path = current.user.read_path(attributes.path)?;
+    let start = current.caller().path_start(raw::AT_FDCWD, &path)?;
+    let file = current
         .caller()
         .open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
     let enabled = attributes.flags & DISABLED == 0;
-    let probe = probe(context.kernel, file, attributes.offset, &thread, enabled)?;
-    let kernel = context.kernel;
-    let event = Box::new(EventFile::new(&kernel.probes, kernel.tasks, probe)?);
-    let open = kernel
-        .vfs
+    let vfs = current.vfs();
+    let probe = probe(vfs, file, attributes.offset, &thread, enabled)?;
+    let event = Box::new(EventFile::new(probes, tasks, probe)?);
+    let open = vfs
         .mounts
-        .open_anonymous(kernel.vfs, "[perf_event]", raw::O_RDWR, event);
+        .open_anonymous(vfs, "[perf_event]", raw::O_RDWR, event);
     let close = if flags & CLOSE_ON_EXEC != 0 {
         raw::O_CLOEXEC
     } else {
         0
     };
-    context.caller().add_descriptor(open, close)
+    current.caller().add_descriptor(open, close)
 }
 
 /// Checks the attributes. Only a count of a uprobe for one thread on all CPUs is accepted. Other kinds are `ENOENT`,
@@ -107,13 +111,13 @@ fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno
 }
 
 /// Returns the thread to count: the one with this id, or the caller for 0.
-fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
+fn counted(current: &Current<'_>, tasks: &Tasks, id: i32) -> Result<Arc<Thread>, Errno> {
     if id == 0 {
-        return Ok(context.thread.clone());
+        return Ok(current.thread.clone());
     }
     let id = u32::try_from(id).map_err(|_| Errno::EOPNOTSUPP)?;
-    let thread = context.kernel.tasks.thread(id).ok_or(Errno::ESRCH)?;
-    if context
+    let thread = tasks.thread(id).ok_or(Errno::ESRCH)?;
+    if current
         .process()
         .identity
         .may_look_into(&thread.process.identity)
@@ -125,7 +129,7 @@ fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
 }
 
 fn probe(
-    kernel: &Kernel,
+    vfs: &Vfs,
     file: Arc<OpenFile>,
     offset: u64,
     thread: &Thread,
@@ -134,7 +138,7 @@ fn probe(
     let mut code = [0; 16];
     let read = match &file.inode().body {
         Body::Regular(regular) if offset < regular.size() => {
-            regular.read_at(kernel.vfs, offset, &mut code)?
+            regular.read_at(vfs, offset, &mut code)?
         }
         _ => return Err(Errno::EINVAL),
     };

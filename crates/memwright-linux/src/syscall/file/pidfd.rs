@@ -1,14 +1,15 @@
 //! The `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd` system calls.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     pidfd::{self, ProcessFile},
-    process::{Life, Process, queue, send_to_group},
+    process::{Life, Process, Tasks, queue, send_to_group},
     procfs::{ProcEntry, ProcNode},
     signal::{Signal, SignalInfo, code},
     syscall::{
-        call::{Kind, SystemCall, int, real},
+        call::{Kind, SystemCall, handler, int, real},
         process::signal::{may_signal, sent_by},
     },
 };
@@ -21,19 +22,19 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_pidfd_open,
         "pidfd_open",
         &[Kind::Int, Kind::Hex],
-        pidfd_open,
+        handler!(pidfd_open, tasks),
     ),
     real(
         raw::__NR_pidfd_send_signal,
         "pidfd_send_signal",
         &[Kind::Fd, Kind::Signal, Kind::In(128), Kind::Hex],
-        pidfd_send_signal,
+        handler!(pidfd_send_signal, tasks),
     ),
     real(
         raw::__NR_pidfd_getfd,
         "pidfd_getfd",
         &[Kind::Fd, Kind::Fd, Kind::Hex],
-        pidfd_getfd,
+        handler!(pidfd_getfd, tasks),
     ),
 ];
 
@@ -50,63 +51,62 @@ const TO_GROUP: u32 = 4;
 ///
 /// # Errors
 /// `EBADF` for a descriptor that does not refer to a process, `ESRCH` for a process that was reaped.
-pub fn named_process(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
+pub fn named_process(current: &Current<'_>, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
-        return Ok(context.process().clone());
+        return Ok(current.process().clone());
     }
-    let open = context.files().get_usable(number)?;
+    let open = current.files().get_usable(number)?;
     let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
     file.life().ok_or(Errno::ESRCH)?;
     Ok(file.process.clone())
 }
 
-fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pidfd_open(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let (id, flags) = (arguments[0] as i32, arguments[1] as u32);
     // Descriptors of single threads are not supported.
     if flags & !raw::O_NONBLOCK != 0 || id <= 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let tasks = &context.kernel.tasks;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
     let Some(process) = tasks.process(id as u32) else {
         let member = tasks.thread(id as u32).is_some();
         return Err(if member { Errno::ENOENT } else { Errno::ESRCH });
     };
-    let open = pidfd::open(context.kernel, &process, flags);
-    context.caller().add_descriptor(open, raw::O_CLOEXEC)
+    let open = pidfd::open(current.vfs(), &process, flags);
+    current.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
 /// Returns the process of a pidfd, or of a directory in `/proc`.
-fn target(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
+fn target(current: &Current<'_>, tasks: &Tasks, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
-        return Ok(context.process().clone());
+        return Ok(current.process().clone());
     }
-    let open = context.files().get(number)?;
+    let open = current.files().get(number)?;
     match ProcEntry::node_of(open.inode()) {
-        Some(ProcNode::Process(id)) => context.kernel.tasks.process(*id).ok_or(Errno::ESRCH),
-        _ => named_process(context, number),
+        Some(ProcNode::Process(id)) => tasks.process(*id).ok_or(Errno::ESRCH),
+        _ => named_process(current, number),
     }
 }
 
-fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pidfd_send_signal(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let &[number, signal, info, flags, ..] = arguments;
     let flags = flags as u32;
     if flags & !(TO_THREAD | TO_PROCESS | TO_GROUP) != 0 || flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
-    let process = target(context, int(number))?;
+    let process = target(current, tasks, int(number))?;
     let number = u64::from(signal as u32);
     if number > Signal::MAX.into() {
         return Err(Errno::EINVAL);
     }
     let signal = Signal::new(number);
-    let own = process.id == context.process().id;
+    let own = process.id == current.process().id;
     let given = if info == 0 {
         None
     } else {
         let mut bytes = [0; SignalInfo::SIZE];
-        context.user.read_bytes(info, &mut bytes)?;
+        current.user.read_bytes(info, &mut bytes)?;
         let named = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         if u64::from(named) != number {
             return Err(Errno::EINVAL);
@@ -119,20 +119,19 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
         }
         given
     };
-    if !may_signal(context, &process, signal) {
+    if !may_signal(current, &process, signal) {
         return Err(Errno::EPERM);
     }
     let Some(signal) = signal else {
         return Ok(0);
     };
-    let kernel = context.kernel;
-    let info = given.unwrap_or_else(|| sent_by(context, signal, code::SI_USER));
+    let info = given.unwrap_or_else(|| sent_by(current, signal, code::SI_USER));
     match flags {
         TO_GROUP => {
-            send_to_group(kernel.tasks, process.group(), info);
+            send_to_group(tasks, process.group(), info);
         }
         TO_THREAD => {
-            let thread = kernel.tasks.thread(process.id).ok_or(Errno::ESRCH)?;
+            let thread = tasks.thread(process.id).ok_or(Errno::ESRCH)?;
             queue(&process, Some(&thread), info)?;
         }
         _ => queue(&process, None, info)?,
@@ -140,15 +139,15 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
     Ok(0)
 }
 
-fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pidfd_getfd(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let &[number, wanted, flags, ..] = arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let process = named_process(context, int(number))?;
+    let process = named_process(current, int(number))?;
     let ids = process.identity.credentials.lock().user;
-    let allowed = process.id == context.process().id
-        || context
+    let allowed = process.id == current.process().id
+        || current
             .process()
             .identity
             .credentials
@@ -157,10 +156,10 @@ fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if !allowed {
         return Err(Errno::EPERM);
     }
-    if !matches!(context.kernel.tasks.life(process.id), Some(Life::Alive(_))) {
+    if !matches!(tasks.life(process.id), Some(Life::Alive(_))) {
         return Err(Errno::ESRCH);
     }
     let files = process.files().ok_or(Errno::ESRCH)?;
     let open = files.get(int(wanted))?;
-    context.caller().add_descriptor(open, raw::O_CLOEXEC)
+    current.caller().add_descriptor(open, raw::O_CLOEXEC)
 }

@@ -1,7 +1,9 @@
 //! System calls that create pipes.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -10,66 +12,66 @@ use crate::{
         mounts::pipe_name,
         pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
     },
-    syscall::call::{Kind, SystemCall, real},
+    syscall::call::{Kind, SystemCall, handler, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_pipe, "pipe", &[Kind::Out(8)], pipe),
+    real(
+        raw::__NR_pipe,
+        "pipe",
+        &[Kind::Out(8)],
+        handler!(pipe, memory),
+    ),
     real(
         raw::__NR_pipe2,
         "pipe2",
         &[Kind::Out(8), Kind::Flags(super::open::OPEN_FLAGS)],
-        pipe2,
+        handler!(pipe2, memory),
     ),
 ];
 
-fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
+fn make(current: &Current<'_>, memory: &Arc<Memory>, address: u64, flags: u32) -> CallResult {
     // Packet mode is not supported.
     if flags & !PIPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let kernel = context.kernel;
-    let mut room = Some(Room::new(&context.current)?);
-    let pipe = Arc::new(Pipe::new(&kernel.memory));
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let vfs = current.vfs();
+    let mut room = Some(Room::new(current)?);
+    let pipe = Arc::new(Pipe::new(memory));
     let body = Body::Fifo(pipe.clone());
-    let now = kernel.vfs.now();
+    let now = vfs.now();
     let inode = Inode::new(
-        kernel.vfs.mounts.pipes(),
+        vfs.mounts.pipes(),
         body,
         0o600,
-        context.caller().subject(),
+        current.caller().subject(),
         now,
     );
     let name = pipe_name(inode.number);
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let mut end = |reads: bool| {
         let access = if reads { raw::O_RDONLY } else { raw::O_WRONLY };
-        let side = Box::new(PipeEnd::new(
-            kernel.vfs,
-            &pipe,
-            room.take(),
-            (reads, !reads),
-        ));
+        let side = Box::new(PipeEnd::new(vfs, &pipe, room.take(), (reads, !reads)));
         let status = access | flags & raw::O_NONBLOCK;
-        Arc::new(OpenFile::new(Some(kernel.vfs), entry.clone(), status, side))
+        Arc::new(OpenFile::new(Some(vfs), entry.clone(), status, side))
     };
     let (reader, writer) = (end(true), end(false));
-    let first = context.caller().add_descriptor(reader, flags)?;
-    let files = context.files();
-    let close = |number: u64| files.close(context.process().id, number as i32);
-    let second = match context.caller().add_descriptor(writer, flags) {
+    let first = current.caller().add_descriptor(reader, flags)?;
+    let files = current.files();
+    let close = |number: u64| files.close(current.process().id, number as i32);
+    let second = match current.caller().add_descriptor(writer, flags) {
         Ok(second) => second,
         Err(error) => {
             close(first)?;
             return Err(error);
         }
     };
-    if let Err(error) = context
+    if let Err(error) = current
         .user
         .write_value(address, &[first as i32, second as i32])
     {
@@ -80,10 +82,10 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
     Ok(0)
 }
 
-fn pipe(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    make(context, arguments[0], 0)
+fn pipe(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
+    make(current, memory, arguments[0], 0)
 }
 
-fn pipe2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    make(context, arguments[0], arguments[1] as u32)
+fn pipe2(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
+    make(current, memory, arguments[0], arguments[1] as u32)
 }

@@ -1,9 +1,11 @@
 //! The root and working directory of a process.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    syscall::call::{Kind, SystemCall, int, real},
+    fs::socket::Registry,
+    syscall::call::{Kind, SystemCall, handler, int, real},
     user::PATH_MAX,
 };
 use linux_raw_sys::general as raw;
@@ -15,16 +17,31 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_getcwd,
         "getcwd",
         &[Kind::OutBuffer(1), Kind::Unsigned],
-        getcwd,
+        handler!(getcwd),
     ),
-    real(raw::__NR_chdir, "chdir", &[Kind::Path], chdir),
-    real(raw::__NR_fchdir, "fchdir", &[Kind::Fd], fchdir),
-    real(raw::__NR_chroot, "chroot", &[Kind::Path], chroot),
+    real(
+        raw::__NR_chdir,
+        "chdir",
+        &[Kind::Path],
+        handler!(chdir, sockets),
+    ),
+    real(
+        raw::__NR_fchdir,
+        "fchdir",
+        &[Kind::Fd],
+        handler!(fchdir, sockets),
+    ),
+    real(
+        raw::__NR_chroot,
+        "chroot",
+        &[Kind::Path],
+        handler!(chroot, sockets),
+    ),
 ];
 
-fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn getcwd(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[address, size, ..] = arguments;
-    let fs = context.fs();
+    let fs = current.fs();
     let directory = fs.directory();
     if directory.is_removed() {
         return Err(Errno::ENOENT);
@@ -41,40 +58,40 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if length as u64 > size {
         return Err(Errno::ERANGE);
     }
-    context.user.write_bytes(address, before)?;
-    context
+    current.user.write_bytes(address, before)?;
+    current
         .user
         .write_bytes(address.wrapping_add(before.len() as u64), &path)?;
     Ok(length as u64)
 }
 
-fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn chdir(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    context.caller().check_enterable(&entry)?;
-    context.fs().set_directory(entry);
-    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
+    current.caller().check_enterable(&entry)?;
+    current.fs().set_directory(entry);
+    current.vfs().mounts.reap(sockets);
     Ok(0)
 }
 
-fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(int(arguments[0]))?;
-    context.caller().check_enterable(&open.entry)?;
-    context.fs().set_directory(open.entry.clone());
-    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
+fn fchdir(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
+    let open = current.files().get(int(arguments[0]))?;
+    current.caller().check_enterable(&open.entry)?;
+    current.fs().set_directory(open.entry.clone());
+    current.vfs().mounts.reap(sockets);
     Ok(0)
 }
 
-fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn chroot(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    context.caller().check_enterable(&entry)?;
-    if context.caller().subject().user != 0 {
+    current.caller().check_enterable(&entry)?;
+    if current.caller().subject().user != 0 {
         return Err(Errno::EPERM);
     }
-    context.fs().set_root(entry);
-    context.kernel.vfs.mounts.reap(&context.kernel.sockets);
+    current.fs().set_root(entry);
+    current.vfs().mounts.reap(sockets);
     Ok(0)
 }

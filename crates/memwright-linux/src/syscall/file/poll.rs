@@ -2,13 +2,18 @@
 
 use crate::{
     abi::{Plain, Timespec},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{OpenFile, Readiness},
+    oom::OomKiller,
     paged::Paged,
     process::RestartBlock,
     sync::PausePoints,
-    syscall::call::{Kind, SystemCall, real},
+    syscall::{
+        call::{Kind, SystemCall, handler, real},
+        process::signal::with_signal_mask,
+    },
     wait::{Interest, Queues, WaitError},
 };
 use alloc::sync::Arc;
@@ -21,7 +26,7 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_poll,
         "poll",
         &[Kind::Hex, Kind::Unsigned, Kind::Int],
-        poll,
+        handler!(poll, oom),
     ),
     real(
         raw::__NR_ppoll,
@@ -33,7 +38,7 @@ pub const CALLS: &[SystemCall] = &[
             Kind::In(8),
             Kind::Unsigned,
         ],
-        ppoll,
+        handler!(ppoll, oom),
     ),
 ];
 
@@ -87,13 +92,13 @@ impl Watch {
     }
 
     /// Checks the file for the requested events. Returns whether there are any.
-    fn look(&self, context: &Context<'_>) -> bool {
+    fn look(&self, current: &Current<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
             Some(open) if open.is_path() => raw::POLLNVAL,
             Some(open) => {
                 let wanted = u32::from(self.wanted) | always.bits();
-                open.file.readiness(&context.current, open).bits() & wanted
+                open.file.readiness(current, open).bits() & wanted
             }
             None if self.passed_over => 0,
             None => raw::POLLNVAL,
@@ -148,13 +153,18 @@ impl Drop for Watches {
 ///
 /// # Errors
 /// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM`.
-pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> Result<u64, Errno> {
+pub fn wait(
+    current: &Current<'_>,
+    oom: &OomKiller,
+    watches: &Watches,
+    deadline: Option<u64>,
+) -> Result<u64, Errno> {
     // Report the events that ended the wait: a second check might no longer find them.
     let ready = || {
         let mut points = PausePoints::every(WATCHES);
         let mut count = 0;
         for watch in watches.iter() {
-            count += u64::from(watch.look(context));
+            count += u64::from(watch.look(current));
             points.round();
         }
         (count > 0).then_some(count)
@@ -168,15 +178,17 @@ pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> 
         points.round();
         if let Some(open) = watch.open.as_deref().filter(|open| !open.is_path()) {
             let wanted = Readiness::from_bits_truncate(watch.wanted.into());
-            open.file.queues(&context.current, wanted, &mut queues);
+            open.file.queues(current, wanted, &mut queues);
         }
     }
     queues.complete().map_err(|_| Errno::ENOMEM)?;
-    let (kernel, thread) = (context.kernel, context.thread);
-    match kernel
-        .oom
-        .wait_in(thread, &queues.iter(), deadline, Interest::Signals, ready)
-    {
+    match oom.wait_in(
+        current.thread,
+        &queues.iter(),
+        deadline,
+        Interest::Signals,
+        ready,
+    ) {
         Ok(count) => Ok(count),
         Err(WaitError::TimedOut) => Ok(0),
         Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
@@ -184,30 +196,30 @@ pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> 
 }
 
 /// Returns the deadline for a timeout in milliseconds; `None` for a negative timeout, which never expires.
-pub fn milliseconds_argument(context: &Context<'_>, timeout: u64) -> Option<u64> {
+pub fn milliseconds_argument(current: &Current<'_>, timeout: u64) -> Option<u64> {
     let milliseconds = u64::try_from(timeout as i32).ok()?;
     if milliseconds == 0 {
         // Any time that has passed will do, so the clock need not be read.
         return Some(0);
     }
-    deadline_after(context, milliseconds * 1_000_000)
+    deadline_after(current, milliseconds * 1_000_000)
 }
 
 /// Returns the deadline for a relative time in nanoseconds; `None` if it is too far in the future.
-pub fn deadline_after(context: &Context<'_>, nanoseconds: u64) -> Option<u64> {
-    context.kernel.host.now().checked_add(nanoseconds)
+pub fn deadline_after(current: &Current<'_>, nanoseconds: u64) -> Option<u64> {
+    current.now().checked_add(nanoseconds)
 }
 
 /// Reads the optional timeout of `ppoll` and `pselect6`.
 ///
 /// # Errors
 /// `EFAULT`; `EINVAL` for a negative or unnormalised timeout.
-pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u64>, Errno> {
-    match context.user.read_optional::<Timespec>(address)? {
+pub fn timeout_argument(current: &Current<'_>, address: u64) -> Result<Option<u64>, Errno> {
+    match current.user.read_optional::<Timespec>(address)? {
         None => Ok(None),
         Some(time) => {
             let nanoseconds = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
-            Ok(deadline_after(context, nanoseconds))
+            Ok(deadline_after(current, nanoseconds))
         }
     }
 }
@@ -218,7 +230,7 @@ pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u6
 /// # Errors
 /// Those of the call.
 pub fn finish(
-    context: &Context<'_>,
+    current: &Current<'_>,
     result: CallResult,
     deadline: Option<u64>,
     store: impl FnOnce(u64) -> Result<(), Errno>,
@@ -226,7 +238,7 @@ pub fn finish(
     let Some(deadline) = deadline else {
         return result;
     };
-    let left = deadline.saturating_sub(context.kernel.host.now());
+    let left = deadline.saturating_sub(current.now());
     match (store(left), result) {
         (Err(_), Err(Errno::ERESTARTNOHAND)) => Err(Errno::EINTR),
         (_, result) => result,
@@ -238,30 +250,31 @@ pub fn finish(
 /// # Errors
 /// Those of the call.
 pub fn finish_timespec(
-    context: &Context<'_>,
+    current: &Current<'_>,
     result: CallResult,
     deadline: Option<u64>,
     address: u64,
 ) -> CallResult {
-    finish(context, result, deadline, |left| {
-        context
+    finish(current, result, deadline, |left| {
+        current
             .user
             .write_optional(address, &Timespec::from_nanoseconds(left))
     })
 }
 
 fn poll_until(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    oom: &OomKiller,
     address: u64,
     count: u64,
     deadline: Option<u64>,
 ) -> CallResult {
-    context.check_heap()?;
-    if count as usize > context.caller().descriptor_limit() {
+    current.check_heap()?;
+    if count as usize > current.caller().descriptor_limit() {
         return Err(Errno::EINVAL);
     }
-    let watches = read_watches(context, address, count as usize)?;
-    let result = wait(context, &watches, deadline);
+    let watches = read_watches(current, address, count as usize)?;
+    let result = wait(current, oom, &watches, deadline);
     match result {
         // After a signal the events, all of them empty, are stored as well (`do_sys_poll` of Linux 7.2, `fs/select.c`).
         Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
@@ -271,16 +284,16 @@ fn poll_until(
     let mut points = PausePoints::every(WATCHES);
     for watch in watches.iter() {
         points.round();
-        context.user.write_value(place, &watch.found())?;
+        current.user.write_value(place, &watch.found())?;
         place = place.wrapping_add(ENTRY as u64);
     }
     result
 }
 
 /// Reads the entries of `poll`.
-fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Watches, Errno> {
+fn read_watches(current: &Current<'_>, address: u64, count: usize) -> Result<Watches, Errno> {
     let mut watches = Watches::default();
-    let files = context.files();
+    let files = current.files();
     let mut buffer = [0; TOGETHER * ENTRY];
     let mut points = PausePoints::every(WATCHES / TOGETHER as u32);
     while watches.len() < count {
@@ -288,7 +301,7 @@ fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Wat
         let now = TOGETHER.min(count - watches.len());
         let place = address.checked_add((watches.len() * ENTRY) as u64);
         let bytes = &mut buffer[..now * ENTRY];
-        context
+        current
             .user
             .read_bytes(place.ok_or(Errno::EFAULT)?, bytes)?;
         for entry in bytes.chunks_exact(ENTRY) {
@@ -305,10 +318,10 @@ fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Wat
     Ok(watches)
 }
 
-fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn poll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallResult {
     let &[address, count, timeout, ..] = arguments;
-    let deadline = milliseconds_argument(context, timeout);
-    poll_or_restart(context, address, count as u32 as u64, deadline)
+    let deadline = milliseconds_argument(current, timeout);
+    poll_or_restart(current, oom, address, count as u32 as u64, deadline)
 }
 
 /// Implements `poll` with an absolute deadline, which stays the same when the call is restarted.
@@ -316,16 +329,17 @@ fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// # Errors
 /// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
 pub fn poll_or_restart(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    oom: &OomKiller,
     descriptors: u64,
     count: u64,
     deadline: Option<u64>,
 ) -> CallResult {
-    let result = poll_until(context, descriptors, count, deadline);
+    let result = poll_until(current, oom, descriptors, count, deadline);
     if result != Err(Errno::ERESTARTNOHAND) {
         return result;
     }
-    *context.thread.restart.lock() = Some(RestartBlock::Poll {
+    *current.thread.restart.lock() = Some(RestartBlock::Poll {
         descriptors,
         count,
         deadline,
@@ -333,11 +347,11 @@ pub fn poll_or_restart(
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
-fn ppoll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn ppoll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallResult {
     let &[address, count, timeout, mask, size, _] = arguments;
-    let deadline = timeout_argument(context, timeout)?;
-    let result = context.with_signal_mask(mask, size, || {
-        poll_until(context, address, count as u32 as u64, deadline)
+    let deadline = timeout_argument(current, timeout)?;
+    let result = with_signal_mask(current, mask, size, || {
+        poll_until(current, oom, address, count as u32 as u64, deadline)
     });
-    finish_timespec(context, result, deadline, timeout)
+    finish_timespec(current, result, deadline, timeout)
 }

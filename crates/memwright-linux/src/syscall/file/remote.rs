@@ -3,18 +3,22 @@
 use crate::{
     Space,
     abi::IoVector,
-    context::{Arguments, CallResult, Context},
+    call_counts::CallCounts,
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     fs::transfer::{Sink, Source},
     identity::Capabilities,
     memory::unmap_errno,
+    process::Tasks,
     syscall::{
-        call::{Kind, SystemCall, int, real},
+        call::{Kind, SystemCall, handler, int, real},
         file::pidfd::named_process,
         memory::{advice, advise},
     },
     user::USER_END,
+    userfault::Userfaults,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -33,25 +37,25 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Int,
             Kind::Hex,
         ],
-        process_madvise,
+        handler!(process_madvise, userfaults, calls),
     ),
     real(
         raw::__NR_process_mrelease,
         "process_mrelease",
         &[Kind::Fd, Kind::Hex],
-        process_mrelease,
+        handler!(process_mrelease, tasks),
     ),
     real(
         raw::__NR_process_vm_readv,
         "process_vm_readv",
         REMOTE_COPY,
-        process_vm_readv,
+        handler!(process_vm_readv, tasks, userfaults),
     ),
     real(
         raw::__NR_process_vm_writev,
         "process_vm_writev",
         REMOTE_COPY,
-        process_vm_writev,
+        handler!(process_vm_writev, tasks, userfaults),
     ),
 ];
 
@@ -74,15 +78,20 @@ fn is_for_others(advice: u64) -> bool {
 }
 
 /// Implements `process_madvise` (Linux 7.2 `mm/madvise.c`). Returns the number of bytes that were advised on.
-fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn process_madvise(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    calls: &CallCounts,
+    arguments: &Arguments,
+) -> CallResult {
     let &[number, vectors, count, wanted, flags, _] = arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let pieces = context.user.read_vectors(vectors, count)?;
-    let process = named_process(context, int(number))?;
-    let own = Arc::ptr_eq(&process, context.process());
-    if !own && !context.process().identity.may_look_into(&process.identity) {
+    let pieces = current.user.read_vectors(vectors, count)?;
+    let process = named_process(current, int(number))?;
+    let own = Arc::ptr_eq(&process, current.process());
+    if !own && !current.process().identity.may_look_into(&process.identity) {
         return Err(Errno::EACCES);
     }
     let space = process.space().ok_or(Errno::ESRCH)?;
@@ -90,7 +99,7 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if !is_for_others(wanted) {
             return Err(Errno::EINVAL);
         }
-        if !context
+        if !current
             .process()
             .identity
             .credentials
@@ -104,9 +113,9 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mut done = 0;
     for piece in &pieces {
         let pages = (VirtAddr::new(piece.base), piece.length);
-        match advise(context, &space, pages, advice) {
+        match advise(current, userfaults, &space, pages, advice) {
             Ok(Advised::Done) => {}
-            Ok(Advised::AdvisedOnly) => context.kernel.calls.count_stub(name),
+            Ok(Advised::AdvisedOnly) => calls.count_stub(name),
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
         }
@@ -116,13 +125,13 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): frees the memory of a killed process at once.
-fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn process_mrelease(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     if arguments[1] as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let process = named_process(context, int(arguments[0]))?;
+    let process = named_process(current, int(arguments[0]))?;
     let space = process.space().ok_or(Errno::ESRCH)?;
-    if !will_free(context, &space) {
+    if !will_free(tasks, &space) {
         return Err(Errno::EINVAL);
     }
     space.reap().map_err(unmap_errno)?;
@@ -130,8 +139,8 @@ fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 }
 
 /// Returns whether all processes that use the address space are exiting (`task_will_free_mem`).
-fn will_free(context: &Context<'_>, space: &Arc<Space>) -> bool {
-    let mut processes = context.kernel.tasks.processes();
+fn will_free(tasks: &Tasks, space: &Arc<Space>) -> bool {
+    let mut processes = tasks.processes();
     processes
         .by_ref()
         .filter(|process| process.space().is_some_and(|own| Arc::ptr_eq(&own, space)))
@@ -152,31 +161,34 @@ const CHUNK: usize = 1024;
 
 impl RemoteCopy {
     /// Reads the arguments (Linux 7.2 `mm/process_vm_access.c`). Returns `None` if there is nothing to copy.
-    fn new(context: &Context<'_>, arguments: &Arguments) -> Result<Option<Self>, Errno> {
+    fn new(
+        current: &Current<'_>,
+        tasks: &Tasks,
+        arguments: &Arguments,
+    ) -> Result<Option<Self>, Errno> {
         let &[id, own, own_count, others, others_count, flags] = arguments;
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let own = context.user.read_vectors(own, own_count)?;
+        let own = current.user.read_vectors(own, own_count)?;
         if own.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }
-        let others = context.user.read_vectors_of_other(others, others_count)?;
+        let others = current.user.read_vectors_of_other(others, others_count)?;
         if others.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }
-        let tasks = &context.kernel.tasks;
         let process = match tasks.thread(id as u32) {
             Some(thread) => thread.process.clone(),
             None => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
         };
-        if !Arc::ptr_eq(&process, context.process())
-            && !context.process().identity.may_look_into(&process.identity)
+        if !Arc::ptr_eq(&process, current.process())
+            && !current.process().identity.may_look_into(&process.identity)
         {
             return Err(Errno::EPERM);
         }
         let space = process.space().ok_or(Errno::ESRCH)?;
-        let caller = context.process().space();
+        let caller = current.process().space();
         let is_own = caller.is_some_and(|caller| Arc::ptr_eq(&caller, &space));
         Ok(Some(Self {
             own,
@@ -248,41 +260,44 @@ fn apart(from: u64, to: u64, step: usize) -> usize {
 /// context if necessary. Returns the number of bytes moved. `part` is called with an address and the number of bytes
 /// that are already done, and moves the rest. If it fails, it returns the error and the number of bytes that it moved.
 fn moved(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
     space: &Arc<Space>,
     (address, length): (VirtAddr, usize),
     access: Access,
     mut part: impl FnMut(VirtAddr, usize) -> Result<(), (FaultError, usize)>,
 ) -> Result<usize, Errno> {
     let mut done = 0;
-    let result = context
-        .kernel
-        .userfaults
-        .awaiting(context.thread, space, || {
-            let at = VirtAddr::new(address.as_u64() + done as u64);
-            match context.kernel.reclaim.retry(|| part(at, done)) {
-                Ok(()) => done = length,
-                Err((error, count)) => {
-                    done += count;
-                    let at = VirtAddr::new(at.as_u64() + count as u64);
-                    if let FaultError::Watched(fault) = error {
-                        return Err(Awaited { at, access, fault });
-                    }
+    let result = userfaults.awaiting(current.thread, space, || {
+        let at = VirtAddr::new(address.as_u64() + done as u64);
+        match current.reclaim().retry(|| part(at, done)) {
+            Ok(()) => done = length,
+            Err((error, count)) => {
+                done += count;
+                let at = VirtAddr::new(at.as_u64() + count as u64);
+                if let FaultError::Watched(fault) = error {
+                    return Err(Awaited { at, access, fault });
                 }
             }
-            Ok(())
-        });
+        }
+        Ok(())
+    });
     match (result, done) {
         (_, 0) => Err(Errno::EFAULT),
         (Ok(()) | Err(_), done) => Ok(done),
     }
 }
 
-fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let Some(wanted) = RemoteCopy::new(context, arguments)? else {
+fn process_vm_readv(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
+    let Some(wanted) = RemoteCopy::new(current, tasks, arguments)? else {
         return Ok(0);
     };
-    let mut sink = Sink::user(context.user, &wanted.own);
+    let mut sink = Sink::user(current.user, &wanted.own);
     wanted.each(|from, step| {
         let mut buffer = [0; CHUNK];
         let mut step = step.min(sink.left());
@@ -291,9 +306,14 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         }
         let bytes = &mut buffer[..step];
         let (space, pages) = (&wanted.space, (from, step));
-        let read = moved(context, space, pages, Access::READ, |at, done| {
-            space.read(at, &mut bytes[done..])
-        })?;
+        let read = moved(
+            current,
+            userfaults,
+            space,
+            pages,
+            Access::READ,
+            |at, done| space.read(at, &mut bytes[done..]),
+        )?;
         let count = sink.put(&buffer[..read])?;
         Ok(Copied {
             wanted: step,
@@ -302,11 +322,16 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     })
 }
 
-fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let Some(wanted) = RemoteCopy::new(context, arguments)? else {
+fn process_vm_writev(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
+    let Some(wanted) = RemoteCopy::new(current, tasks, arguments)? else {
         return Ok(0);
     };
-    let mut source = Source::user(context.user, &wanted.own);
+    let mut source = Source::user(current.user, &wanted.own);
     wanted.each(|to, step| {
         let mut buffer = [0; CHUNK];
         let mut step = step.min(source.left());
@@ -316,9 +341,14 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
         let taken = source.take(&mut buffer[..step])?;
         let bytes = &buffer[..taken];
         let (space, pages) = (&wanted.space, (to, taken));
-        let count = moved(context, space, pages, Access::WRITE, |at, done| {
-            space.write(at, &bytes[done..])
-        })?;
+        let count = moved(
+            current,
+            userfaults,
+            space,
+            pages,
+            Access::WRITE,
+            |at, done| space.write(at, &bytes[done..]),
+        )?;
         Ok(Copied {
             wanted: step,
             count,

@@ -2,16 +2,20 @@
 
 use crate::{
     abi::Timeval,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
+    oom::OomKiller,
     paged::Paged,
     sync::PausePoints,
     syscall::{
-        call::{Kind, SystemCall, real},
+        call::{Kind, SystemCall, handler, real},
         file::poll::{
             Watch, Watches, deadline_after, finish, finish_timespec, timeout_argument, wait,
         },
+        process::signal::with_signal_mask,
     },
+    user::UserMemory,
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
@@ -26,7 +30,7 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_select,
         "select",
         &[Kind::Int, Kind::Hex, Kind::Hex, Kind::Hex, Kind::InOut(16)],
-        select,
+        handler!(select, oom),
     ),
     real(
         raw::__NR_pselect6,
@@ -39,7 +43,7 @@ pub const CALLS: &[SystemCall] = &[
             Kind::InOut(16),
             Kind::In(16),
         ],
-        pselect6,
+        handler!(pselect6, oom),
     ),
 ];
 
@@ -53,15 +57,13 @@ const WANTED: [u16; 3] = [
 /// A set of descriptors as 64-bit words.
 type Set = Vec<u64>;
 
-fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
+fn read_set(user: UserMemory<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
     if address == 0 {
         return Ok(None);
     }
     let mut set = empty_set(words)?;
     for (index, word) in set.iter_mut().enumerate() {
-        *word = context
-            .user
-            .read_value(address.wrapping_add(index as u64 * 8))?;
+        *word = user.read_value(address.wrapping_add(index as u64 * 8))?;
     }
     Ok(Some(set))
 }
@@ -77,18 +79,23 @@ fn contains(set: Option<&Set>, number: usize) -> bool {
     set.is_some_and(|set| set[number / 64] & (1 << (number % 64)) != 0)
 }
 
-fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u64>) -> CallResult {
+fn select_until(
+    current: &Current<'_>,
+    oom: &OomKiller,
+    arguments: &Arguments,
+    deadline: Option<u64>,
+) -> CallResult {
     let &[count, read, write, except, ..] = arguments;
-    context.check_heap()?;
+    current.check_heap()?;
     let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
-    let count = count.min(context.files().size());
+    let count = count.min(current.files().size());
     let words = count.div_ceil(64);
     let addresses = [read, write, except];
     let mut sets: [Option<Set>; 3] = [None, None, None];
     for (set, address) in sets.iter_mut().zip(addresses) {
-        *set = read_set(context, address, words)?;
+        *set = read_set(current.user, address, words)?;
     }
-    let files = context.files();
+    let files = current.files();
     let mut watches = Watches::default();
     let mut numbers = Paged::new();
     let mut points = PausePoints::every(NUMBERS);
@@ -109,7 +116,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
     }
     let mut results = [empty_set(words)?, empty_set(words)?, empty_set(words)?];
     let mut total = 0;
-    wait(context, &watches, deadline)?;
+    wait(current, oom, &watches, deadline)?;
     for (&number, watch) in numbers.iter().zip(watches.iter()) {
         points.round();
         let found = watch.found();
@@ -124,16 +131,16 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         if set.is_some() {
             for (index, word) in result.iter().enumerate() {
                 points.round();
-                context.user.write_value(address + index as u64 * 8, word)?;
+                current.user.write_value(address + index as u64 * 8, word)?;
             }
         }
     }
     Ok(total)
 }
 
-fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn select(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallResult {
     let timeout = arguments[4];
-    let deadline = match context.user.read_optional::<Timeval>(timeout)? {
+    let deadline = match current.user.read_optional::<Timeval>(timeout)? {
         None => None,
         Some(time) => {
             if time.seconds < 0 || time.microseconds < 0 {
@@ -141,26 +148,27 @@ fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             }
             let seconds = (time.seconds as u64).saturating_mul(crate::abi::SECOND);
             let rest = (time.microseconds as u64).saturating_mul(1000);
-            deadline_after(context, seconds.saturating_add(rest))
+            deadline_after(current, seconds.saturating_add(rest))
         }
     };
-    let result = select_until(context, arguments, deadline);
-    finish(context, result, deadline, |left| {
-        context
+    let result = select_until(current, oom, arguments, deadline);
+    finish(current, result, deadline, |left| {
+        current
             .user
             .write_optional(timeout, &Timeval::from_nanoseconds(left))
     })
 }
 
-fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pselect6(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallResult {
     let &[_, _, _, _, timeout, mask] = arguments;
-    let deadline = timeout_argument(context, timeout)?;
+    let deadline = timeout_argument(current, timeout)?;
     // The last argument points to the address and the size of the mask.
-    let [address, size] = context
+    let [address, size] = current
         .user
         .read_optional::<[u64; 2]>(mask)?
         .unwrap_or_default();
-    let result =
-        context.with_signal_mask(address, size, || select_until(context, arguments, deadline));
-    finish_timespec(context, result, deadline, timeout)
+    let result = with_signal_mask(current, address, size, || {
+        select_until(current, oom, arguments, deadline)
+    });
+    finish_timespec(current, result, deadline, timeout)
 }

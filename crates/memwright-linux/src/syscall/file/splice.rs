@@ -2,7 +2,8 @@
 
 use crate::{
     M, Space,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile, Readiness,
@@ -13,8 +14,10 @@ use crate::{
         socket::{SocketFile, SocketKind},
         transfer::{Sink, Source},
     },
-    syscall::call::{Kind, SystemCall, int, real},
+    process::Thread,
+    syscall::call::{Kind, SystemCall, handler, int, real},
     user::TRANSFER_MAX,
+    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -34,19 +37,19 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Unsigned,
             Kind::Hex,
         ],
-        splice,
+        handler!(splice),
     ),
     real(
         raw::__NR_tee,
         "tee",
         &[Kind::Fd, Kind::Fd, Kind::Unsigned, Kind::Hex],
-        tee,
+        handler!(tee),
     ),
     real(
         raw::__NR_vmsplice,
         "vmsplice",
         &[Kind::Fd, Kind::Vectors(2), Kind::Unsigned, Kind::Hex],
-        vmsplice,
+        handler!(vmsplice, userfaults),
     ),
 ];
 
@@ -74,8 +77,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(context: &Context<'_>, number: u64) -> Result<Self, Errno> {
-        let open = context.files().get_usable(int(number))?;
+    fn new(current: &Current<'_>, number: u64) -> Result<Self, Errno> {
+        let open = current.files().get_usable(int(number))?;
         Ok(Self {
             is_pipe: open.as_kind::<PipeEnd>().is_some(),
             open,
@@ -101,11 +104,11 @@ impl Side {
     }
 
     /// Records that the transfer ended `count` bytes after `start`.
-    fn finish(&mut self, context: &Context<'_>, start: Option<u64>, count: usize) -> CallResult {
+    fn finish(&mut self, current: &Current<'_>, start: Option<u64>, count: usize) -> CallResult {
         let end = start.map_or(0, |start| start + count as u64);
         match &mut self.offset {
             Some(offset) => *offset = end as i64,
-            None if start.is_some() => self.open.set_position(&context.current, end)?,
+            None if start.is_some() => self.open.set_position(current, end)?,
             None => {}
         }
         Ok(count as u64)
@@ -113,24 +116,24 @@ impl Side {
 }
 
 /// Implements `splice`: moves bytes between two files, at least one of which is a pipe.
-fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn splice(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[input, input_offset, output, output_offset, length, flags] = arguments;
     if length == 0 {
         return Ok(0);
     }
     let waits = waits(flags)?;
-    let mut input = Side::new(context, input)?;
-    let mut output = Side::new(context, output)?;
+    let mut input = Side::new(current, input)?;
+    let mut output = Side::new(current, output)?;
     let has = |address: u64| address != 0;
     if (input.is_pipe && has(input_offset)) || (output.is_pipe && has(output_offset)) {
         return Err(Errno::ESPIPE);
     }
-    output.offset = context.user.read_optional(output_offset)?;
-    input.offset = context.user.read_optional(input_offset)?;
+    output.offset = current.user.read_optional(output_offset)?;
+    input.offset = current.user.read_optional(input_offset)?;
     if !input.open.is_readable() || !output.open.is_writable() {
         return Err(Errno::EBADF);
     }
-    context.check_heap()?;
+    current.check_heap()?;
     let done = match (
         input.open.as_kind::<PipeEnd>(),
         output.open.as_kind::<PipeEnd>(),
@@ -140,17 +143,17 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 return Err(Errno::EINVAL);
             }
             let waits = waits && !input.open.is_nonblocking() && !output.open.is_nonblocking();
-            let done = from.hand_on(&context.current, to, limited(length), (waits, true))?;
+            let done = from.hand_on(current, to, limited(length), (waits, true))?;
             Ok(done as u64)
         }
         (Some(_), None) => {
             let waits = waits && !input.open.is_nonblocking();
-            pipe_to_file(context, &input.open, &mut output, length, waits)
+            pipe_to_file(current, &input.open, &mut output, length, waits)
         }
         (None, Some(_)) => {
             let pipe_waits = waits && !output.open.is_nonblocking();
             file_to_pipe(
-                context,
+                current,
                 &mut input,
                 &output.open,
                 length,
@@ -161,7 +164,7 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }?;
     for (side, address) in [(&output, output_offset), (&input, input_offset)] {
         if let Some(offset) = &side.offset {
-            context.user.write_value(address, offset)?;
+            current.user.write_value(address, offset)?;
         }
     }
     Ok(done)
@@ -174,7 +177,7 @@ fn limited(length: u64) -> usize {
 
 /// Moves bytes from a pipe to a file.
 fn pipe_to_file(
-    context: &Context<'_>,
+    current: &Current<'_>,
     input: &OpenFile,
     output: &mut Side,
     length: u64,
@@ -192,19 +195,19 @@ fn pipe_to_file(
         return Err(Errno::EINVAL);
     }
     let open = output.open.clone();
-    let count = pipe.drain_to(&context.current, limited(length), waits, |done, bytes| {
+    let count = pipe.drain_to(current, limited(length), waits, |done, bytes| {
         let mut source = Source::kernel(bytes);
         match start {
-            Some(start) => open.write_at(&context.current, start + done as u64, &mut source),
-            None => open.write(&context.current, &mut source),
+            Some(start) => open.write_at(current, start + done as u64, &mut source),
+            None => open.write(current, &mut source),
         }
     })?;
-    output.finish(context, start, count)
+    output.finish(current, start, count)
 }
 
 /// Moves bytes from a file to a pipe. `waits` permits the call to wait for the file, `pipe_waits` for room in the pipe.
 fn file_to_pipe(
-    context: &Context<'_>,
+    current: &Current<'_>,
     input: &mut Side,
     output: &OpenFile,
     length: u64,
@@ -213,7 +216,7 @@ fn file_to_pipe(
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
     // Wait for room first: errors of the file come after errors of the pipe.
-    pipe.await_room(&context.current, pipe_waits)?;
+    pipe.await_room(current, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);
     }
@@ -224,12 +227,12 @@ fn file_to_pipe(
     let datagrams = datagrams || open.as_kind::<NetlinkFile>().is_some();
     let messages = datagrams || socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
     let how = (pipe_waits, messages);
-    let count = pipe.fill_from(&context.current, limited(length), how, |done, bytes| {
+    let count = pipe.fill_from(current, limited(length), how, |done, bytes| {
         let mut sink = Sink::kernel(bytes);
         if let Some(start) = start {
-            return open.read_at(&context.current, start + done as u64, &mut sink);
+            return open.read_at(current, start + done as u64, &mut sink);
         }
-        if !is_readable_now(context, &open) {
+        if !is_readable_now(current, &open) {
             if done > 0 {
                 return Ok(0);
             }
@@ -239,45 +242,44 @@ fn file_to_pipe(
                 return Err(Errno::EAGAIN);
             }
         }
-        open.read(&context.current, &mut sink)
+        open.read(current, &mut sink)
     })?;
-    input.finish(context, start, count)
+    input.finish(current, start, count)
 }
 
 /// Returns whether a read of the file would return at once.
-fn is_readable_now(context: &Context<'_>, open: &OpenFile) -> bool {
+fn is_readable_now(current: &Current<'_>, open: &OpenFile) -> bool {
     let ended = Readiness::READ | Readiness::HANGUP | Readiness::ERROR;
-    open.file
-        .readiness(&context.current, open)
-        .intersects(ended)
+    open.file.readiness(current, open).intersects(ended)
 }
 
 /// Implements `tee`: copies the contents of a pipe to another pipe.
-fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn tee(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[input, output, length, flags, ..] = arguments;
     let waits = waits(flags)?;
     if length == 0 {
         return Ok(0);
     }
-    let input = context.files().get_usable(int(input))?;
-    let output = context.files().get_usable(int(output))?;
+    let input = current.files().get_usable(int(input))?;
+    let output = current.files().get_usable(int(output))?;
     if !input.is_readable() || !output.is_writable() {
         return Err(Errno::EBADF);
     }
-    context.check_heap()?;
+    current.check_heap()?;
     let from = input.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let to = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     if Arc::ptr_eq(&from.pipe, &to.pipe) {
         return Err(Errno::EINVAL);
     }
     let waits = waits && !input.is_nonblocking() && !output.is_nonblocking();
-    let done = from.hand_on(&context.current, to, limited(length), (waits, false))?;
+    let done = from.hand_on(current, to, limited(length), (waits, false))?;
     Ok(done as u64)
 }
 
 /// The calling thread's memory, of which `vmsplice` puts pages into a pipe.
 struct CallerMemory<'a> {
-    context: &'a Context<'a>,
+    thread: &'a Arc<Thread>,
+    userfaults: &'a Userfaults,
     space: Arc<Space>,
 }
 
@@ -287,40 +289,34 @@ impl Lender for CallerMemory<'_> {
     }
 
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno> {
-        self.context
-            .kernel
-            .userfaults
-            .await_watcher(self.context.thread, &self.space, awaited)
+        self.userfaults
+            .await_watcher(self.thread, &self.space, awaited)
     }
 }
 
 /// Implements `vmsplice` (Linux 7.2 `fs/splice.c`): moves memory of the program into a pipe, or bytes from the pipe to
 /// memory.
-fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn vmsplice(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, flags, ..] = arguments;
     let waits = waits(flags)?;
-    let open = context.files().get_usable(int(number))?;
+    let open = current.files().get_usable(int(number))?;
     let end = open.as_kind::<PipeEnd>().ok_or(Errno::EBADF)?;
-    let pieces = context.user.read_vectors(vectors, count)?;
+    let pieces = current.user.read_vectors(vectors, count)?;
     let (_, writes) = end.sides();
     if !writes {
-        let mut sink = Sink::user(context.user, &pieces);
-        return Ok(open.read(&context.current, &mut sink)? as u64);
+        let mut sink = Sink::user(current.user, &pieces);
+        return Ok(open.read(current, &mut sink)? as u64);
     }
     let waits = waits && !open.is_nonblocking();
     let lender = CallerMemory {
-        context,
-        space: context.space(),
+        thread: current.thread,
+        userfaults,
+        space: current.space(),
     };
     let mut done = 0;
     for piece in &pieces {
         let (address, length) = (piece.base, piece.length as usize);
-        match end.lend(
-            &context.current,
-            &lender,
-            (address, length),
-            waits && done == 0,
-        ) {
+        match end.lend(current, &lender, (address, length), waits && done == 0) {
             Ok(count) => done += count as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

@@ -1,10 +1,13 @@
 //! File attributes: `stat` and its relatives, `access`, `statfs`.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{dentry::Dentry, kind::Kind as FileKind, permission::Permission, tmpfs::MountFlags},
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
+    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
 
@@ -21,78 +24,88 @@ pub const AT_FLAGS: &[(u64, &str)] = &[
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_stat, "stat", &[Path, Out(144)], stat),
-    real(raw::__NR_lstat, "lstat", &[Path, Out(144)], lstat),
-    real(raw::__NR_fstat, "fstat", &[Fd, Out(144)], fstat),
+    real(raw::__NR_stat, "stat", &[Path, Out(144)], handler!(stat)),
+    real(raw::__NR_lstat, "lstat", &[Path, Out(144)], handler!(lstat)),
+    real(raw::__NR_fstat, "fstat", &[Fd, Out(144)], handler!(fstat)),
     real(
         raw::__NR_newfstatat,
         "newfstatat",
         &[DirFd, Path, Out(144), Flags(AT_FLAGS)],
-        newfstatat,
+        handler!(newfstatat),
     ),
     real(
         raw::__NR_statx,
         "statx",
         &[DirFd, Path, Flags(AT_FLAGS), Hex, Out(256)],
-        statx,
+        handler!(statx),
     ),
-    real(raw::__NR_access, "access", &[Path, Int], access),
+    real(raw::__NR_access, "access", &[Path, Int], handler!(access)),
     real(
         raw::__NR_faccessat,
         "faccessat",
         &[DirFd, Path, Int],
-        faccessat,
+        handler!(faccessat),
     ),
     real(
         raw::__NR_faccessat2,
         "faccessat2",
         &[DirFd, Path, Int, Flags(AT_FLAGS)],
-        faccessat2,
+        handler!(faccessat2),
     ),
-    real(raw::__NR_statfs, "statfs", &[Path, Out(120)], statfs),
-    real(raw::__NR_fstatfs, "fstatfs", &[Fd, Out(120)], fstatfs),
-    real(raw::__NR_umask, "umask", &[Mode], umask),
+    real(
+        raw::__NR_statfs,
+        "statfs",
+        &[Path, Out(120)],
+        handler!(statfs, memory),
+    ),
+    real(
+        raw::__NR_fstatfs,
+        "fstatfs",
+        &[Fd, Out(120)],
+        handler!(fstatfs, memory),
+    ),
+    real(raw::__NR_umask, "umask", &[Mode], handler!(umask)),
 ];
 
-fn store(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
-    let record = entry.inode.attributes(Some(&context.current)).to_stat();
-    context.user.write_bytes(address, &record).map(|()| 0)
+fn store(current: &Current<'_>, entry: &Dentry, address: u64) -> CallResult {
+    let record = entry.inode.attributes(Some(current)).to_stat();
+    current.user.write_bytes(address, &record).map(|()| 0)
 }
 
-fn stat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn stat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    store(context, &entry, arguments[1])
+    store(current, &entry, arguments[1])
 }
 
-fn lstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn lstat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let entry =
-        context
+        current
             .caller()
             .resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
-    store(context, &entry, arguments[1])
+    store(current, &entry, arguments[1])
 }
 
-fn fstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(int(arguments[0]))?;
-    store(context, &open.entry, arguments[1])
+fn fstat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = current.files().get(int(arguments[0]))?;
+    store(current, &open.entry, arguments[1])
 }
 
 const STAT_FLAGS: u32 = raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT | raw::AT_EMPTY_PATH;
 
-fn newfstatat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn newfstatat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, record, flags, ..] = arguments;
     if flags as u32 & !STAT_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context
+    let entry = current
         .caller()
         .resolve_at(int(directory), path, flags as u32)?;
-    store(context, &entry, record)
+    store(current, &entry, record)
 }
 
-fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn statx(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, flags, mask, record, _] = arguments;
     let sync = raw::AT_STATX_FORCE_SYNC | raw::AT_STATX_DONT_SYNC;
     let (flags, mask) = (flags as u32, mask as u32);
@@ -100,23 +113,20 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     {
         return Err(Errno::EINVAL);
     }
-    let entry = context.caller().resolve_at(int(directory), path, flags)?;
+    let entry = current.caller().resolve_at(int(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
-    let root = context.kernel.vfs.mounts.is_root(&entry);
-    let bytes = entry
-        .inode
-        .attributes(Some(&context.current))
-        .to_statx(mount, root);
-    context.user.write_bytes(record, &bytes).map(|()| 0)
+    let root = current.vfs().mounts.is_root(&entry);
+    let bytes = entry.inode.attributes(Some(current)).to_statx(mount, root);
+    current.user.write_bytes(record, &bytes).map(|()| 0)
 }
 
-fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32) -> CallResult {
+fn check(current: &Current<'_>, directory: u64, path: u64, mode: u64, flags: u32) -> CallResult {
     let allowed = raw::AT_EACCESS | raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
     let wanted = Permission::from_bits(mode as u32).ok_or(Errno::EINVAL)?;
     if flags & !allowed != 0 {
         return Err(Errno::EINVAL);
     }
-    let entry = context.caller().resolve_at(int(directory), path, flags)?;
+    let entry = current.caller().resolve_at(int(directory), path, flags)?;
     let flags = entry.inode.file_system.flags();
     let executes = wanted.contains(Permission::EXECUTE) && entry.inode.kind() == FileKind::Regular;
     if executes && flags.contains(MountFlags::NO_EXECUTION) {
@@ -124,45 +134,42 @@ fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32
     }
     entry
         .inode
-        .check(context.caller().subject(), wanted)
+        .check(current.caller().subject(), wanted)
         .map(|()| 0)
 }
 
-fn access(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn access(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[path, mode, ..] = arguments;
-    check(context, raw::AT_FDCWD as u64, path, mode, 0)
+    check(current, raw::AT_FDCWD as u64, path, mode, 0)
 }
 
-fn faccessat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn faccessat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, mode, ..] = arguments;
-    check(context, directory, path, mode, 0)
+    check(current, directory, path, mode, 0)
 }
 
-fn faccessat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn faccessat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, mode, flags, ..] = arguments;
-    check(context, directory, path, mode, flags as u32)
+    check(current, directory, path, mode, flags as u32)
 }
 
-fn store_status(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
-    let status = entry.inode.file_system.status(&context.kernel.memory);
-    context
-        .user
-        .write_bytes(address, &status.to_statfs())
-        .map(|()| 0)
+fn store_status(user: UserMemory<'_>, memory: &Memory, entry: &Dentry, address: u64) -> CallResult {
+    let status = entry.inode.file_system.status(memory);
+    user.write_bytes(address, &status.to_statfs()).map(|()| 0)
 }
 
-fn statfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let entry = context
+fn statfs(current: &Current<'_>, memory: &Memory, arguments: &Arguments) -> CallResult {
+    let entry = current
         .caller()
         .resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    store_status(context, &entry, arguments[1])
+    store_status(current.user, memory, &entry, arguments[1])
 }
 
-fn fstatfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = context.files().get(int(arguments[0]))?;
-    store_status(context, &open.entry, arguments[1])
+fn fstatfs(current: &Current<'_>, memory: &Memory, arguments: &Arguments) -> CallResult {
+    let open = current.files().get(int(arguments[0]))?;
+    store_status(current.user, memory, &open.entry, arguments[1])
 }
 
-fn umask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    Ok(u64::from(context.fs().set_mask(arguments[0] as u32)))
+fn umask(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    Ok(u64::from(current.fs().set_mask(arguments[0] as u32)))
 }

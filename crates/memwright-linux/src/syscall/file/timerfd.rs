@@ -3,11 +3,13 @@
 use crate::{
     abi::{SECOND, Timespec},
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{OpenFile, timerfd::TimerFile},
-    kernel::Kernel,
-    syscall::call::{Kind, SystemCall, int, real},
+    process::Thread,
+    scheduler::Scheduler,
+    syscall::call::{Kind, SystemCall, handler, int, real},
     time::Schedule,
 };
 use alloc::{boxed::Box, sync::Arc};
@@ -19,19 +21,19 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_timerfd_create,
         "timerfd_create",
         &[Kind::Int, Kind::Hex],
-        timerfd_create,
+        handler!(timerfd_create, scheduler),
     ),
     real(
         raw::__NR_timerfd_settime,
         "timerfd_settime",
         &[Kind::Fd, Kind::Hex, Kind::In(32), Kind::Out(32)],
-        timerfd_settime,
+        handler!(timerfd_settime),
     ),
     real(
         raw::__NR_timerfd_gettime,
         "timerfd_gettime",
         &[Kind::Fd, Kind::Out(32)],
-        timerfd_gettime,
+        handler!(timerfd_gettime),
     ),
 ];
 
@@ -74,67 +76,69 @@ impl TimerSetting {
     }
 }
 
-/// Returns the number of nanoseconds by which a clock is ahead of the host's.
+/// Returns the number of nanoseconds by which a clock is ahead of the host's. `epoch` is the time at boot, in seconds
+/// since 1970.
 ///
 /// The machine is never suspended and its time is never set. So the alarm clocks equal the clocks without alarms, and
 /// the boot-time clock equals the monotonic one.
 ///
 /// # Errors
 /// `EINVAL` for other clocks.
-pub fn clock_offset(kernel: &Kernel, clock: u64) -> Result<u64, Errno> {
+pub fn clock_offset(epoch: u64, clock: u64) -> Result<u64, Errno> {
     match clock as u32 {
-        raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_ALARM => Ok(kernel.manifest.epoch * SECOND),
+        raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_ALARM => Ok(epoch * SECOND),
         raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME | raw::CLOCK_BOOTTIME_ALARM => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn timerfd_create(
+    current: &Current<'_>,
+    scheduler: &'static Scheduler<Thread>,
+    arguments: &Arguments,
+) -> CallResult {
     let flags = arguments[1] as u32;
     if flags & !(raw::TFD_CLOEXEC | raw::TFD_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    let kernel = context.kernel;
-    let offset = clock_offset(kernel, arguments[0])?;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let file = Box::new(TimerFile::new(kernel.scheduler, offset));
+    let vfs = current.vfs();
+    let offset = clock_offset(vfs.epoch, arguments[0])?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let file = Box::new(TimerFile::new(scheduler, offset));
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    let open = kernel
-        .vfs
-        .mounts
-        .open_anonymous(kernel.vfs, "[timerfd]", status, file);
-    context.caller().add_descriptor(open, flags)
+    let open = vfs.mounts.open_anonymous(vfs, "[timerfd]", status, file);
+    current.caller().add_descriptor(open, flags)
 }
 
-fn open_timer(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    context.files().get_usable(int(number))
+fn open_timer(current: &Current<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
+    current.files().get_usable(int(number))
 }
 
-fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn timerfd_settime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, flags, new, old, ..] = arguments;
-    let new: TimerSetting = context.user.read_value(new)?;
+    let new: TimerSetting = current.user.read_value(new)?;
     let known = raw::TFD_TIMER_ABSTIME | raw::TFD_TIMER_CANCEL_ON_SET;
     if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
     // `TFD_TIMER_CANCEL_ON_SET` has no effect: the time is never set.
     let absolute = flags as u32 & raw::TFD_TIMER_ABSTIME != 0;
-    let open = open_timer(context, number)?;
+    let open = open_timer(current, number)?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
-    let now = context.kernel.host.now();
+    let now = current.now();
     let before = timer.set(new.schedule(now, absolute, timer.clock_offset)?)?;
-    context
+    current
         .user
         .write_optional(old, &TimerSetting::from_nanoseconds(before))?;
     Ok(0)
 }
 
-fn timerfd_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = open_timer(context, arguments[0])?;
+fn timerfd_gettime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = open_timer(current, arguments[0])?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
     let setting = TimerSetting::from_nanoseconds(timer.get());
-    context.user.write_value(arguments[1], &setting).map(|()| 0)
+    current.user.write_value(arguments[1], &setting).map(|()| 0)
 }
 
 #[cfg(test)]

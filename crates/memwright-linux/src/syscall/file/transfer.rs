@@ -2,7 +2,8 @@
 
 use crate::{
     abi::IoVector,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -10,8 +11,8 @@ use crate::{
         transfer::{Sink, Source},
     },
     sync::pause_point,
-    syscall::call::{Kind, SystemCall, int, real},
-    user::TRANSFER_MAX,
+    syscall::call::{Kind, SystemCall, handler, int, real},
+    user::{TRANSFER_MAX, UserMemory},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -21,63 +22,78 @@ use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_read, "read", &[Fd, OutBuffer(2), Unsigned], read),
+    real(
+        raw::__NR_read,
+        "read",
+        &[Fd, OutBuffer(2), Unsigned],
+        handler!(read),
+    ),
     real(
         raw::__NR_write,
         "write",
         &[Fd, InBuffer(2), Unsigned],
-        write,
+        handler!(write),
     ),
-    real(raw::__NR_readv, "readv", &[Fd, Vectors(2), Int], readv),
-    real(raw::__NR_writev, "writev", &[Fd, Vectors(2), Int], writev),
+    real(
+        raw::__NR_readv,
+        "readv",
+        &[Fd, Vectors(2), Int],
+        handler!(readv),
+    ),
+    real(
+        raw::__NR_writev,
+        "writev",
+        &[Fd, Vectors(2), Int],
+        handler!(writev),
+    ),
     real(
         raw::__NR_pread64,
         "pread64",
         &[Fd, OutBuffer(2), Unsigned, Int],
-        pread64,
+        handler!(pread64),
     ),
     real(
         raw::__NR_pwrite64,
         "pwrite64",
         &[Fd, InBuffer(2), Unsigned, Int],
-        pwrite64,
+        handler!(pwrite64),
     ),
     real(
         raw::__NR_preadv,
         "preadv",
         &[Fd, Vectors(2), Int, Int, Int],
-        preadv,
+        handler!(preadv),
     ),
     real(
         raw::__NR_pwritev,
         "pwritev",
         &[Fd, Vectors(2), Int, Int, Int],
-        pwritev,
+        handler!(pwritev),
     ),
     real(
         raw::__NR_preadv2,
         "preadv2",
         &[Fd, Vectors(2), Int, Int, Int, Hex],
-        preadv2,
+        handler!(preadv2),
     ),
     real(
         raw::__NR_pwritev2,
         "pwritev2",
         &[Fd, Vectors(2), Int, Int, Int, Hex],
-        pwritev2,
+        handler!(pwritev2),
     ),
-    real(raw::__NR_lseek, "lseek", &[Fd, Int, Int], lseek),
+    real(raw::__NR_lseek, "lseek", &[Fd, Int, Int], handler!(lseek)),
     real(
         raw::__NR_sendfile,
         "sendfile",
         &[Fd, Fd, Kind::InOut(8), Unsigned],
-        sendfile,
+        handler!(sendfile),
     ),
     real(
         raw::__NR_copy_file_range,
         "copy_file_range",
         &[Fd, Kind::InOut(8), Fd, Kind::InOut(8), Unsigned, Hex],
-        copy_file_range,
+        handler!(copy_file_range),
     ),
 ];
 
@@ -90,33 +106,33 @@ enum At {
     Offset(u64),
 }
 
-fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
-    let mut sink = Sink::user(context.user, pieces);
+fn transfer_in(current: &Current<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
+    let mut sink = Sink::user(current.user, pieces);
     let done = match at {
-        At::Position => open.read(&context.current, &mut sink)?,
-        At::Offset(offset) => open.read_at(&context.current, offset, &mut sink)?,
+        At::Position => open.read(current, &mut sink)?,
+        At::Offset(offset) => open.read_at(current, offset, &mut sink)?,
     };
     Ok(done as u64)
 }
 
-fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
-    let mut source = Source::user(context.user, pieces);
+fn transfer_out(current: &Current<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
+    let mut source = Source::user(current.user, pieces);
     let done = match at {
-        At::Position => open.write(&context.current, &mut source)?,
-        At::Offset(offset) => open.write_at(&context.current, offset, &mut source)?,
+        At::Position => open.write(current, &mut source)?,
+        At::Offset(offset) => open.write_at(current, offset, &mut source)?,
     };
     Ok(done as u64)
 }
 
 /// Returns the open file, if it permits this direction, and the buffer of a call with a single buffer.
 fn one_piece(
-    context: &Context<'_>,
+    current: &Current<'_>,
     arguments: &Arguments,
     writes: bool,
 ) -> Result<(Arc<OpenFile>, [IoVector; 1]), Errno> {
     let &[number, address, length, ..] = arguments;
-    let open = usable(context, number, writes)?;
-    let length = context.user.transfer_length(address, length)? as u64;
+    let open = usable(current, number, writes)?;
+    let length = current.user.transfer_length(address, length)? as u64;
     Ok((
         open,
         [IoVector {
@@ -127,8 +143,8 @@ fn one_piece(
 }
 
 /// Returns the open file if it permits this direction. Calls check this before all other arguments.
-fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
-    let open = context.files().get(int(number))?;
+fn usable(current: &Current<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
+    let open = current.files().get(int(number))?;
     let allowed = if writes {
         open.is_writable()
     } else {
@@ -137,40 +153,40 @@ fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFi
     if allowed { Ok(open) } else { Err(Errno::EBADF) }
 }
 
-fn read(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let (open, piece) = one_piece(context, arguments, false)?;
-    transfer_in(context, &open, &piece, At::Position)
+fn read(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let (open, piece) = one_piece(current, arguments, false)?;
+    transfer_in(current, &open, &piece, At::Position)
 }
 
-fn write(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let (open, piece) = one_piece(context, arguments, true)?;
-    transfer_out(context, &open, &piece, At::Position)
+fn write(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let (open, piece) = one_piece(current, arguments, true)?;
+    transfer_out(current, &open, &piece, At::Position)
 }
 
-fn pread64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pread64(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let offset = explicit(arguments[3] as i64)?;
-    let (open, piece) = one_piece(context, arguments, false)?;
-    transfer_in(context, &open, &piece, At::Offset(offset))
+    let (open, piece) = one_piece(current, arguments, false)?;
+    transfer_in(current, &open, &piece, At::Offset(offset))
 }
 
-fn pwrite64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn pwrite64(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let offset = explicit(arguments[3] as i64)?;
-    let (open, piece) = one_piece(context, arguments, true)?;
-    transfer_out(context, &open, &piece, At::Offset(offset))
+    let (open, piece) = one_piece(current, arguments, true)?;
+    transfer_out(current, &open, &piece, At::Offset(offset))
 }
 
-fn readv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn readv(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
-    let open = usable(context, number, false)?;
-    let pieces = context.user.read_vectors(vectors, count)?;
-    transfer_in(context, &open, &pieces, At::Position)
+    let open = usable(current, number, false)?;
+    let pieces = current.user.read_vectors(vectors, count)?;
+    transfer_in(current, &open, &pieces, At::Position)
 }
 
-fn writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn writev(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
-    let open = usable(context, number, true)?;
-    let pieces = context.user.read_vectors(vectors, count)?;
-    transfer_out(context, &open, &pieces, At::Position)
+    let open = usable(current, number, true)?;
+    let pieces = current.user.read_vectors(vectors, count)?;
+    transfer_out(current, &open, &pieces, At::Position)
 }
 
 /// Returns the offset in the fourth argument. The fifth argument is the upper half of the offset on 32-bit machines
@@ -193,44 +209,40 @@ fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
     }
 }
 
-fn vectors_in(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
+fn vectors_in(current: &Current<'_>, arguments: &Arguments, at: At) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
-    let open = usable(context, number, false)?;
-    let pieces = context.user.read_vectors(vectors, count)?;
-    transfer_in(context, &open, &pieces, at)
+    let open = usable(current, number, false)?;
+    let pieces = current.user.read_vectors(vectors, count)?;
+    transfer_in(current, &open, &pieces, at)
 }
 
-fn vectors_out(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
+fn vectors_out(current: &Current<'_>, arguments: &Arguments, at: At) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
-    let open = usable(context, number, true)?;
-    let pieces = context.user.read_vectors(vectors, count)?;
-    transfer_out(context, &open, &pieces, at)
+    let open = usable(current, number, true)?;
+    let pieces = current.user.read_vectors(vectors, count)?;
+    transfer_out(current, &open, &pieces, at)
 }
 
-fn preadv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    vectors_in(context, arguments, vector_offset(arguments)?)
+fn preadv(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    vectors_in(current, arguments, vector_offset(arguments)?)
 }
 
-fn pwritev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    vectors_out(context, arguments, vector_offset(arguments)?)
+fn pwritev(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    vectors_out(current, arguments, vector_offset(arguments)?)
 }
 
-fn preadv2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    vectors_in(context, arguments, flagged_offset(arguments)?)
+fn preadv2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    vectors_in(current, arguments, flagged_offset(arguments)?)
 }
 
-fn pwritev2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    vectors_out(context, arguments, flagged_offset(arguments)?)
+fn pwritev2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    vectors_out(current, arguments, flagged_offset(arguments)?)
 }
 
-fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn lseek(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, offset, whence, ..] = arguments;
-    let open = context.files().get_usable(int(number))?;
-    open.seek(
-        &context.current,
-        offset as i64,
-        Whence::decode(whence as u32)?,
-    )
+    let open = current.files().get_usable(int(number))?;
+    open.seek(current, offset as i64, Whence::decode(whence as u32)?)
 }
 
 /// Bytes that a copy between files moves at a time.
@@ -238,12 +250,12 @@ const CHUNK: usize = 4096;
 
 /// Copies between two open files through the kernel. Bytes that were read but could not be written remain unread.
 fn copy(
-    context: &Context<'_>,
+    current: &Current<'_>,
     from: (&OpenFile, &mut At),
     to: (&OpenFile, &mut At),
     count: usize,
 ) -> Result<usize, Errno> {
-    context.check_heap()?;
+    current.check_heap()?;
     let (input, from) = from;
     let (output, to) = to;
     let mut buffer = Vec::new();
@@ -261,9 +273,9 @@ fn copy(
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
-            input.read_at(&context.current, start, &mut sink)
+            input.read_at(current, start, &mut sink)
         } else {
-            input.read(&context.current, &mut sink)
+            input.read(current, &mut sink)
         };
         let count = match result {
             Ok(0) => break,
@@ -273,8 +285,8 @@ fn copy(
         };
         let mut source = Source::kernel(&buffer[..count]);
         let result = match *to {
-            At::Position => output.write(&context.current, &mut source),
-            At::Offset(offset) => output.write_at(&context.current, offset, &mut source),
+            At::Position => output.write(current, &mut source),
+            At::Offset(offset) => output.write_at(current, offset, &mut source),
         };
         let written = match result {
             Ok(written) => written,
@@ -284,11 +296,7 @@ fn copy(
         match from {
             At::Offset(offset) => *offset += written as u64,
             At::Position if positioned => {
-                input.seek(
-                    &context.current,
-                    (start + written as u64) as i64,
-                    Whence::Start,
-                )?;
+                input.seek(current, (start + written as u64) as i64, Whence::Start)?;
             }
             At::Position => {}
         }
@@ -304,25 +312,25 @@ fn copy(
 }
 
 /// Returns the offset at `address`, or the position if the pointer is null.
-fn offset_argument(context: &Context<'_>, address: u64) -> Result<At, Errno> {
-    match context.user.read_optional::<i64>(address)? {
+fn offset_argument(current: &Current<'_>, address: u64) -> Result<At, Errno> {
+    match current.user.read_optional::<i64>(address)? {
         Some(offset) => explicit(offset).map(At::Offset),
         None => Ok(At::Position),
     }
 }
 
-fn store_offset(context: &Context<'_>, address: u64, at: At) -> Result<(), Errno> {
+fn store_offset(user: UserMemory<'_>, address: u64, at: At) -> Result<(), Errno> {
     match at {
-        At::Offset(offset) => context.user.write_value(address, &offset),
+        At::Offset(offset) => user.write_value(address, &offset),
         At::Position => Ok(()),
     }
 }
 
-fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn sendfile(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[output, input, offset, count, ..] = arguments;
-    let input = usable(context, input, false)?;
-    let output = usable(context, output, true)?;
-    let mut from = offset_argument(context, offset)?;
+    let input = usable(current, input, false)?;
+    let output = usable(current, output, true)?;
+    let mut from = offset_argument(current, offset)?;
     if matches!(from, At::Offset(_)) && !input.has_position() {
         return Err(Errno::ESPIPE);
     }
@@ -340,18 +348,18 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let count = count.min(TRANSFER_MAX) as usize;
     let mut to = At::Position;
-    let done = copy(context, (&input, &mut from), (&output, &mut to), count)?;
-    store_offset(context, offset, from)?;
+    let done = copy(current, (&input, &mut from), (&output, &mut to), count)?;
+    store_offset(current.user, offset, from)?;
     Ok(done as u64)
 }
 
-fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn copy_file_range(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[input, from, output, to, count, flags] = arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let input = usable(context, input, false)?;
-    let output = usable(context, output, true)?;
+    let input = usable(current, input, false)?;
+    let output = usable(current, output, true)?;
     for open in [&input, &output] {
         match open.inode().kind() {
             crate::fs::kind::Kind::Regular => {}
@@ -367,8 +375,8 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if output.flags() & raw::O_APPEND != 0 {
         return Err(Errno::EBADF);
     }
-    let mut source = offset_argument(context, from)?;
-    let mut target = offset_argument(context, to)?;
+    let mut source = offset_argument(current, from)?;
+    let mut target = offset_argument(current, to)?;
     let mut count = count.min(TRANSFER_MAX) as usize;
     if Arc::ptr_eq(input.inode(), output.inode()) {
         let start = |at, open: &OpenFile| match at {
@@ -378,22 +386,19 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let begin = start(source, &input);
         let distance = begin.abs_diff(start(target, &output));
         // The copy ends at the end of the input (fs/read_write.c, `generic_copy_file_checks`).
-        let there = input
-            .attributes(&context.current)
-            .size
-            .saturating_sub(begin);
+        let there = input.attributes(current).size.saturating_sub(begin);
         count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {
             return Err(Errno::EINVAL);
         }
     }
     let done = copy(
-        context,
+        current,
         (&input, &mut source),
         (&output, &mut target),
         count,
     )?;
-    store_offset(context, from, source)?;
-    store_offset(context, to, target)?;
+    store_offset(current.user, from, source)?;
+    store_offset(current.user, to, target)?;
     Ok(done as u64)
 }

@@ -2,13 +2,13 @@
 
 use crate::{
     Space,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{caller::Caller, vfs::UserfaultMaker},
-    kernel::Kernel,
-    syscall::call::{Kind, SystemCall, real},
-    userfault::{OpenedAs, Userfault, UserfaultFile},
-    view::View,
+    process::Tasks,
+    syscall::call::{Kind, SystemCall, handler, real},
+    userfault::{OpenedAs, Userfault, UserfaultFile, Userfaults},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_userfaultfd,
     "userfaultfd",
     &[Kind::Hex],
-    userfaultfd,
+    handler!(userfaultfd, userfaults),
 )];
 
 /// Creates a userfaultfd with these flags. Returns its descriptor (`new_userfaultfd`).
@@ -27,7 +27,7 @@ pub const CALLS: &[SystemCall] = &[real(
 /// # Errors
 /// `EINVAL` for unknown flags, and the errors of creating a descriptor.
 fn make(
-    kernel: &'static Kernel,
+    userfaults: &'static Userfaults,
     caller: &dyn Caller,
     space: &Arc<Space>,
     flags: u32,
@@ -42,27 +42,38 @@ fn make(
         user_only: flags & raw::UFFD_USER_MODE_ONLY != 0,
         status: flags & (raw::O_CLOEXEC | raw::O_NONBLOCK),
     };
-    let open = UserfaultFile::open(kernel.userfaults, space, opened_as)?;
+    let open = UserfaultFile::open(userfaults, space, opened_as)?;
     caller.add_descriptor(open, flags & raw::O_CLOEXEC)
 }
 
 /// Creates userfaultfds for `/dev/userfaultfd`.
-pub(crate) struct UserfaultDevice(pub(crate) &'static Kernel);
+pub(crate) struct UserfaultDevice {
+    /// The userfaultfd contexts.
+    pub(crate) userfaults: &'static Userfaults,
+    /// The process table.
+    pub(crate) tasks: &'static Tasks,
+}
 
 impl UserfaultMaker for UserfaultDevice {
     fn make(&self, caller: &dyn Caller, flags: u32) -> CallResult {
-        let space = View::new(self.0, caller).space();
-        make(self.0, caller, &space, flags)
+        let thread = self.tasks.thread(caller.ids().thread);
+        let space = thread.and_then(|thread| thread.process.space());
+        let space = space.expect("the caller is a living thread");
+        make(self.userfaults, caller, &space, flags)
     }
 }
 
-fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn userfaultfd(
+    current: &Current<'_>,
+    userfaults: &'static Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
     // The same check as in `userfaultfd_syscall_allowed` of Linux.
     let flags = arguments[0] as u32;
-    let anybody = context.kernel.userfaults.anybody.load(Ordering::Relaxed);
+    let anybody = userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;
-    if !harmless && !anybody && !Userfault::is_privileged(&context.current) {
+    if !harmless && !anybody && !Userfault::is_privileged(current) {
         return Err(Errno::EPERM);
     }
-    make(context.kernel, &context.current, &context.space(), flags)
+    make(userfaults, current, &current.space(), flags)
 }

@@ -42,13 +42,19 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_setxattr,
         "setxattr",
         &[Path, Text, InBuffer(3), Unsigned, HOW],
-        |context, arguments| set_at(context.caller(), 0, arguments),
+        |context, arguments| set_at(context.current.caller(), 0, arguments),
     ),
     real(
         raw::__NR_lsetxattr,
         "lsetxattr",
         &[Path, Text, InBuffer(3), Unsigned, HOW],
-        |context, arguments| set_at(context.caller(), raw::AT_SYMLINK_NOFOLLOW, arguments),
+        |context, arguments| {
+            set_at(
+                context.current.caller(),
+                raw::AT_SYMLINK_NOFOLLOW,
+                arguments,
+            )
+        },
     ),
     real(
         raw::__NR_fsetxattr,
@@ -56,20 +62,30 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Text, InBuffer(3), Unsigned, HOW],
         |context, arguments| {
             let &[number, rest @ ..] = arguments;
-            set(context.caller(), Target::open(number), new_value(&rest))
+            set(
+                context.current.caller(),
+                Target::open(number),
+                new_value(&rest),
+            )
         },
     ),
     real(
         raw::__NR_getxattr,
         "getxattr",
         &[Path, Text, OutBuffer(3), Unsigned],
-        |context, arguments| get_at(context.caller(), 0, arguments),
+        |context, arguments| get_at(context.current.caller(), 0, arguments),
     ),
     real(
         raw::__NR_lgetxattr,
         "lgetxattr",
         &[Path, Text, OutBuffer(3), Unsigned],
-        |context, arguments| get_at(context.caller(), raw::AT_SYMLINK_NOFOLLOW, arguments),
+        |context, arguments| {
+            get_at(
+                context.current.caller(),
+                raw::AT_SYMLINK_NOFOLLOW,
+                arguments,
+            )
+        },
     ),
     real(
         raw::__NR_fgetxattr,
@@ -77,20 +93,31 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Text, OutBuffer(3), Unsigned],
         |context, arguments| {
             let &[number, name, buffer, size, ..] = arguments;
-            get(context.caller(), Target::open(number), name, (buffer, size))
+            get(
+                context.current.caller(),
+                Target::open(number),
+                name,
+                (buffer, size),
+            )
         },
     ),
     real(
         raw::__NR_listxattr,
         "listxattr",
         &[Path, OutBuffer(2), Unsigned],
-        |context, arguments| list_at(context.caller(), 0, arguments),
+        |context, arguments| list_at(context.current.caller(), 0, arguments),
     ),
     real(
         raw::__NR_llistxattr,
         "llistxattr",
         &[Path, OutBuffer(2), Unsigned],
-        |context, arguments| list_at(context.caller(), raw::AT_SYMLINK_NOFOLLOW, arguments),
+        |context, arguments| {
+            list_at(
+                context.current.caller(),
+                raw::AT_SYMLINK_NOFOLLOW,
+                arguments,
+            )
+        },
     ),
     real(
         raw::__NR_flistxattr,
@@ -98,20 +125,30 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, OutBuffer(2), Unsigned],
         |context, arguments| {
             let &[number, buffer, size, ..] = arguments;
-            list(context.caller(), Target::open(number), (buffer, size))
+            list(
+                context.current.caller(),
+                Target::open(number),
+                (buffer, size),
+            )
         },
     ),
     real(
         raw::__NR_removexattr,
         "removexattr",
         &[Path, Text],
-        |context, arguments| remove_at(context.caller(), 0, arguments),
+        |context, arguments| remove_at(context.current.caller(), 0, arguments),
     ),
     real(
         raw::__NR_lremovexattr,
         "lremovexattr",
         &[Path, Text],
-        |context, arguments| remove_at(context.caller(), raw::AT_SYMLINK_NOFOLLOW, arguments),
+        |context, arguments| {
+            remove_at(
+                context.current.caller(),
+                raw::AT_SYMLINK_NOFOLLOW,
+                arguments,
+            )
+        },
     ),
     real(
         raw::__NR_fremovexattr,
@@ -119,7 +156,7 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Text],
         |context, arguments| {
             let &[number, name, ..] = arguments;
-            remove(context.caller(), Target::open(number), name)
+            remove(context.current.caller(), Target::open(number), name)
         },
     ),
     real(
@@ -128,7 +165,7 @@ pub const CALLS: &[SystemCall] = &[
         &[DirFd, Path, Flags(AT_FLAGS), Text, In(16), Unsigned],
         |context, arguments| {
             let &[directory, path, flags, name, extra, size] = arguments;
-            let caller = context.caller();
+            let caller = context.current.caller();
             let target = Target::at(directory, path, flags)?;
             let extra = read_extra(caller, extra, size)?;
             let new = NewValue {
@@ -146,7 +183,7 @@ pub const CALLS: &[SystemCall] = &[
         &[DirFd, Path, Flags(AT_FLAGS), Text, In(16), Unsigned],
         |context, arguments| {
             let &[directory, path, flags, name, extra, size] = arguments;
-            let caller = context.caller();
+            let caller = context.current.caller();
             let extra = read_extra(caller, extra, size)?;
             if extra.flags != 0 {
                 return Err(Errno::EINVAL);
@@ -162,7 +199,7 @@ pub const CALLS: &[SystemCall] = &[
         |context, arguments| {
             let &[directory, path, flags, buffer, size, _] = arguments;
             let target = Target::at(directory, path, flags)?;
-            list(context.caller(), target, (buffer, size))
+            list(context.current.caller(), target, (buffer, size))
         },
     ),
     real(
@@ -171,7 +208,11 @@ pub const CALLS: &[SystemCall] = &[
         &[DirFd, Path, Flags(AT_FLAGS), Text],
         |context, arguments| {
             let &[directory, path, flags, name, ..] = arguments;
-            remove(context.caller(), Target::at(directory, path, flags)?, name)
+            remove(
+                context.current.caller(),
+                Target::at(directory, path, flags)?,
+                name,
+            )
         },
     ),
 ];

@@ -3,10 +3,11 @@
 use crate::{
     Space,
     context::{Arguments, CallResult, Context},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     memory::advise_errno,
-    userfault::Announced,
+    userfault::{Announced, Userfaults},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -22,7 +23,13 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
     let address = VirtAddr::new(address);
-    let advised = advise(context, &context.space(), (address, length), advice)?;
+    let advised = advise(
+        context,
+        context.kernel.userfaults,
+        &context.space(),
+        (address, length),
+        advice,
+    )?;
     if advice == Advice::Huge {
         context.kernel.huge_scan.want();
     }
@@ -41,34 +48,33 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// # Errors
 /// Those of `madvise`.
 pub(in crate::syscall) fn advise(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
     space: &Arc<Space>,
     (address, length): (VirtAddr, u64),
     advice: Advice,
 ) -> Result<Advised, Errno> {
     if let Some(write) = advice.populates() {
-        return populate(context, space, (address, length), write).map(|()| Advised::Done);
+        return populate(current, userfaults, space, (address, length), write)
+            .map(|()| Advised::Done);
     }
     let advised = if advice.takes_contents() {
         let mut tell = |watch: &Watch, event| {
-            let mut announced = Announced::new(context.kernel.userfaults);
+            let mut announced = Announced::new(userfaults);
             announced.note(watch, event);
-            announced.tell(context.thread);
+            announced.tell(current.thread);
         };
         let discard = || space.discard(address, length, advice, &mut tell);
-        let done = context.kernel.reclaim.retry(discard);
+        let done = current.reclaim().retry(discard);
         done.map(|()| Advised::Done)
     } else {
-        context
-            .kernel
-            .userfaults
-            .awaiting(context.thread, space, || {
-                let advise = || space.advise(address, length, advice);
-                match context.kernel.reclaim.retry(advise) {
-                    Err(AdviseError::Watched(awaited)) => Err(awaited),
-                    advised => Ok(advised),
-                }
-            })?
+        userfaults.awaiting(current.thread, space, || {
+            let advise = || space.advise(address, length, advice);
+            match current.reclaim().retry(advise) {
+                Err(AdviseError::Watched(awaited)) => Err(awaited),
+                advised => Ok(advised),
+            }
+        })?
     };
     advised.map_err(advise_errno)
 }
@@ -76,18 +82,17 @@ pub(in crate::syscall) fn advise(
 /// Populates a range. After direct reclaim, or after a userfaultfd context has resolved a fault, resumes where it
 /// stopped.
 fn populate(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
     space: &Arc<Space>,
     (address, length): (VirtAddr, u64),
     write: bool,
 ) -> Result<(), Errno> {
     let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
-    context
-        .kernel
-        .userfaults
-        .awaiting(context.thread, space, || {
+    userfaults
+        .awaiting(current.thread, space, || {
             let populate = || (space.populate_onward(&mut rest, write), rest.next());
-            match context.kernel.reclaim.retry_onward(populate) {
+            match current.reclaim().retry_onward(populate) {
                 Err(AdviseError::Watched(awaited)) => Err(awaited),
                 populated => Ok(populated),
             }

@@ -9,6 +9,7 @@ use crate::{
         xstate::{self, Extent, Unloadable},
     },
     context::{Arguments, CallResult, Context},
+    current::Current,
     errno::Errno,
     process::{Process, REAPER, force_fault, queue, send_to_process},
     protection_keys,
@@ -118,20 +119,20 @@ pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult
 }
 
 /// Replaces the signal mask until the current call returns. If a handler runs, the old mask is restored after it.
-pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
-    let mut signals = context.process().signals.lock();
-    let state = signals.thread(context.thread);
+pub fn with_mask_until_return(current: &Current<'_>, mask: SignalSet) {
+    let mut signals = current.process().signals.lock();
+    let state = signals.thread(current.thread);
     let before = state.blocked;
     state.saved_mask.get_or_insert(before);
-    signals.set_blocked(context.thread, mask);
+    signals.set_blocked(current.thread, mask);
 }
 
 /// Restores the mask replaced by [`with_mask_until_return`], if no signal arrived. After a signal, its delivery
 /// restores the mask.
-pub fn restore_mask(context: &Context<'_>) {
-    let mut signals = context.process().signals.lock();
-    if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
-        signals.set_blocked(context.thread, mask);
+pub fn restore_mask(current: &Current<'_>) {
+    let mut signals = current.process().signals.lock();
+    if let Some(mask) = signals.thread(current.thread).saved_mask.take() {
+        signals.set_blocked(current.thread, mask);
     }
 }
 
@@ -304,8 +305,8 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
 }
 
 /// Creates a signal with the caller as its sender.
-pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
-    let process = context.process();
+pub(crate) fn sent_by(current: &Current<'_>, signal: Signal, code: i32) -> SignalInfo {
+    let process = current.process();
     let user = process.identity.credentials.lock().user.real;
     let detail = Detail::Sender {
         process: process.id,
@@ -321,8 +322,8 @@ pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> Signa
 
 /// Returns whether the caller is allowed to send this signal to a process: its ids permit it, or the signal is SIGCONT
 /// within the session.
-pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
-    let caller = context.process();
+pub(crate) fn may_signal(current: &Current<'_>, to: &Process, signal: Option<Signal>) -> bool {
+    let caller = current.process();
     let ids = to.identity.credentials.lock().user;
     caller.id == to.id
         || caller.identity.credentials.lock().may_signal(&ids)
@@ -466,35 +467,33 @@ pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResu
     Ok(0)
 }
 
-impl Context<'_> {
-    /// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
-    /// is null.
-    ///
-    /// # Errors
-    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
-    pub fn with_signal_mask(
-        &self,
-        address: u64,
-        size: u64,
-        act: impl FnOnce() -> Result<u64, Errno>,
-    ) -> Result<u64, Errno> {
-        if address == 0 {
-            return act();
-        }
-        if size != 8 {
-            return Err(Errno::EINVAL);
-        }
-        let mask: u64 = self.user.read_value(address)?;
-        with_mask_until_return(self, SignalSet(mask));
-        let result = act();
-        // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
-        // when the handler returns.
-        if !matches!(
-            result,
-            Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
-        ) {
-            restore_mask(self);
-        }
-        result
+/// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
+/// is null.
+///
+/// # Errors
+/// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
+pub fn with_signal_mask(
+    current: &Current<'_>,
+    address: u64,
+    size: u64,
+    act: impl FnOnce() -> Result<u64, Errno>,
+) -> Result<u64, Errno> {
+    if address == 0 {
+        return act();
     }
+    if size != 8 {
+        return Err(Errno::EINVAL);
+    }
+    let mask: u64 = current.user.read_value(address)?;
+    with_mask_until_return(current, SignalSet(mask));
+    let result = act();
+    // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
+    // when the handler returns.
+    if !matches!(
+        result,
+        Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
+    ) {
+        restore_mask(current);
+    }
+    result
 }

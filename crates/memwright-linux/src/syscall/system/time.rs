@@ -178,7 +178,7 @@ pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallRes
             descriptors,
             count,
             deadline,
-        }) => poll_or_restart(context, descriptors, count, deadline),
+        }) => poll_or_restart(context, &context.kernel.oom, descriptors, count, deadline),
         None => Err(Errno::EINTR),
     }
 }

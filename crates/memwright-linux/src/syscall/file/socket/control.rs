@@ -3,7 +3,7 @@
 use crate::{
     abi::Plain,
     abi_struct,
-    context::Context,
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -60,17 +60,17 @@ pub fn read(user: UserMemory<'_>, header: &MessageHeader) -> Result<Vec<u8>, Err
 ///
 /// # Errors
 /// `EINVAL` for a malformed or unknown message, `EBADF`, `EPERM` for credentials that the sender is not allowed to claim.
-pub fn take(context: &Context<'_>, control: &[u8], request: &mut Request) -> Result<(), Errno> {
+pub fn take(current: &Current<'_>, control: &[u8], request: &mut Request) -> Result<(), Errno> {
     for message in ControlMessages(control) {
         let ControlMessage { level, kind, data } = message?;
         match (level, kind) {
-            (net::SOL_SOCKET, RIGHTS) => take_rights(context, data, request)?,
+            (net::SOL_SOCKET, RIGHTS) => take_rights(current, data, request)?,
             (net::SOL_SOCKET, CREDENTIALS) => {
                 if data.len() != Credentials::SIZE {
                     return Err(Errno::EINVAL);
                 }
                 let given = Credentials::from_bytes(data);
-                check_credentials(&context.current, &given)?;
+                check_credentials(current, &given)?;
                 request.credentials = Some(given);
             }
             (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
@@ -81,12 +81,12 @@ pub fn take(context: &Context<'_>, control: &[u8], request: &mut Request) -> Res
     Ok(())
 }
 
-fn take_rights(context: &Context<'_>, data: &[u8], request: &mut Request) -> Result<(), Errno> {
+fn take_rights(current: &Current<'_>, data: &[u8], request: &mut Request) -> Result<(), Errno> {
     let (numbers, _) = data.as_chunks::<4>();
     if request.rights.len() + numbers.len() > MOST_RIGHTS {
         return Err(Errno::EINVAL);
     }
-    let files = context.files();
+    let files = current.files();
     for number in numbers {
         let number = i32::from_le_bytes(*number);
         request.rights.try_push(files.get(number)?)?;
@@ -115,19 +115,19 @@ fn check_credentials(caller: &dyn Caller, given: &Credentials) -> Result<(), Err
 /// # Errors
 /// `EFAULT`.
 pub fn store(
-    context: &Context<'_>,
+    current: &Current<'_>,
     header: &mut MessageHeader,
     passes: bool,
     received: &mut Received,
     flags: u32,
 ) -> Result<(), Errno> {
-    let mut control = ControlWriter::new(context.user, header);
+    let mut control = ControlWriter::new(current.user, header);
     if let Some(credentials) = received.credentials.filter(|_| passes) {
         control.put_credentials(&credentials)?;
     }
     let rights = core::mem::take(&mut received.rights);
     if !rights.is_empty() {
-        let numbers = control.install(context, rights, flags)?;
+        let numbers = control.install(current, rights, flags)?;
         if !numbers.is_empty() {
             control.put(net::SOL_SOCKET, RIGHTS, &numbers)?;
         }
@@ -208,7 +208,7 @@ impl<'a> ControlWriter<'a> {
     /// files.
     fn install(
         &mut self,
-        context: &Context<'_>,
+        current: &Current<'_>,
         rights: Vec<Arc<OpenFile>>,
         flags: u32,
     ) -> Result<Vec<u8>, Errno> {
@@ -227,7 +227,7 @@ impl<'a> ControlWriter<'a> {
         };
         self.cut |= rights.len() > room;
         for open in rights.into_iter().take(room) {
-            match context.caller().add_descriptor(open, cloexec) {
+            match current.caller().add_descriptor(open, cloexec) {
                 #[expect(clippy::disallowed_methods, reason = "there is room")]
                 Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
                 Err(_) => {

@@ -3,7 +3,8 @@
 use crate::{
     abi::{IoVector, Plain, Timespec},
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
@@ -87,78 +88,78 @@ fn netlink_receiver(
 }
 
 /// Implements `sendto`.
-pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sendto(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
-    let length = context.user.transfer_length(address, length)? as u64;
-    let open = opened(context, number)?;
+    let length = current.user.transfer_length(address, length)? as u64;
+    let open = opened(current, number)?;
     let flags = flags as u32;
     let pieces = [IoVector {
         base: address,
         length,
     }];
-    let mut source = Source::user(context.user, &pieces);
+    let mut source = Source::user(current.user, &pieces);
     let sent = match socket_of(&open)? {
         AnySocket::Unix(socket) => {
             let request = Request {
-                address: target(context.user, socket.kind, name, name_length)?,
+                address: target(current.user, socket.kind, name, name_length)?,
                 flags,
                 ..Request::default()
             };
-            socket.send(&context.current, &open, request, &mut source)?
+            socket.send(current, &open, request, &mut source)?
         }
         AnySocket::Inet(socket) => {
             let outgoing = Outgoing {
-                name: receiver(context.user, socket, (name, name_length))?,
+                name: receiver(current.user, socket, (name, name_length))?,
                 control: &[],
                 flags,
             };
-            socket.send(&context.current, &open, outgoing, &mut source)?
+            socket.send(current, &open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
-            let name = netlink_receiver(context.user, name, name_length)?;
-            socket.send(&context.current, name, flags, &mut source)?
+            let name = netlink_receiver(current.user, name, name_length)?;
+            socket.send(current, name, flags, &mut source)?
         }
     };
     Ok(sent as u64)
 }
 
 /// Implements `recvfrom`.
-pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn recvfrom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
-    let length = context.user.transfer_length(address, length)? as u64;
-    let open = opened(context, number)?;
+    let length = current.user.transfer_length(address, length)? as u64;
+    let open = opened(current, number)?;
     let pieces = [IoVector {
         base: address,
         length,
     }];
-    let mut sink = Sink::user(context.user, &pieces);
+    let mut sink = Sink::user(current.user, &pieces);
     let flags = flags as u32;
     match socket_of(&open)? {
         AnySocket::Unix(socket) => {
-            let received = socket.receive(&context.current, &open, flags, &mut sink)?;
+            let received = socket.receive(current, &open, flags, &mut sink)?;
             if name != 0 {
-                store_sender(context.user, name, name_length, &received)?;
+                store_sender(current.user, name, name_length, &received)?;
             }
             Ok(result_of(socket.kind, flags, &received))
         }
         AnySocket::Inet(socket) => {
-            let incoming = socket.receive(&context.current, &open, flags, &mut sink)?;
+            let incoming = socket.receive(current, &open, flags, &mut sink)?;
             if name != 0 {
                 match incoming.header {
                     Some(header) => {
                         let sender = inet::encode(socket.family, header.from);
-                        store_name(context.user, name, name_length, sender.bytes())?;
+                        store_name(current.user, name, name_length, sender.bytes())?;
                     }
-                    None => context.user.write_value(name_length, &0u32)?,
+                    None => current.user.write_value(name_length, &0u32)?,
                 }
             }
             Ok(length_of(flags, &incoming))
         }
         AnySocket::Netlink(socket) => {
-            let received = socket.receive(&context.current, &open, flags, &mut sink)?;
+            let received = socket.receive(current, &open, flags, &mut sink)?;
             if name != 0 {
                 let kernel = NetlinkName::default().to_bytes();
-                store_name(context.user, name, name_length, &kernel)?;
+                store_name(current.user, name, name_length, &kernel)?;
             }
             Ok(netlink_length(flags, received))
         }
@@ -210,17 +211,17 @@ fn store_sender(
 }
 
 /// Implements `sendmsg`.
-pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sendmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
-    let open = opened(context, number)?;
-    send_message(context, &open, address, flags as u32)
+    let open = opened(current, number)?;
+    send_message(current, &open, address, flags as u32)
 }
 
 /// Sends the message whose header is at `address`.
-fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
+fn send_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
     let socket = socket_of(open)?;
-    context.check_heap()?;
-    let header: MessageHeader = context.user.read_value(address)?;
+    current.check_heap()?;
+    let header: MessageHeader = current.user.read_value(address)?;
     let name = (header.name, header.name_length.into());
     let mut request = Request {
         flags,
@@ -229,23 +230,23 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
     let (mut to, mut to_netlink) = (None, None);
     match socket {
         AnySocket::Unix(socket) => {
-            request.address = target(context.user, socket.kind, name.0, name.1)?;
+            request.address = target(current.user, socket.kind, name.0, name.1)?;
         }
-        AnySocket::Inet(socket) => to = receiver(context.user, socket, name)?,
+        AnySocket::Inet(socket) => to = receiver(current.user, socket, name)?,
         AnySocket::Netlink(_) => {
-            to_netlink = netlink_receiver(context.user, name.0, name.1)?;
+            to_netlink = netlink_receiver(current.user, name.0, name.1)?;
         }
     }
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
     }
-    let pieces = context.user.read_vectors(header.vectors, header.count)?;
-    let bytes = control::read(context.user, &header)?;
-    let mut source = Source::user(context.user, &pieces);
+    let pieces = current.user.read_vectors(header.vectors, header.count)?;
+    let bytes = control::read(current.user, &header)?;
+    let mut source = Source::user(current.user, &pieces);
     let sent = match socket {
         AnySocket::Unix(socket) => {
-            control::take(context, &bytes, &mut request)?;
-            socket.send(&context.current, open, request, &mut source)?
+            control::take(current, &bytes, &mut request)?;
+            socket.send(current, open, request, &mut source)?
         }
         AnySocket::Inet(socket) => {
             let outgoing = Outgoing {
@@ -253,52 +254,52 @@ fn send_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32
                 control: &bytes,
                 flags,
             };
-            socket.send(&context.current, open, outgoing, &mut source)?
+            socket.send(current, open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
             // The kernel ignores open files and credentials.
-            control::take(context, &bytes, &mut request)?;
-            socket.send(&context.current, to_netlink, flags, &mut source)?
+            control::take(current, &bytes, &mut request)?;
+            socket.send(current, to_netlink, flags, &mut source)?
         }
     };
     Ok(sent as u64)
 }
 
 /// Implements `recvmsg`.
-pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn recvmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
-    let open = opened(context, number)?;
-    receive_message(context, &open, address, flags as u32)
+    let open = opened(current, number)?;
+    receive_message(current, &open, address, flags as u32)
 }
 
 /// Receives a message by the header at `address`.
-fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
+fn receive_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
     let socket = socket_of(open)?;
-    context.check_heap()?;
-    let mut header: MessageHeader = context.user.read_value(address)?;
+    current.check_heap()?;
+    let mut header: MessageHeader = current.user.read_value(address)?;
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
     }
-    let pieces = context.user.read_vectors(header.vectors, header.count)?;
-    let mut sink = Sink::user(context.user, &pieces);
+    let pieces = current.user.read_vectors(header.vectors, header.count)?;
+    let mut sink = Sink::user(current.user, &pieces);
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            let incoming = socket.receive(&context.current, open, flags, &mut sink)?;
-            tell_ends(context.user, socket, &mut header, &incoming)?;
+            let incoming = socket.receive(current, open, flags, &mut sink)?;
+            tell_ends(current.user, socket, &mut header, &incoming)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
-            context.user.write_value(address, &header)?;
+            current.user.write_value(address, &header)?;
             return Ok(length_of(flags, &incoming));
         }
         AnySocket::Netlink(socket) => {
-            let received = socket.receive(&context.current, open, flags, &mut sink)?;
-            tell_kernel(context.user, socket, &mut header, received)?;
+            let received = socket.receive(current, open, flags, &mut sink)?;
+            tell_kernel(current.user, socket, &mut header, received)?;
             header.flags |= flags & net::MSG_CMSG_CLOEXEC;
-            context.user.write_value(address, &header)?;
+            current.user.write_value(address, &header)?;
             return Ok(netlink_length(flags, received));
         }
     };
-    let mut received = socket.receive(&context.current, open, flags, &mut sink)?;
+    let mut received = socket.receive(current, open, flags, &mut sink)?;
     header.flags = flags & net::MSG_CMSG_CLOEXEC;
     if received.count < received.length && socket.kind != SocketKind::Stream {
         header.flags |= net::MSG_TRUNC;
@@ -307,13 +308,13 @@ fn receive_message(context: &Context<'_>, open: &OpenFile, address: u64, flags: 
         header.flags |= net::MSG_EOR;
     }
     if header.name != 0 {
-        store_sender_in(context.user, &mut header, &received)?;
+        store_sender_in(current.user, &mut header, &received)?;
     } else {
         header.name_length = 0;
     }
     let passes = socket.passes_credentials();
-    control::store(context, &mut header, passes, &mut received, flags)?;
-    context.user.write_value(address, &header)?;
+    control::store(current, &mut header, passes, &mut received, flags)?;
+    current.user.write_value(address, &header)?;
     Ok(result_of(socket.kind, flags, &received))
 }
 
@@ -359,23 +360,23 @@ fn each_message(
 }
 
 /// Implements `sendmmsg` (Linux 7.2 `net/socket.c`, `__sys_sendmmsg`).
-pub fn sendmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sendmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, array, count, flags, ..] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     socket_of(&open)?;
-    each_message(context.user, (array, count), |header| {
-        send_message(context, &open, header, flags as u32).map(Some)
+    each_message(current.user, (array, count), |header| {
+        send_message(current, &open, header, flags as u32).map(Some)
     })
 }
 
 /// Implements `recvmmsg` (Linux 7.2 `net/socket.c`, `do_recvmmsg`). The time is checked after each message.
-pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn recvmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, array, count, flags, timeout, _] = arguments;
     let flags = flags as u32;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     socket_of(&open)?;
-    let clock = context.kernel.vfs.clock;
-    let time: Option<Timespec> = context.user.read_optional(timeout)?;
+    let clock = current.vfs().clock;
+    let time: Option<Timespec> = current.user.read_optional(timeout)?;
     let deadline = match time {
         Some(time) => {
             let time = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
@@ -384,7 +385,7 @@ pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         None => None,
     };
     let (mut received, mut late) = (false, false);
-    let result = each_message(context.user, (array, count), |header| {
+    let result = each_message(current.user, (array, count), |header| {
         if late {
             return Ok(None);
         }
@@ -394,14 +395,14 @@ pub fn recvmmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         } else {
             flags | net::MSG_DONTWAIT
         };
-        let length = receive_message(context, &open, header, flags)?;
+        let length = receive_message(current, &open, header, flags)?;
         received = true;
         late = deadline.is_some_and(|deadline| clock.now() >= deadline);
         Ok(Some(length))
     })?;
     if let Some(deadline) = deadline {
         let left = Timespec::from_nanoseconds(deadline.saturating_sub(clock.now()));
-        context.user.write_value(timeout, &left)?;
+        current.user.write_value(timeout, &left)?;
     }
     Ok(result)
 }

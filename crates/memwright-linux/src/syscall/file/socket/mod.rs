@@ -8,16 +8,17 @@ mod message;
 mod option;
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         OpenFile,
-        inet::{self, Family, InetFile, InetSocket, NAME_MAX, Name, Protocol},
-        netlink::{self, NAME_SIZE, NetlinkFile, NetlinkName, NetlinkSocket},
-        socket::{ADDRESS_MAX, Address, Socket, SocketFile, SocketKind, open, pair},
+        inet::{self, Family, InetFile, InetSocket, NAME_MAX, Name, Network, Protocol},
+        netlink::{self, NAME_SIZE, NetlinkFile, NetlinkName, NetlinkSocket, Ports},
+        socket::{ADDRESS_MAX, Address, Registry, Socket, SocketFile, SocketKind, open, pair},
     },
     identity::Capabilities,
-    syscall::call::{Kind, SystemCall, int, real},
+    syscall::call::{Kind, SystemCall, handler, int, real},
     user::UserMemory,
 };
 use alloc::sync::Arc;
@@ -27,88 +28,117 @@ use Kind::{Fd, Hex, InOut, Int, Unsigned};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
-    real(raw::__NR_socket, "socket", &[Int, Hex, Int], socket),
+    real(
+        raw::__NR_socket,
+        "socket",
+        &[Int, Hex, Int],
+        |context, arguments| {
+            let (current, number) = (&context.current, arguments[0] as u32);
+            if let Some(family) = Family::from_number(number) {
+                inet_socket(current, context.network(), family, arguments)
+            } else if number == net::AF_NETLINK {
+                netlink_socket(current, context.netlink(), arguments)
+            } else {
+                unix_socket(current, context.sockets(), arguments)
+            }
+        },
+    ),
     real(
         raw::__NR_socketpair,
         "socketpair",
         &[Int, Hex, Int, Kind::Out(8)],
-        socketpair,
+        handler!(socketpair, sockets),
     ),
-    real(raw::__NR_bind, "bind", &[Fd, Kind::InBuffer(2), Int], bind),
+    real(
+        raw::__NR_bind,
+        "bind",
+        &[Fd, Kind::InBuffer(2), Int],
+        handler!(bind),
+    ),
     real(
         raw::__NR_connect,
         "connect",
         &[Fd, Kind::InBuffer(2), Int],
-        connect,
+        handler!(connect),
     ),
-    real(raw::__NR_listen, "listen", &[Fd, Int], listen),
-    real(raw::__NR_accept, "accept", &[Fd, Hex, InOut(4)], accept),
+    real(raw::__NR_listen, "listen", &[Fd, Int], handler!(listen)),
+    real(
+        raw::__NR_accept,
+        "accept",
+        &[Fd, Hex, InOut(4)],
+        handler!(accept),
+    ),
     real(
         raw::__NR_accept4,
         "accept4",
         &[Fd, Hex, InOut(4), Hex],
-        accept4,
+        handler!(accept4),
     ),
     real(
         raw::__NR_getsockname,
         "getsockname",
         &[Fd, Hex, InOut(4)],
-        getsockname,
+        handler!(getsockname),
     ),
     real(
         raw::__NR_getpeername,
         "getpeername",
         &[Fd, Hex, InOut(4)],
-        getpeername,
+        handler!(getpeername),
     ),
-    real(raw::__NR_shutdown, "shutdown", &[Fd, Int], shutdown),
+    real(
+        raw::__NR_shutdown,
+        "shutdown",
+        &[Fd, Int],
+        handler!(shutdown),
+    ),
     real(
         raw::__NR_sendto,
         "sendto",
         &[Fd, Kind::InBuffer(2), Unsigned, Hex, Kind::InBuffer(5), Int],
-        message::sendto,
+        handler!(message::sendto),
     ),
     real(
         raw::__NR_recvfrom,
         "recvfrom",
         &[Fd, Kind::OutBuffer(2), Unsigned, Hex, Hex, InOut(4)],
-        message::recvfrom,
+        handler!(message::recvfrom),
     ),
     real(
         raw::__NR_sendmsg,
         "sendmsg",
         &[Fd, Kind::In(56), Hex],
-        message::sendmsg,
+        handler!(message::sendmsg),
     ),
     real(
         raw::__NR_recvmsg,
         "recvmsg",
         &[Fd, InOut(56), Hex],
-        message::recvmsg,
+        handler!(message::recvmsg),
     ),
     real(
         raw::__NR_sendmmsg,
         "sendmmsg",
         &[Fd, Hex, Unsigned, Hex],
-        message::sendmmsg,
+        handler!(message::sendmmsg),
     ),
     real(
         raw::__NR_recvmmsg,
         "recvmmsg",
         &[Fd, Hex, Unsigned, Hex, Hex],
-        message::recvmmsg,
+        handler!(message::recvmmsg),
     ),
     real(
         raw::__NR_getsockopt,
         "getsockopt",
         &[Fd, Int, Int, Hex, InOut(4)],
-        option::getsockopt,
+        handler!(option::getsockopt),
     ),
     real(
         raw::__NR_setsockopt,
         "setsockopt",
         &[Fd, Int, Int, Kind::InBuffer(4), Int],
-        option::setsockopt,
+        handler!(option::setsockopt),
     ),
 ];
 
@@ -154,41 +184,54 @@ fn protocol(kind: u32, number: u32, may_be_raw: bool) -> Result<Protocol, Errno>
     }
 }
 
-fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if let Some(family) = Family::from_number(arguments[0] as u32) {
-        let kind = arguments[1] as u32;
-        if kind & !(FLAGS | 0xf) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let may_be_raw = context.caller().has_any(Capabilities::RAW_SOCKETS);
-        let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
-        context.check_heap()?;
-        context.caller().check_open_files()?;
-        let socket = InetSocket::new(&context.current, &context.kernel.network, family, protocol);
-        let flags = kind & FLAGS;
-        let file = inet::open(&context.current, Arc::new(socket), flags);
-        return context.caller().add_descriptor(file, flags);
+/// Creates an internet socket of this family.
+fn inet_socket(
+    current: &Current<'_>,
+    network: &'static Network,
+    family: Family,
+    arguments: &Arguments,
+) -> CallResult {
+    let kind = arguments[1] as u32;
+    if kind & !(FLAGS | 0xf) != 0 {
+        return Err(Errno::EINVAL);
     }
-    if arguments[0] as u32 == net::AF_NETLINK {
-        return netlink_socket(context, arguments);
-    }
+    let may_be_raw = current.caller().has_any(Capabilities::RAW_SOCKETS);
+    let protocol = protocol(kind & 0xf, arguments[2] as u32, may_be_raw)?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let socket = InetSocket::new(current, network, family, protocol);
+    let flags = kind & FLAGS;
+    let file = inet::open(current, Arc::new(socket), flags);
+    current.caller().add_descriptor(file, flags)
+}
+
+/// Creates a Unix socket.
+fn unix_socket(
+    current: &Current<'_>,
+    sockets: &'static Registry,
+    arguments: &Arguments,
+) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let socket = context.kernel.sockets.create(kind)?;
-    let file = open(&context.current, socket, flags);
-    context.caller().add_descriptor(file, flags)
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let socket = sockets.create(kind)?;
+    let file = open(current, socket, flags);
+    current.caller().add_descriptor(file, flags)
 }
 
 /// Creates a netlink socket.
-fn netlink_socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn netlink_socket(
+    current: &Current<'_>,
+    netlink: &'static Ports,
+    arguments: &Arguments,
+) -> CallResult {
     let kind = netlink_kind(arguments[1] as u32, arguments[2] as u32)?;
     let flags = arguments[1] as u32 & FLAGS;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let socket = NetlinkSocket::new(&context.kernel.netlink, kind);
-    let file = netlink::open(&context.current, socket, flags);
-    context.caller().add_descriptor(file, flags)
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let socket = NetlinkSocket::new(netlink, kind);
+    let file = netlink::open(current, socket, flags);
+    current.caller().add_descriptor(file, flags)
 }
 
 /// Returns the type of a netlink socket with this type, which can be combined with flags, and this protocol (Linux 7.2
@@ -209,7 +252,11 @@ const fn netlink_kind(kind: u32, protocol: u32) -> Result<u32, Errno> {
     }
 }
 
-fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn socketpair(
+    current: &Current<'_>,
+    sockets: &'static Registry,
+    arguments: &Arguments,
+) -> CallResult {
     if Family::from_number(arguments[0] as u32).is_some() {
         protocol(arguments[1] as u32 & 0xf, arguments[2] as u32, true)?;
         return Err(Errno::EOPNOTSUPP);
@@ -219,24 +266,21 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EOPNOTSUPP);
     }
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
-    let (one, other) = pair(&context.current, &context.kernel.sockets, kind)?;
-    let (one, other) = (
-        open(&context.current, one, flags),
-        open(&context.current, other, flags),
-    );
-    let files = context.files();
-    let close = |number: u64| files.close(context.process().id, number as i32);
-    let first = context.caller().add_descriptor(one, flags)?;
-    let second = match context.caller().add_descriptor(other, flags) {
+    current.check_heap()?;
+    current.caller().check_open_files()?;
+    let (one, other) = pair(current, sockets, kind)?;
+    let (one, other) = (open(current, one, flags), open(current, other, flags));
+    let files = current.files();
+    let close = |number: u64| files.close(current.process().id, number as i32);
+    let first = current.caller().add_descriptor(one, flags)?;
+    let second = match current.caller().add_descriptor(other, flags) {
         Ok(second) => second,
         Err(error) => {
             close(first)?;
             return Err(error);
         }
     };
-    let stored = context
+    let stored = current
         .user
         .write_value(arguments[3], &[first as i32, second as i32]);
     if let Err(error) = stored {
@@ -248,8 +292,8 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Returns the open file of a descriptor.
-fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
-    context.files().get_usable(int(number))
+fn opened(current: &Current<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
+    current.files().get_usable(int(number))
 }
 
 /// A socket of any kind.
@@ -324,64 +368,64 @@ fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Res
     user.write_value(room, &(name.len() as u32))
 }
 
-fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn bind(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, ..] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let socket = socket_of(&open)?;
-    context.check_heap()?;
+    current.check_heap()?;
     match socket {
         AnySocket::Unix(socket) => {
-            let address = read_address(context.user, address, length)?;
-            socket.bind(&context.current, address)?;
+            let address = read_address(current.user, address, length)?;
+            socket.bind(current, address)?;
         }
         AnySocket::Inet(socket) => {
-            let name = read_name(context.user, socket.family, (address, length), false)?;
-            socket.bind(&context.current, name)?;
+            let name = read_name(current.user, socket.family, (address, length), false)?;
+            socket.bind(current, name)?;
         }
         AnySocket::Netlink(socket) => {
-            let name = read_netlink_name(context.user, address, length)?;
-            socket.bind(&context.current, name)?;
+            let name = read_netlink_name(current.user, address, length)?;
+            socket.bind(current, name)?;
         }
     }
     Ok(0)
 }
 
-fn connect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn connect(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, ..] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let socket = socket_of(&open)?;
-    context.check_heap()?;
+    current.check_heap()?;
     match socket {
         AnySocket::Unix(socket) => {
-            let address = read_address(context.user, address, length)?;
-            socket.connect(&context.current, &open, &address)?;
+            let address = read_address(current.user, address, length)?;
+            socket.connect(current, &open, &address)?;
         }
         AnySocket::Inet(socket) => {
-            let name = read_name(context.user, socket.family, (address, length), false)?;
-            socket.connect(&context.current, &open, name)?;
+            let name = read_name(current.user, socket.family, (address, length), false)?;
+            socket.connect(current, &open, name)?;
         }
         AnySocket::Netlink(socket) => {
             let family: u16 = match length as u32 {
                 0 | 1 => return Err(Errno::EINVAL),
-                _ => context.user.read_value(address)?,
+                _ => current.user.read_value(address)?,
             };
             let name = match family {
                 0 => None,
-                _ => Some(read_netlink_name(context.user, address, length)?),
+                _ => Some(read_netlink_name(current.user, address, length)?),
             };
-            socket.connect(&context.current, name)?;
+            socket.connect(current, name)?;
         }
     }
     Ok(0)
 }
 
-fn listen(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = opened(context, arguments[0])?;
+fn listen(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = opened(current, arguments[0])?;
     let limit = arguments[1] as i32;
     match socket_of(&open)? {
-        AnySocket::Unix(socket) => socket.listen(&context.current, limit)?,
+        AnySocket::Unix(socket) => socket.listen(current, limit)?,
         AnySocket::Inet(socket) => {
-            context.check_heap()?;
+            current.check_heap()?;
             socket.listen(limit)?;
         }
         AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
@@ -389,46 +433,46 @@ fn listen(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult {
+fn accept_with(current: &Current<'_>, arguments: &Arguments, flags: u32) -> CallResult {
     let &[number, address, length, ..] = arguments;
     if flags & !FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    let listener = opened(context, number)?;
-    context.check_heap()?;
-    context.caller().check_open_files()?;
+    let listener = opened(current, number)?;
+    current.check_heap()?;
+    current.caller().check_open_files()?;
     let file = match socket_of(&listener)? {
         AnySocket::Unix(listening) => {
-            let socket = listening.accept(&context.current, &listener)?;
+            let socket = listening.accept(current, &listener)?;
             let name = socket.address(true).unwrap_or(None);
-            let file = open(&context.current, socket, flags);
+            let file = open(current, socket, flags);
             if address != 0 {
                 let name = Address::to_bytes(name.as_ref());
-                store_name(context.user, address, length, &name)?;
+                store_name(current.user, address, length, &name)?;
             }
             file
         }
         AnySocket::Inet(listening) => {
-            let socket = listening.accept(&context.current, &listener)?;
+            let socket = listening.accept(current, &listener)?;
             let name = socket.accepted_from();
-            let file = inet::open(&context.current, socket, flags);
+            let file = inet::open(current, socket, flags);
             if let (Some(name), true) = (name, address != 0) {
                 let name = inet::encode(listening.family, name);
-                store_name(context.user, address, length, name.bytes())?;
+                store_name(current.user, address, length, name.bytes())?;
             }
             file
         }
         AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
     };
-    context.caller().add_descriptor(file, flags)
+    current.caller().add_descriptor(file, flags)
 }
 
-fn accept(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    accept_with(context, arguments, 0)
+fn accept(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    accept_with(current, arguments, 0)
 }
 
-fn accept4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    accept_with(context, arguments, arguments[3] as u32)
+fn accept4(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    accept_with(current, arguments, arguments[3] as u32)
 }
 
 /// Stores the name of a socket, or that of its peer.
@@ -464,18 +508,18 @@ fn name_of(
     Ok(0)
 }
 
-fn getsockname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = opened(context, arguments[0])?;
-    name_of(context.user, &open, (arguments[1], arguments[2]), false)
+fn getsockname(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = opened(current, arguments[0])?;
+    name_of(current.user, &open, (arguments[1], arguments[2]), false)
 }
 
-fn getpeername(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = opened(context, arguments[0])?;
-    name_of(context.user, &open, (arguments[1], arguments[2]), true)
+fn getpeername(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = opened(current, arguments[0])?;
+    name_of(current.user, &open, (arguments[1], arguments[2]), true)
 }
 
-fn shutdown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let open = opened(context, arguments[0])?;
+fn shutdown(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let open = opened(current, arguments[0])?;
     let how = arguments[1] as u32;
     match socket_of(&open)? {
         AnySocket::Unix(socket) => socket.shut(how)?,

@@ -2,7 +2,8 @@
 
 use crate::{
     abi::{Plain, Timeval},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{
         inet::{InetSocket, Value},
@@ -23,9 +24,9 @@ fn check_level(level: u64) -> Result<(), Errno> {
     }
 }
 
-pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn getsockopt(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, level, name, address, length, _] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let value = match socket_of(&open)? {
         AnySocket::Unix(socket) => {
             check_level(level)?;
@@ -33,11 +34,11 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         AnySocket::Inet(socket) => {
             let value = socket.option(level as u32, name as u32)?;
-            return store_value(context.user, address, length, value);
+            return store_value(current.user, address, length, value);
         }
         AnySocket::Netlink(socket) => socket.option(level as u32, name as u32)?,
     };
-    let room: i32 = context.user.read_value(length)?;
+    let room: i32 = current.user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let mut bytes = [0; Timeval::SIZE];
     let size = match value {
@@ -59,18 +60,18 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
     };
     let size = size.min(room);
-    context.user.write_bytes(address, &bytes[..size])?;
-    context.user.write_value(length, &(size as u32)).map(|()| 0)
+    current.user.write_bytes(address, &bytes[..size])?;
+    current.user.write_value(length, &(size as u32)).map(|()| 0)
 }
 
-pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn setsockopt(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, level, name, address, length, _] = arguments;
-    let open = opened(context, number)?;
+    let open = opened(current, number)?;
     let socket = match socket_of(&open)? {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
             return set_inet(
-                context.user,
+                current.user,
                 socket,
                 (level as u32, name as u32),
                 (address, length),
@@ -78,7 +79,7 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         AnySocket::Netlink(socket) => {
             return set_netlink(
-                context.user,
+                current.user,
                 socket,
                 (level as u32, name as u32),
                 (address, length),
@@ -94,10 +95,10 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if (length as usize) < Timeval::SIZE {
             return Err(Errno::EINVAL);
         }
-        let time: Timeval = context.user.read_value(address)?;
+        let time: Timeval = current.user.read_value(address)?;
         return socket.set_timeout(name, time).map(|()| 0);
     }
-    let value: i32 = context.user.read_value(address)?;
+    let value: i32 = current.user.read_value(address)?;
     socket.set_option(name, value).map(|()| 0)
 }
 
