@@ -54,6 +54,7 @@ mod merge_scan;
 pub(crate) mod numa;
 mod oom;
 mod ordered;
+pub mod page_fault;
 pub mod paged;
 pub mod perf_event;
 pub mod pidfd;
