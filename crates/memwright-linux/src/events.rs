@@ -1,10 +1,9 @@
 //! The entry points through which the machine calls the kernel.
 
 use crate::{
-    account,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    run::{self, Execution},
+    run::Execution,
     scheduler::Work,
     user::USER_END,
     userfault::{Accessor, Resolved},
@@ -59,7 +58,7 @@ impl KernelEvents for Events {
     }
 
     fn context_start(&self, argument: usize) -> ! {
-        run::thread_main(self.kernel, self.machine, argument as u32)
+        self.kernel.thread_main(self.machine, argument as u32)
     }
 
     fn cpu_start(&self) -> ! {
@@ -73,7 +72,7 @@ impl KernelEvents for Events {
             .scheduler
             .report(out)
             .and_then(|()| kernel.tasks.report(kernel.host.now(), out))
-            .and_then(|()| account::report(kernel, out));
+            .and_then(|()| kernel.report_account(out));
         if report.is_err() {
             kernel
                 .host
