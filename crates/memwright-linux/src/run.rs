@@ -41,7 +41,7 @@ impl Kernel {
             Some(Start::User(state)) => {
                 self.host.load_bases(&state);
                 let tables = handlers(self.manifest.system_calls);
-                Context::new(self, &thread, state, tables).run(machine)
+                self.context(&thread, state, tables).run(machine)
             }
             Some(Start::Program) => self.run_program(machine, &thread),
             None => unreachable!("a thread starts once"),
@@ -52,12 +52,8 @@ impl Kernel {
 
     /// Executes the program of the manifest.
     fn run_program(&'static self, machine: &dyn Execution, thread: &Arc<Thread>) -> ExitStatus {
-        let context = Context::new(
-            self,
-            thread,
-            Default::default(),
-            handlers(self.manifest.system_calls),
-        );
+        let tables = handlers(self.manifest.system_calls);
+        let context = self.context(thread, Default::default(), tables);
         self.host.mark_run_begins();
         match exec::execute_manifest(&context) {
             Ok(()) => context.run(machine),
