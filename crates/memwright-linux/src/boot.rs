@@ -33,7 +33,7 @@ pub fn start(
     let swaps = swaps.unwrap_or_else(|_| refuse(machine, "no memory for the swap devices"));
     let before = Baseline::take(&memory, &swaps);
     let kernel = Kernel::create(machine, memory, manifest, swaps);
-    machine.set_events(Box::leak(Box::new(Events { kernel, machine })));
+    machine.set_events(Box::leak(Box::new(Events::new(kernel, machine))));
     let device = Box::leak(Box::new(UserfaultDevice {
         userfaults: kernel.userfaults,
         tasks: kernel.tasks,

@@ -57,28 +57,26 @@ pub struct Context<'a> {
     pub(crate) tables: &'static CallTables,
 }
 
-impl Kernel {
-    /// Returns the context of a thread that is about to enter user mode with this state.
+impl<'a> Context<'a> {
+    /// Creates the context of a thread that is about to enter user mode with this state.
     ///
     /// # Panics
     /// If the process has exited.
-    pub fn context<'a>(
-        &'static self,
+    pub fn new(
+        kernel: &'static Kernel,
         thread: &'a Arc<Thread>,
         state: UserState,
         tables: &'static CallTables,
-    ) -> Context<'a> {
-        Context {
-            kernel: self,
-            current: Current::new(self.base(), thread),
-            registers: ThreadRegisters::new(self.host, thread, state),
+    ) -> Self {
+        Self {
+            kernel,
+            current: Current::new(kernel.base(), thread),
+            registers: ThreadRegisters::new(kernel.host, thread, state),
             handlers: Cell::new(tables.usual),
             tables,
         }
     }
-}
 
-impl Context<'_> {
     /// Returns the process table.
     pub(crate) fn tasks(&self) -> &'static Tasks {
         self.kernel.tasks

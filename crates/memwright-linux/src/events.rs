@@ -13,10 +13,15 @@ use memwright_table::sync::GaveWay;
 
 /// Receives the machine's events for one kernel.
 pub struct Events {
-    /// The kernel.
-    pub(crate) kernel: &'static Kernel,
-    /// The machine.
-    pub(crate) machine: &'static dyn Execution,
+    kernel: &'static Kernel,
+    machine: &'static dyn Execution,
+}
+
+impl Events {
+    /// Creates the receiver for this kernel.
+    pub fn new(kernel: &'static Kernel, machine: &'static dyn Execution) -> Self {
+        Self { kernel, machine }
+    }
 }
 
 impl KernelEvents for Events {

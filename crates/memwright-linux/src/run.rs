@@ -41,7 +41,7 @@ impl Kernel {
             Some(Start::User(state)) => {
                 self.host.load_bases(&state);
                 let tables = handlers(self.manifest.system_calls);
-                self.context(&thread, state, tables).run(machine)
+                Context::new(self, &thread, state, tables).run(machine)
             }
             Some(Start::Program) => self.run_program(machine, &thread),
             None => unreachable!("a thread starts once"),
@@ -52,8 +52,12 @@ impl Kernel {
 
     /// Executes the program of the manifest.
     fn run_program(&'static self, machine: &dyn Execution, thread: &Arc<Thread>) -> ExitStatus {
-        let tables = handlers(self.manifest.system_calls);
-        let context = self.context(thread, Default::default(), tables);
+        let context = Context::new(
+            self,
+            thread,
+            Default::default(),
+            handlers(self.manifest.system_calls),
+        );
         self.host.mark_run_begins();
         match exec::execute_manifest(&context) {
             Ok(()) => context.run(machine),
