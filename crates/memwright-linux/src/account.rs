@@ -1,7 +1,7 @@
 //! The report at the end of a run: counters, system-call counts and the outcome.
 
 use crate::{
-    audit::Baseline,
+    audit::{Baseline, audit},
     call_counts::{CallCounts, Listed},
     channel::{Channel, NO_ROOM, Outcome},
     host::Host,
@@ -32,117 +32,45 @@ fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::
     let _ = writeln!(out, "{name} {value}");
 }
 
-impl Kernel {
-    /// Returns the lines of the report with their current values.
-    pub fn account_lines(&self) -> String {
-        use core::sync::atomic::Ordering;
-        let mut out = String::new();
-        for (definition, value) in self.memory.account().iter() {
-            match value {
-                memwright::Value::Count(count) => line(&mut out, definition.name, count),
-                memwright::Value::NotObservable => {
-                    line(&mut out, definition.name, "not_observable")
-                }
-            }
+/// Returns the lines of the report with their current values.
+pub fn lines(kernel: &Kernel) -> String {
+    use core::sync::atomic::Ordering;
+    let mut out = String::new();
+    for (definition, value) in kernel.memory.account().iter() {
+        match value {
+            memwright::Value::Count(count) => line(&mut out, definition.name, count),
+            memwright::Value::NotObservable => line(&mut out, definition.name, "not_observable"),
         }
-        line(&mut out, "instructions_user", self.host.user_instructions());
-        line(&mut out, "instructions_kernel", self.instructions_of_run());
-        line(
-            &mut out,
-            "instructions_interrupts",
-            self.host.interrupt_instructions(),
-        );
-        line(
-            &mut out,
-            "processes",
-            self.processes_made.load(Ordering::Relaxed),
-        );
-        line(&mut out, "oom_kills", self.oom.kills());
-        line(
-            &mut out,
-            "instructions_stretch",
-            self.host.longest_stretch().instructions,
-        );
-        if self.memory.frames().machine().cpu_count() > 1 {
-            for (name, waits) in WAITS {
-                line(&mut out, name, stat::waits(waits));
-            }
-        }
-        write_calls(&self.calls, &mut out);
-        out
     }
-
-    /// Writes the counters so far, for a failure report. Waits for no lock and allocates nothing.
-    pub(crate) fn report_account(&self, out: &mut dyn Write) -> core::fmt::Result {
-        let Some(account) = self.memory.try_account() else {
-            return writeln!(out, "account: not readable, the frames are locked");
-        };
-        writeln!(out, "account, rows that are not 0:")?;
-        for (definition, value) in account.iter() {
-            match value {
-                memwright::Value::Count(0) | memwright::Value::NotObservable => {}
-                memwright::Value::Count(count) => writeln!(out, "  {} {count}", definition.name)?,
-            }
+    line(
+        &mut out,
+        "instructions_user",
+        kernel.host.user_instructions(),
+    );
+    line(&mut out, "instructions_kernel", kernel_instructions(kernel));
+    line(
+        &mut out,
+        "instructions_interrupts",
+        kernel.host.interrupt_instructions(),
+    );
+    line(
+        &mut out,
+        "processes",
+        kernel.processes_made.load(Ordering::Relaxed),
+    );
+    line(&mut out, "oom_kills", kernel.oom.kills());
+    line(
+        &mut out,
+        "instructions_stretch",
+        kernel.host.longest_stretch().instructions,
+    );
+    if kernel.memory.frames().machine().cpu_count() > 1 {
+        for (name, waits) in WAITS {
+            line(&mut out, name, stat::waits(waits));
         }
-        let user = self.host.user_instructions();
-        writeln!(out, "  instructions_user {user}")?;
-        writeln!(out, "  instructions_kernel {}", self.instructions_of_run())?;
-        let interrupts = self.host.interrupt_instructions();
-        writeln!(out, "  instructions_interrupts {interrupts}")
     }
-
-    /// Returns the number of instructions that the kernel executed on the calling CPU since the program started, without
-    /// those in interrupt handlers. With several CPUs, the calling CPU can differ from the one on which the program
-    /// started.
-    fn instructions_of_run(&self) -> u64 {
-        use core::sync::atomic::Ordering;
-        let boot = self.boot_instructions.load(Ordering::Relaxed);
-        let interrupts = self.host.interrupt_instructions();
-        self.host
-            .kernel_instructions()
-            .saturating_sub(boot + interrupts)
-    }
-
-    /// Finishes the run: writes the report, audits for leaks, sends the result and powers off.
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::disallowed_macros,
-        reason = "no program runs any more"
-    )]
-    pub(crate) fn finish(&'static self, before: &Baseline) -> ! {
-        let host = self.host;
-        host.pause_clock();
-        if self.memory.policy().count_locks() {
-            // The report and the audit do not count as part of the run.
-            self.memory.set_lock_statistics(false);
-        }
-        let mut text = self.account_lines();
-        let stretch = host.longest_stretch();
-        if stretch.is_critical() {
-            self.log(&format!("{}", LongestStretch(stretch)));
-        }
-        let ended = self.ended.lock().take();
-        let (outcome, message, killed) = match ended {
-            Some(ended) => (ended.outcome, ended.text, ended.killed),
-            None => {
-                let never = crate::errno::Errno::EIO.number().into();
-                (Outcome::NotStarted(never), String::new(), 0)
-            }
-        };
-        line(&mut text, "processes_killed", killed);
-        let findings = self.audit(before);
-        line(&mut text, "audit_findings", findings.len());
-        for finding in &findings {
-            let log = format!("audit: {finding}\n");
-            host.output(Channel::Log, log.as_bytes());
-            host.output(Channel::Panic, log.as_bytes());
-        }
-        host.output(Channel::Account, text.as_bytes());
-        let mut result = outcome.encode().to_vec();
-        result.extend_from_slice(message.as_bytes());
-        host.output(Channel::Result, &result);
-        host.power_off(0)
-    }
+    write_calls(&kernel.calls, &mut out);
+    out
 }
 
 /// Rows of the report that count how often one CPU waited for another.
@@ -152,12 +80,85 @@ const WAITS: [(&str, Waits); 3] = [
     ("flush_waits_halted", Waits::FlushHalted),
 ];
 
+/// Writes the counters so far, for a failure report. Waits for no lock and allocates nothing.
+pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result {
+    let Some(account) = kernel.memory.try_account() else {
+        return writeln!(out, "account: not readable, the frames are locked");
+    };
+    writeln!(out, "account, rows that are not 0:")?;
+    for (definition, value) in account.iter() {
+        match value {
+            memwright::Value::Count(0) | memwright::Value::NotObservable => {}
+            memwright::Value::Count(count) => writeln!(out, "  {} {count}", definition.name)?,
+        }
+    }
+    let user = kernel.host.user_instructions();
+    writeln!(out, "  instructions_user {user}")?;
+    writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))?;
+    let interrupts = kernel.host.interrupt_instructions();
+    writeln!(out, "  instructions_interrupts {interrupts}")
+}
+
+/// Returns the number of instructions that the kernel executed on the calling CPU since the program started, without
+/// those in interrupt handlers. With several CPUs, the calling CPU can differ from the one on which the program
+/// started.
+fn kernel_instructions(kernel: &Kernel) -> u64 {
+    use core::sync::atomic::Ordering;
+    let boot = kernel.boot_instructions.load(Ordering::Relaxed);
+    let interrupts = kernel.host.interrupt_instructions();
+    kernel
+        .host
+        .kernel_instructions()
+        .saturating_sub(boot + interrupts)
+}
+
 /// Powers the machine off before any program has started, because it has too little memory for the requested run. Such
 /// a run has no report.
 #[expect(clippy::disallowed_methods, reason = "no program runs")]
 pub fn refuse(host: &dyn Host, text: &str) -> ! {
     let mut result = Outcome::NotStarted(NO_ROOM).encode().to_vec();
     result.extend_from_slice(text.as_bytes());
+    host.output(Channel::Result, &result);
+    host.power_off(0)
+}
+
+/// Finishes the run: writes the report, audits for leaks, sends the result and powers off.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "no program runs any more"
+)]
+pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
+    let host = kernel.host;
+    host.pause_clock();
+    if kernel.memory.policy().count_locks() {
+        // The report and the audit do not count as part of the run.
+        kernel.memory.set_lock_statistics(false);
+    }
+    let mut text = lines(kernel);
+    let stretch = host.longest_stretch();
+    if stretch.is_critical() {
+        kernel.log(&format!("{}", LongestStretch(stretch)));
+    }
+    let ended = kernel.ended.lock().take();
+    let (outcome, message, killed) = match ended {
+        Some(ended) => (ended.outcome, ended.text, ended.killed),
+        None => {
+            let never = crate::errno::Errno::EIO.number().into();
+            (Outcome::NotStarted(never), String::new(), 0)
+        }
+    };
+    line(&mut text, "processes_killed", killed);
+    let findings = audit(kernel, before);
+    line(&mut text, "audit_findings", findings.len());
+    for finding in &findings {
+        let log = format!("audit: {finding}\n");
+        host.output(Channel::Log, log.as_bytes());
+        host.output(Channel::Panic, log.as_bytes());
+    }
+    host.output(Channel::Account, text.as_bytes());
+    let mut result = outcome.encode().to_vec();
+    result.extend_from_slice(message.as_bytes());
     host.output(Channel::Result, &result);
     host.power_off(0)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Memory,
-    account::refuse,
+    account::{self, refuse},
     audit::Baseline,
     cpio::CpioArchive,
     errno::Errno,
@@ -57,7 +57,7 @@ pub fn start(
     if kernel.memory.policy().count_locks() {
         kernel.memory.set_lock_statistics(true);
     }
-    match filled.and_then(|()| kernel.make_program()) {
+    match filled.and_then(|()| make_program(kernel)) {
         Ok(()) => {
             machine.start_cpus();
             kernel.huge_scan.wake();
@@ -68,50 +68,48 @@ pub fn start(
         }
         Err(_) => refuse(machine, "no memory for the files and the first process"),
     }
-    kernel.finish(&before)
+    account::finish(kernel, &before)
 }
 
-impl Kernel {
-    /// Creates the reaper process, and the process of the program with its first thread.
-    fn make_program(&'static self) -> Result<(), Errno> {
-        let limits = Limits::initial(self.memory.frames().total() * 4096);
-        let root = self.users.get(0).map_err(|_| Errno::ENOMEM)?;
-        let reaper = Process::new(self.tasks, REAPER, 0, None, limits.clone(), root.clone());
-        let reaper = Arc::new(reaper);
-        let space = crate::memory::new_space(
-            self,
-            &limits,
-            Capabilities::FULL,
-            self.layout_random.as_ref(),
-        )?;
-        let (files, fs) = self.vfs.mounts.first_files(self.vfs)?;
-        let name = [0; 16];
-        let parts = Parts {
-            space,
-            image: None,
-            files,
-            fs,
-            limits: limits.clone(),
-            name,
-        };
-        let process = {
-            let mut tasks = self.tasks.lock();
-            let _reaper = tasks.allocate_id();
-            tasks.enter(&reaper, 0)?;
-            let _program = tasks.allocate_id();
-            let now = self.host.now();
-            let process = Process::new(self.tasks, PROGRAM, now, Some(parts), limits, root);
-            let process = Arc::new(process);
-            tasks.enter(&process, REAPER)?;
-            tasks.lead_session(&process);
-            process
-        };
-        let thread = Thread::create(self, PROGRAM, &process, Start::Program)?;
-        let state = ThreadSignals::default();
-        process.signals.lock().threads.try_push(&thread, state)?;
-        self.tasks.lock().threads.insert(PROGRAM, thread.clone());
-        self.processes_made.fetch_add(1, Ordering::Relaxed);
-        thread.wake();
-        Ok(())
-    }
+/// Creates the reaper process, and the process of the program with its first thread.
+fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
+    let limits = Limits::initial(kernel.memory.frames().total() * 4096);
+    let root = kernel.users.get(0).map_err(|_| Errno::ENOMEM)?;
+    let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
+    let reaper = Arc::new(reaper);
+    let space = crate::memory::new_space(
+        kernel,
+        &limits,
+        Capabilities::FULL,
+        kernel.layout_random.as_ref(),
+    )?;
+    let (files, fs) = kernel.vfs.mounts.first_files(kernel.vfs)?;
+    let name = [0; 16];
+    let parts = Parts {
+        space,
+        image: None,
+        files,
+        fs,
+        limits: limits.clone(),
+        name,
+    };
+    let process = {
+        let mut tasks = kernel.tasks.lock();
+        let _reaper = tasks.allocate_id();
+        tasks.enter(&reaper, 0)?;
+        let _program = tasks.allocate_id();
+        let now = kernel.host.now();
+        let process = Process::new(kernel.tasks, PROGRAM, now, Some(parts), limits, root);
+        let process = Arc::new(process);
+        tasks.enter(&process, REAPER)?;
+        tasks.lead_session(&process);
+        process
+    };
+    let thread = Thread::create(kernel, PROGRAM, &process, Start::Program)?;
+    let state = ThreadSignals::default();
+    process.signals.lock().threads.try_push(&thread, state)?;
+    kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
+    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    thread.wake();
+    Ok(())
 }

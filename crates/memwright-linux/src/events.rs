@@ -1,9 +1,10 @@
 //! The entry points through which the machine calls the kernel.
 
 use crate::{
+    account,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    run::Execution,
+    run::{self, Execution},
     scheduler::Work,
     user::USER_END,
     userfault::{Accessor, Resolved},
@@ -58,7 +59,7 @@ impl KernelEvents for Events {
     }
 
     fn context_start(&self, argument: usize) -> ! {
-        self.kernel.thread_main(self.machine, argument as u32)
+        run::thread_main(self.kernel, self.machine, argument as u32)
     }
 
     fn cpu_start(&self) -> ! {
@@ -72,7 +73,7 @@ impl KernelEvents for Events {
             .scheduler
             .report(out)
             .and_then(|()| kernel.tasks.report(kernel.host.now(), out))
-            .and_then(|()| kernel.report_account(out));
+            .and_then(|()| account::report(kernel, out));
         if report.is_err() {
             kernel
                 .host

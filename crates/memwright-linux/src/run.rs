@@ -32,39 +32,44 @@ pub trait Execution: Host {
     fn run_user(&self, context: &Context<'_>) -> Trap;
 }
 
-impl Kernel {
-    /// Entry point on a thread's kernel stack.
-    pub(crate) fn thread_main(&'static self, machine: &dyn Execution, id: u32) -> ! {
-        self.scheduler.finish_switch();
-        let thread = self.tasks.thread(id).expect("a thread that was just made");
-        let status = match thread.take_start() {
-            Some(Start::User(state)) => {
-                self.host.load_bases(&state);
-                let tables = handlers(self.manifest.system_calls);
-                Context::new(self, &thread, state, tables).run(machine)
-            }
-            Some(Start::Program) => self.run_program(machine, &thread),
-            None => unreachable!("a thread starts once"),
-        };
-        exit_thread(self, &thread, status);
-        self.scheduler.leave(thread)
-    }
+/// Entry point on a thread's kernel stack.
+pub(crate) fn thread_main(kernel: &'static Kernel, machine: &dyn Execution, id: u32) -> ! {
+    kernel.scheduler.finish_switch();
+    let thread = kernel
+        .tasks
+        .thread(id)
+        .expect("a thread that was just made");
+    let status = match thread.take_start() {
+        Some(Start::User(state)) => {
+            kernel.host.load_bases(&state);
+            let tables = handlers(kernel.manifest.system_calls);
+            Context::new(kernel, &thread, state, tables).run(machine)
+        }
+        Some(Start::Program) => run_program(kernel, machine, &thread),
+        None => unreachable!("a thread starts once"),
+    };
+    exit_thread(kernel, &thread, status);
+    kernel.scheduler.leave(thread)
+}
 
-    /// Executes the program of the manifest.
-    fn run_program(&'static self, machine: &dyn Execution, thread: &Arc<Thread>) -> ExitStatus {
-        let context = Context::new(
-            self,
-            thread,
-            Default::default(),
-            handlers(self.manifest.system_calls),
-        );
-        self.host.mark_run_begins();
-        match exec::execute_manifest(&context) {
-            Ok(()) => context.run(machine),
-            Err((error, text)) => {
-                self.not_started(error, &text);
-                ExitStatus::Exited(127)
-            }
+/// Executes the program of the manifest.
+fn run_program(
+    kernel: &'static Kernel,
+    machine: &dyn Execution,
+    thread: &Arc<Thread>,
+) -> ExitStatus {
+    let context = Context::new(
+        kernel,
+        thread,
+        Default::default(),
+        handlers(kernel.manifest.system_calls),
+    );
+    kernel.host.mark_run_begins();
+    match exec::execute_manifest(&context) {
+        Ok(()) => context.run(machine),
+        Err((error, text)) => {
+            kernel.not_started(error, &text);
+            ExitStatus::Exited(127)
         }
     }
 }
