@@ -41,8 +41,8 @@ impl KernelEvents for Events {
             fetch: false,
             user: true,
         };
-        let (faults, by) = (&self.kernel.faults, Accessor::Kernel);
-        let resolved = faults.resolve(&thread, &space, address, access, by);
+        let (kernel, by) = (self.kernel, Accessor::Kernel);
+        let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
             // Check the group's limit here: the user copy that faulted can be long.
             self.kernel.cgroups.look(&thread);

@@ -19,7 +19,6 @@ use crate::{
     merge_scan::MergeScan,
     numa::Balancing,
     oom::OomKiller,
-    page_fault::PageFaults,
     probes::Probes,
     process::{
         ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
@@ -75,8 +74,6 @@ pub struct Kernel {
     pub(crate) futexes: Futexes,
     /// The userfaultfd contexts.
     pub(crate) userfaults: &'static Userfaults,
-    /// Page faults that the memory manager does not resolve alone.
-    pub(crate) faults: PageFaults,
     /// System V shared memory.
     pub(crate) segments: Segments,
     /// System V semaphore sets.
@@ -169,14 +166,6 @@ impl Kernel {
             scheduler,
             futexes: Futexes::new(host, host, oom.clone()),
             userfaults,
-            faults: PageFaults {
-                machine: host,
-                memory: memory.clone(),
-                userfaults,
-                scheduler,
-                reclaim: reclaim.clone(),
-                oom: oom.clone(),
-            },
             segments: Segments::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),

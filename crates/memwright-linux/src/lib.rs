@@ -54,7 +54,6 @@ mod merge_scan;
 pub(crate) mod numa;
 mod oom;
 mod ordered;
-pub mod page_fault;
 pub mod paged;
 pub mod perf_event;
 pub mod pidfd;
