@@ -1,15 +1,15 @@
 //! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
 //! `arch/x86/mm/pkeys.c`).
 
-use crate::host::Host;
+use crate::host::{Host, Registers};
 
 /// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
 const INITIAL: u32 = 0x5555_5554;
 
 /// Returns whether the processor has protection keys, which are a component of the extended state.
-pub(crate) fn has_keys(host: &dyn Host) -> bool {
+pub(crate) fn has_keys(registers: &dyn Registers) -> bool {
     const STATE: u64 = 1 << 9;
-    host.fpu_features() & STATE != 0
+    registers.fpu_features() & STATE != 0
 }
 
 /// Resets this thread's rights to the initial ones.
