@@ -251,20 +251,6 @@ impl Kernel {
         self.ended.lock().is_some()
     }
 
-    /// Returns whether the process group is orphaned: no member has a parent in another group of the same session
-    /// (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
-    pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
-        let tasks = self.tasks.lock();
-        !tasks.members_of(group).any(|member| {
-            let process = &member.process;
-            let parent = tasks.members.get(&process.parent());
-            member.is_alive()
-                && parent.is_some_and(|parent| {
-                    parent.process.group() != group && parent.process.session() == process.session()
-                })
-        })
-    }
-
     /// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
     /// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
     pub(crate) fn release_orphaned_groups(
@@ -290,7 +276,7 @@ impl Kernel {
     }
 
     fn release_if_orphaned(&self, group: u32) {
-        if !self.group_is_orphaned(group) {
+        if !self.tasks.group_is_orphaned(group) {
             return;
         }
         let members = || self.tasks.group(group);

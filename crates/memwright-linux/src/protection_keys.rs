@@ -1,7 +1,8 @@
 //! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
 //! `arch/x86/mm/pkeys.c`).
 
-use crate::host::{Host, Registers};
+use crate::{Memory, host::Registers};
+use memwright_table::Machine;
 
 /// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
 const INITIAL: u32 = 0x5555_5554;
@@ -13,26 +14,26 @@ pub(crate) fn has_keys(registers: &dyn Registers) -> bool {
 }
 
 /// Resets this thread's rights to the initial ones.
-pub(crate) fn reset(host: &dyn Host) {
-    if has_keys(host) {
-        host.set_key_rights(INITIAL);
+pub(crate) fn reset(registers: &dyn Registers) {
+    if has_keys(registers) {
+        registers.set_key_rights(INITIAL);
     }
 }
 
 /// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
 /// which the caller passes to [`restore`].
-pub(crate) fn permit_all(host: &dyn Host) -> u32 {
-    if !has_keys(host) {
+pub(crate) fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
+    if !has_keys(registers) {
         return 0;
     }
-    let before = host.key_rights();
-    host.set_key_rights(0);
+    let before = memory.frames().machine().key_rights();
+    registers.set_key_rights(0);
     before
 }
 
 /// Undoes [`permit_all`].
-pub(crate) fn restore(host: &dyn Host, before: u32) {
-    if has_keys(host) {
-        host.set_key_rights(before);
+pub(crate) fn restore(registers: &dyn Registers, before: u32) {
+    if has_keys(registers) {
+        registers.set_key_rights(before);
     }
 }

@@ -117,13 +117,19 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
             if work.contains(Work::CGROUP) {
                 context.kernel.cgroups.look(context.thread);
             }
-            if let After::Exit(status) = deliver(context) {
-                Traced { context }.exit(status);
+            let traced = Traced::new(
+                &context.current,
+                &context.registers,
+                context.tasks(),
+                context.oom(),
+            );
+            if let After::Exit(status) = deliver(&traced, context.tasks(), context.oom()) {
+                traced.exit(status);
                 return status;
             }
             // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
             if context.thread.work().contains(Work::DEBUG) {
-                Traced { context }.load_breakpoints();
+                traced.load_breakpoints();
             }
             context.choose_handlers();
         }
@@ -395,12 +401,18 @@ fn exception(context: &Context<'_>, vector: u8, error: u64) {
     let probes = &context.kernel.probes;
     let served = match vector {
         1 => {
-            if !probes.stepped(context) {
-                Traced { context }.debug_exception(error);
+            if !probes.stepped(&context.current, &context.registers) {
+                Traced::new(
+                    &context.current,
+                    &context.registers,
+                    context.tasks(),
+                    context.oom(),
+                )
+                .debug_exception(error);
             }
             true
         }
-        3 => probes.met(context),
+        3 => probes.met(&context.current, &context.registers),
         _ => false,
     };
     if served {

@@ -125,7 +125,13 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
     let former = context.thread.id();
     become_only_thread(context)?;
     commit(context, loaded, &request.path);
-    Traced { context }.executed(former);
+    Traced::new(
+        &context.current,
+        &context.registers,
+        context.tasks(),
+        context.oom(),
+    )
+    .executed(former);
     Ok(())
 }
 

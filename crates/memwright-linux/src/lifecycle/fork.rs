@@ -54,7 +54,12 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
     child.inherit_cpu_limit();
-    let traced = Traced { context };
+    let traced = Traced::new(
+        &context.current,
+        &context.registers,
+        context.tasks(),
+        context.oom(),
+    );
     let event = request.event().filter(|event| traced.stops_at(*event));
     if event.is_some() || request.flags.contains(CloneFlags::PTRACE) {
         attach_child(context.thread, &thread);

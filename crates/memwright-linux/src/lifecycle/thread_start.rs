@@ -62,7 +62,12 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     }
     // Only now: a thread that sets a timer finds the new thread, or has marked the caller before.
     thread.set_measured(context.thread.is_measured());
-    let traced = Traced { context };
+    let traced = Traced::new(
+        &context.current,
+        &context.registers,
+        context.tasks(),
+        context.oom(),
+    );
     let event = request.event().filter(|event| traced.stops_at(*event));
     if event.is_some() || flags.contains(CloneFlags::PTRACE) {
         attach_child(context.thread, &thread);

@@ -175,6 +175,20 @@ impl Tasks {
         }
     }
 
+    /// Returns whether the process group is orphaned: no member has a parent in another group of the same session
+    /// (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
+    pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
+        let tasks = self.lock();
+        !tasks.members_of(group).any(|member| {
+            let process = &member.process;
+            let parent = tasks.members.get(&process.parent());
+            member.is_alive()
+                && parent.is_some_and(|parent| {
+                    parent.process.group() != group && parent.process.session() == process.session()
+                })
+        })
+    }
+
     /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
     pub(crate) fn note_living(
         &self,

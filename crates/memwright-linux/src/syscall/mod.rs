@@ -116,7 +116,12 @@ fn unknown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// arguments, or set a result without a call.
 #[cold]
 fn stopping(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let traced = Traced { context };
+    let traced = Traced::new(
+        &context.current,
+        &context.registers,
+        context.tasks(),
+        context.oom(),
+    );
     let runs = traced.begin_call();
     let regs = context.registers.state().regs;
     let result = if runs {

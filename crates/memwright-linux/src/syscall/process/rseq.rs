@@ -15,7 +15,7 @@ pub const CALLS: &[SystemCall] = &[real(
     "rseq",
     &[Kind::Hex, Kind::Unsigned, Kind::Hex, Kind::Hex],
     |context, arguments| {
-        let place = Place::of(context.kernel.host, &context.kernel.memory);
+        let place = Place::of(context.memory());
         rseq(context.user, context.thread, place, arguments)
     },
 )];
