@@ -77,12 +77,9 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
     let root = kernel.users.get(0).map_err(|_| Errno::ENOMEM)?;
     let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
     let reaper = Arc::new(reaper);
-    let space = crate::memory::new_space(
-        kernel,
-        &limits,
-        Capabilities::FULL,
-        kernel.layout_random.as_ref(),
-    )?;
+    let space = kernel
+        .spaces
+        .create(&limits, Capabilities::FULL, kernel.spaces.random.as_ref())?;
     let (files, fs) = kernel.vfs.mounts.first_files(kernel.vfs)?;
     let name = [0; 16];
     let parts = Parts {

@@ -6,6 +6,7 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     current::Base,
+    exec::Programs,
     fs::{
         Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
         open_kind::OpenCounts, socket::Registry, vfs::Vfs,
@@ -16,6 +17,7 @@ use crate::{
     identity::Users,
     ipc::Segments,
     manifest::Manifest,
+    memory::Spaces,
     merge_scan::MergeScan,
     numa::Balancing,
     oom::OomKiller,
@@ -34,7 +36,7 @@ use crate::{
     userfault::Userfaults,
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::AtomicU64;
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -44,9 +46,6 @@ pub(crate) struct Ended {
     /// Number of other processes that were still alive and were killed.
     pub(crate) killed: u64,
 }
-
-/// Default of `vm.max_map_count`.
-const MOST_AREAS: usize = 65_530;
 
 /// One machine with its processes and files.
 pub struct Kernel {
@@ -71,7 +70,7 @@ pub struct Kernel {
     /// The running and runnable threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// Threads waiting on futexes.
-    pub(crate) futexes: Futexes,
+    pub(crate) futexes: &'static Futexes,
     /// The userfaultfd contexts.
     pub(crate) userfaults: &'static Userfaults,
     /// System V shared memory.
@@ -91,9 +90,11 @@ pub struct Kernel {
     /// The swap devices.
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
-    pub probes: Probes,
-    /// The source of random address layouts; `None` for the fixed layout.
-    pub layout_random: Option<Lock<Random>>,
+    pub probes: &'static Probes,
+    /// Creates address spaces.
+    pub spaces: &'static Spaces,
+    /// Replaces the programs of processes.
+    pub(crate) programs: Programs,
     /// The names of the machine and of its domain.
     pub names: Names,
     /// Counts of the system calls that the report lists.
@@ -102,8 +103,6 @@ pub struct Kernel {
     pub processes_made: AtomicU64,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
-    /// Most areas in an address space (`vm.max_map_count`).
-    pub most_areas: AtomicUsize,
     /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
@@ -149,13 +148,31 @@ impl Kernel {
             random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             memory: memory.clone(),
         }));
+        let random = manifest
+            .layout_seed
+            .map(|seed| Lock::new(Rank::Leaf, Random::new(seed)));
+        let spaces = Spaces::new(memory.clone(), reclaim.clone(), host, random);
+        let spaces: &'static Spaces = Box::leak(Box::new(spaces));
+        let futexes = Futexes::new(host, host, oom.clone());
+        let futexes: &'static Futexes = Box::leak(Box::new(futexes));
+        let probes: &'static Probes = Box::leak(Box::new(Probes::default()));
+        let merge_scan = MergeScan::new(memory.clone(), scheduler);
+        let programs = Programs {
+            spaces,
+            tasks,
+            scheduler,
+            oom: oom.clone(),
+            futexes,
+            probes,
+            merge_scan: merge_scan.clone(),
+            cpus: host,
+        };
         let userfaults = Box::leak(Box::new(Userfaults::new(vfs, host, oom.clone())));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
-            probes: Probes::default(),
-            layout_random: manifest
-                .layout_seed
-                .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
+            probes,
+            programs,
+            spaces,
             manifest,
             vfs,
             sockets: Registry::new(),
@@ -164,12 +181,12 @@ impl Kernel {
             tasks,
             users: Users::default(),
             scheduler,
-            futexes: Futexes::new(host, host, oom.clone()),
+            futexes,
             userfaults,
             segments: Segments::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),
-            merge_scan: MergeScan::new(memory.clone(), scheduler),
+            merge_scan,
             balancing: Balancing::new(memory.clone(), tasks),
             cgroups: Cgroups::new(reclaim.clone(), oom.clone()),
             reclaim,
@@ -178,7 +195,6 @@ impl Kernel {
             processes_made: AtomicU64::new(0),
             oom,
             names: Names::default(),
-            most_areas: AtomicUsize::new(MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
             memory,
             ended: Lock::new(Rank::Leaf, None),

@@ -126,6 +126,6 @@ impl MemoryParts for Kernel {
     }
 
     fn most_areas(&self) -> &AtomicUsize {
-        &self.most_areas
+        &self.spaces.most_areas
     }
 }

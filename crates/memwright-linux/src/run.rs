@@ -9,7 +9,6 @@ use crate::{
     },
     context::Context,
     deliver::{After, deliver},
-    exec,
     host::{Host, Trap},
     kernel::Kernel,
     lifecycle::exit_thread,
@@ -78,7 +77,10 @@ fn run_program(
         handlers(kernel.manifest.system_calls),
     );
     kernel.host.mark_run_begins();
-    match exec::execute_manifest(&context) {
+    match kernel
+        .programs
+        .execute_manifest(&context.current, &context.registers, &kernel.manifest)
+    {
         Ok(()) => run(machine, &context),
         Err((error, text)) => {
             kernel.not_started(error, &text);

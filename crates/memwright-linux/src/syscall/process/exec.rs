@@ -3,7 +3,7 @@
 use crate::{
     context::{Arguments, CallResult, Context},
     errno::Errno,
-    exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
+    exec::{Request, STRING_MAX, Strings, strings_limit, strings_room},
     identity::Resource,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -93,6 +93,9 @@ fn execute(
         arguments,
         environment,
     };
-    exec::execute(context, request).map_err(|error| error.errno)?;
+    let programs = &context.kernel.programs;
+    programs
+        .execute(&context.current, &context.registers, request)
+        .map_err(|error| error.errno)?;
     Ok(0)
 }

@@ -6,7 +6,6 @@ use crate::{
     context::{Arguments, CallResult, Context},
     errno::Errno,
     identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids},
-    memory::space_limits,
 };
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
@@ -58,11 +57,10 @@ fn change_user<R>(
             }
         }
     }
-    let limits = space_limits(
-        context.kernel,
-        &process.identity.limits.lock(),
-        capabilities,
-    );
+    let limits = context
+        .kernel
+        .spaces
+        .limits(&process.identity.limits.lock(), capabilities);
     context.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
@@ -302,11 +300,10 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })?;
         credentials.capabilities.effective
     };
-    let limits = space_limits(
-        context.kernel,
-        &process.identity.limits.lock(),
-        capabilities,
-    );
+    let limits = context
+        .kernel
+        .spaces
+        .limits(&process.identity.limits.lock(), capabilities);
     context.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

@@ -13,7 +13,6 @@ use crate::{
     errno::Errno,
     identity::{Capabilities, Limit, Resource},
     kernel::Kernel,
-    memory::space_limits,
     process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, ticks},
     syscall::call::int,
 };
@@ -230,7 +229,7 @@ fn set_limit(
             return Err(Errno::EPERM);
         }
         *limit = new;
-        space_limits(context.kernel, &limits, capabilities)
+        context.kernel.spaces.limits(&limits, capabilities)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);
