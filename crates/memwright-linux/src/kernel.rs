@@ -26,6 +26,7 @@ use crate::{
         ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
         send_to_process,
     },
+    protection_keys::ProtectionKeys,
     random::Random,
     reclaim::Reclaim,
     scheduler::{IdleWork, Scheduler},
@@ -103,6 +104,8 @@ pub struct Kernel {
     pub processes_made: AtomicU64,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
+    /// The rights of the running thread by protection key.
+    pub(crate) protection_keys: ProtectionKeys,
     /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
@@ -195,6 +198,7 @@ impl Kernel {
             processes_made: AtomicU64::new(0),
             oom,
             names: Names::default(),
+            protection_keys: ProtectionKeys::new(host),
             boot_instructions: AtomicU64::new(0),
             memory,
             ended: Lock::new(Rank::Leaf, None),

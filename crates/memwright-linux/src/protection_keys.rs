@@ -1,7 +1,10 @@
 //! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
 //! `arch/x86/mm/pkeys.c`).
 
-use crate::{Memory, host::Registers};
+use crate::{
+    Memory,
+    host::{Host, Registers},
+};
 use memwright_table::Machine;
 
 /// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
@@ -35,5 +38,38 @@ pub(crate) fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
 pub(crate) fn restore(registers: &dyn Registers, before: u32) {
     if has_keys(registers) {
         registers.set_key_rights(before);
+    }
+}
+
+/// Reads and changes the rights of the running thread.
+pub(crate) struct ProtectionKeys {
+    machine: &'static dyn Machine,
+    registers: &'static dyn Registers,
+}
+
+impl ProtectionKeys {
+    /// Creates the access to the rights on this machine.
+    pub(crate) fn new(host: &'static dyn Host) -> Self {
+        Self {
+            machine: host,
+            registers: host,
+        }
+    }
+
+    /// Returns whether the processor has protection keys.
+    pub(crate) fn exist(&self) -> bool {
+        has_keys(self.registers)
+    }
+
+    /// Returns the accesses that a key denies to this thread.
+    pub(crate) fn denied(&self, key: u8) -> u32 {
+        self.machine.key_rights() >> (2 * key) & 3
+    }
+
+    /// Sets the accesses that a key denies to this thread.
+    pub(crate) fn deny(&self, key: u8, what: u32) {
+        let shift = 2 * u32::from(key);
+        let others = self.machine.key_rights() & !(3 << shift);
+        self.registers.set_key_rights(others | what << shift);
     }
 }

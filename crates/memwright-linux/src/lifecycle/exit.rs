@@ -124,7 +124,7 @@ fn exit_process(
     }
     kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
     if !wanted {
-        reap_unwanted(kernel, process);
+        reap_unwanted(kernel.tasks, process);
         process.ended.wake_all();
         if let Some(parent) = &parent {
             parent.child_event.wake_all();
@@ -238,6 +238,6 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
         .process(heir)
         .is_some_and(|heir| waits_for_ended(&heir, Some(chld)));
     if !waits {
-        reap_unwanted(kernel, orphan);
+        reap_unwanted(kernel.tasks, orphan);
     }
 }

@@ -16,7 +16,12 @@ pub const CALLS: &[SystemCall] = &[real(
     &[Kind::Hex, Kind::Unsigned, Kind::Hex, Kind::Hex],
     |context, arguments| {
         let place = Place::of(context.memory());
-        rseq(context.user, context.thread, place, arguments)
+        rseq(
+            context.current.user,
+            context.current.thread,
+            place,
+            arguments,
+        )
     },
 )];
 
