@@ -102,11 +102,11 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
         tasks.lead_session(&process);
         process
     };
-    let thread = Thread::create(kernel, PROGRAM, &process, Start::Program)?;
+    let thread = Thread::create(&kernel.reclaim, PROGRAM, &process, Start::Program)?;
     let state = ThreadSignals::default();
     process.signals.lock().threads.try_push(&thread, state)?;
     kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
-    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    kernel.tasks.made.fetch_add(1, Ordering::Relaxed);
     thread.wake();
     Ok(())
 }

@@ -7,8 +7,10 @@ use crate::{
     cgroup::Cgroups,
     current::Current,
     errno::Errno,
+    exec::Programs,
     fs::{inet::Network, netlink::Ports, socket::Registry},
     futex::Futexes,
+    host::Cpus,
     huge_scan::HugeScan,
     identity::Users,
     ipc::Segments,
@@ -196,6 +198,16 @@ impl<'a> Context<'a> {
     /// Returns the rights of the running thread by protection key.
     pub(crate) fn protection_keys(&self) -> &'static ProtectionKeys {
         &self.kernel.protection_keys
+    }
+
+    /// Returns what replaces the programs of processes.
+    pub(crate) fn programs(&self) -> &'static Programs {
+        &self.kernel.programs
+    }
+
+    /// Returns the CPUs and their interrupts.
+    pub(crate) fn cpus(&self) -> &'static dyn Cpus {
+        self.kernel.host
     }
 
     /// Returns the user registers of the thread.

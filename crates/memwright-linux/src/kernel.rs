@@ -23,8 +23,7 @@ use crate::{
     oom::OomKiller,
     probes::Probes,
     process::{
-        ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
-        send_to_process,
+        ExitStatus, Life, Member, PROGRAM, REAPER, Tasks, Thread, kill_process, send_to_process,
     },
     protection_keys::ProtectionKeys,
     random::Random,
@@ -100,8 +99,6 @@ pub struct Kernel {
     pub names: Names,
     /// Counts of the system calls that the report lists.
     pub calls: CallCounts,
-    /// Number of processes created since boot.
-    pub processes_made: AtomicU64,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
     /// The rights of the running thread by protection key.
@@ -195,7 +192,6 @@ impl Kernel {
             reclaim,
             swaps,
             calls: CallCounts::default(),
-            processes_made: AtomicU64::new(0),
             oom,
             names: Names::default(),
             protection_keys: ProtectionKeys::new(host),
@@ -240,10 +236,10 @@ impl Kernel {
             member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
         };
         {
-            let tasks = self.tasks.lock();
+            let mut tasks = self.tasks.lock();
+            tasks.closed = true;
             let alive = tasks.members.values().filter(|member| lives(member));
             let killed = alive.count() as u64;
-            // The lock keeps new processes from being added to the table.
             self.ended.lock().get_or_insert(Ended {
                 outcome,
                 text: String::new(),
@@ -269,46 +265,6 @@ impl Kernel {
     /// Returns whether the run has an outcome.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.lock().is_some()
-    }
-
-    /// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
-    /// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
-    pub(crate) fn release_orphaned_groups(
-        &self,
-        process: &Process,
-        parent: Option<&Arc<Process>>,
-        children: &[Arc<Process>],
-    ) {
-        // A process keeps its own group from being orphaned through its parent, and the groups of its children through
-        // itself.
-        let tied = |one: &Process, other: &Process| {
-            one.group() != other.group() && one.session() == other.session()
-        };
-        if parent.is_some_and(|parent| tied(parent, process)) {
-            self.release_if_orphaned(process.group());
-        }
-        for child in children {
-            if tied(child, process) {
-                self.release_if_orphaned(child.group());
-                pause_point();
-            }
-        }
-    }
-
-    fn release_if_orphaned(&self, group: u32) {
-        if !self.tasks.group_is_orphaned(group) {
-            return;
-        }
-        let members = || self.tasks.group(group);
-        let stopped = |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
-        if !members().any(stopped) {
-            return;
-        }
-        for member in members() {
-            for signal in [Signal::SIGHUP, Signal::SIGCONT] {
-                send_to_process(&member, SignalInfo::kernel(signal));
-            }
-        }
     }
 
     /// Writes a line of kernel text to the log.

@@ -68,7 +68,7 @@ impl ProcessParts for Kernel {
     }
 
     fn processes_made(&self) -> u64 {
-        self.processes_made.load(Ordering::Relaxed)
+        self.tasks.made.load(Ordering::Relaxed)
     }
 
     fn calls(&self) -> &CallCounts {

@@ -60,8 +60,22 @@ pub(crate) fn thread_main(kernel: &'static Kernel, machine: &dyn Execution, id: 
         Some(Start::Program) => run_program(kernel, machine, &thread),
         None => unreachable!("a thread starts once"),
     };
-    exit_thread(kernel, &thread, status);
+    kernel.end_thread(&thread, status);
     kernel.scheduler.leave(thread)
+}
+
+impl Kernel {
+    /// Ends a thread, and its process after its last thread.
+    fn end_thread(&self, thread: &Arc<Thread>, status: ExitStatus) {
+        let Some(end) = exit_thread(self.futexes, thread, status) else {
+            return;
+        };
+        end.release(self.vfs, &self.sockets, &self.semaphores);
+        if let Some(status) = end.publish(&self.cgroups) {
+            self.host.mark_run_ends();
+            self.program_ended(status);
+        }
+    }
 }
 
 /// Executes the program of the manifest.

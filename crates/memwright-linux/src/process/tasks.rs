@@ -12,7 +12,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::Memcg;
 use memwright_table::{OutOfMemory, TryPush};
 
@@ -88,12 +88,16 @@ pub struct TaskTable {
     subreapers: usize,
     /// Number of processes entered so far.
     births: u64,
+    /// Whether the program has ended, so that `fork` enters no more processes.
+    pub(crate) closed: bool,
 }
 
 /// All processes and threads.
 pub struct Tasks {
     /// Runs the threads.
     pub scheduler: &'static Scheduler<Thread>,
+    /// Number of processes of programs created since boot.
+    pub made: AtomicU64,
     table: Lock<TaskTable>,
 }
 
@@ -103,6 +107,7 @@ impl Tasks {
     pub fn new(scheduler: &'static Scheduler<Thread>) -> Self {
         Self {
             scheduler,
+            made: AtomicU64::new(0),
             table: Lock::new(Rank::Process, TaskTable::default()),
         }
     }

@@ -45,6 +45,7 @@ const GROUPS: &[&[SystemCall]] = &[
     file::userfaultfd::CALLS,
     file::xattr::CALLS,
     memory::CALLS,
+    process::clone::CALLS,
     process::identity::CALLS,
     process::priority::CALLS,
     process::rseq::CALLS,

@@ -1,11 +1,7 @@
 //! The table entries of all numbers, in order.
 
 use crate::syscall::{
-    call::{
-        Kind, SystemCall,
-        flags::{CLONE, HOW},
-        handler, missing, real,
-    },
+    call::{Kind, SystemCall, flags::HOW, handler, missing, real},
     ipc::{semaphores, shared_memory},
     process,
     process::{futex, membarrier, ptrace, scheduling, signal},
@@ -124,19 +120,14 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     missing(53, "socketpair"),
     missing(54, "setsockopt"),
     missing(55, "getsockopt"),
-    real(
-        56,
-        "clone",
-        &[CLONE, Kind::Hex, Kind::Out(4), Kind::Out(4), Kind::Hex],
-        process::clone,
-    ),
-    real(57, "fork", &[], process::fork),
-    real(58, "vfork", &[], process::vfork),
+    missing(56, "clone"),
+    missing(57, "fork"),
+    missing(58, "vfork"),
     real(
         59,
         "execve",
         &[Kind::Path, Kind::Strings, Kind::Strings],
-        process::execve,
+        handler!(process::execve, registers, programs),
     ),
     real(60, "exit", &[Kind::Int], handler!(process::exit)),
     real(
@@ -233,7 +224,7 @@ pub(super) const NUMBERS: &[SystemCall] = &[
         101,
         "ptrace",
         &[Kind::Int, Kind::Int, Kind::Hex, Kind::Hex],
-        ptrace::ptrace,
+        handler!(ptrace::ptrace, registers, cpus),
     ),
     missing(102, "getuid"),
     missing(103, "syslog"),
@@ -694,12 +685,7 @@ pub(super) const NUMBERS: &[SystemCall] = &[
     missing(432, "fsmount"),
     missing(433, "fspick"),
     missing(434, "pidfd_open"),
-    real(
-        435,
-        "clone3",
-        &[Kind::In(88), Kind::Unsigned],
-        process::clone3,
-    ),
+    missing(435, "clone3"),
     missing(436, "close_range"),
     missing(437, "openat2"),
     missing(438, "pidfd_getfd"),
