@@ -56,7 +56,7 @@ pub fn lines(kernel: &Kernel) -> String {
     line(
         &mut out,
         "processes",
-        kernel.processes_made.load(Ordering::Relaxed),
+        kernel.tasks.made.load(Ordering::Relaxed),
     );
     line(&mut out, "oom_kills", kernel.oom.kills());
     line(

@@ -77,12 +77,9 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
     let root = kernel.users.get(0).map_err(|_| Errno::ENOMEM)?;
     let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
     let reaper = Arc::new(reaper);
-    let space = crate::memory::new_space(
-        kernel,
-        &limits,
-        Capabilities::FULL,
-        kernel.layout_random.as_ref(),
-    )?;
+    let space = kernel
+        .spaces
+        .create(&limits, Capabilities::FULL, kernel.spaces.random.as_ref())?;
     let (files, fs) = kernel.vfs.mounts.first_files(kernel.vfs)?;
     let name = [0; 16];
     let parts = Parts {
@@ -105,11 +102,11 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
         tasks.lead_session(&process);
         process
     };
-    let thread = Thread::create(kernel, PROGRAM, &process, Start::Program)?;
+    let thread = Thread::create(&kernel.reclaim, PROGRAM, &process, Start::Program)?;
     let state = ThreadSignals::default();
     process.signals.lock().threads.try_push(&thread, state)?;
     kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
-    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    kernel.tasks.made.fetch_add(1, Ordering::Relaxed);
     thread.wake();
     Ok(())
 }

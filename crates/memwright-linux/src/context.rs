@@ -7,17 +7,30 @@ use crate::{
     cgroup::Cgroups,
     current::Current,
     errno::Errno,
+    exec::Programs,
     fs::{inet::Network, netlink::Ports, socket::Registry},
+    futex::Futexes,
+    host::Cpus,
+    huge_scan::HugeScan,
+    identity::Users,
+    ipc::Segments,
     kernel::Kernel,
+    memory::Spaces,
+    merge_scan::MergeScan,
     oom::OomKiller,
     probes::Probes,
     process::{Tasks, Thread},
+    protection_keys::ProtectionKeys,
     scheduler::Scheduler,
+    semaphores::Sets,
+    swap::Swaps,
     thread_registers::ThreadRegisters,
+    uname::Names,
     userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::{cell::Cell, ops::Deref};
+use memwright_table::Machine;
 
 /// The six argument registers.
 pub type Arguments = [u64; 6];
@@ -124,12 +137,82 @@ impl<'a> Context<'a> {
 
     /// Returns the breakpoints that count their hits.
     pub(crate) fn probes(&self) -> &'static Probes {
-        &self.kernel.probes
+        self.kernel.probes
     }
 
     /// Returns the counts of system calls.
     pub(crate) fn calls(&self) -> &'static CallCounts {
         &self.kernel.calls
+    }
+
+    /// Returns the CPUs and their translations.
+    pub(crate) fn machine(&self) -> &'static dyn Machine {
+        self.kernel.host
+    }
+
+    /// Returns System V shared memory.
+    pub(crate) fn segments(&self) -> &'static Segments {
+        &self.kernel.segments
+    }
+
+    /// Returns the System V semaphore sets.
+    pub(crate) fn semaphores(&self) -> &'static Sets {
+        &self.kernel.semaphores
+    }
+
+    /// Returns the threads that wait on futexes.
+    pub(crate) fn futexes(&self) -> &'static Futexes {
+        self.kernel.futexes
+    }
+
+    /// Returns the names of the machine and of its domain.
+    pub(crate) fn names(&self) -> &'static Names {
+        &self.kernel.names
+    }
+
+    /// Returns the swap devices.
+    pub(crate) fn swaps(&self) -> &'static Swaps {
+        &self.kernel.swaps
+    }
+
+    /// Returns the scan that collapses pages.
+    pub(crate) fn huge_scan(&self) -> &'static HugeScan {
+        &self.kernel.huge_scan
+    }
+
+    /// Returns the scan that merges pages.
+    pub(crate) fn merge_scan(&self) -> &'static MergeScan {
+        &self.kernel.merge_scan
+    }
+
+    /// Returns the counts of limited resources by user.
+    pub(crate) fn users(&self) -> &'static Users {
+        &self.kernel.users
+    }
+
+    /// Returns the source of address spaces.
+    pub(crate) fn spaces(&self) -> &'static Spaces {
+        self.kernel.spaces
+    }
+
+    /// Returns the rights of the running thread by protection key.
+    pub(crate) fn protection_keys(&self) -> &'static ProtectionKeys {
+        &self.kernel.protection_keys
+    }
+
+    /// Returns what replaces the programs of processes.
+    pub(crate) fn programs(&self) -> &'static Programs {
+        &self.kernel.programs
+    }
+
+    /// Returns the CPUs and their interrupts.
+    pub(crate) fn cpus(&self) -> &'static dyn Cpus {
+        self.kernel.host
+    }
+
+    /// Returns the user registers of the thread.
+    pub(crate) fn registers(&self) -> &ThreadRegisters<'a> {
+        &self.registers
     }
 
     /// Chooses the table of handlers after the tracer may have changed whether the thread stops at its calls.

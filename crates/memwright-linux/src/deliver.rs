@@ -10,13 +10,14 @@ use crate::{
         },
         xstate,
     },
-    context::Context,
+    current::Current,
     errno::Errno,
     lifecycle::end_group,
+    oom::OomKiller,
     probes::Probes,
     process::{
-        Change, ExitStatus, Signals, Stop, Thread, Tracing, force_default, force_fault,
-        report_change,
+        Change, ExitStatus, Process, Signals, Stop, Tasks, Thread, Tracing, force_default,
+        force_fault, report_change,
     },
     protection_keys,
     ptrace::Traced,
@@ -26,6 +27,7 @@ use crate::{
         Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
         SignalSet, default_action, restart_decision,
     },
+    thread_registers::ThreadRegisters,
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -63,40 +65,40 @@ enum Step {
 /// Handles every event that keeps the thread from returning to user mode: exit of the process, stops and signals.
 // Not inlined into the loop of a thread, where every page fault would pay for the registers that this needs.
 #[inline(never)]
-pub fn deliver(context: &Context<'_>) -> After {
+pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> After {
+    let (current, registers) = (traced.current, traced.registers);
     let mut granted = None;
-    let traced = Traced { context };
     loop {
-        match next_step(context, granted.take()) {
+        match next_step(current.thread, granted.take()) {
             Step::Exit(status) => return After::Exit(status),
-            Step::Stopped => wait_while_stopped(context),
+            Step::Stopped => wait_while_stopped(current.thread, oom),
             Step::CallEnded => traced.report_end_of_call(),
             Step::Take(info) => {
-                Probes::rewind(context);
-                if let Some(info) = context.process().complete_signal(info) {
+                Probes::rewind(current.thread, registers);
+                if let Some(info) = current.process().complete_signal(info) {
                     granted = traced.take_signal(info);
                 }
             }
             Step::Trap(signal, seized) => {
-                Probes::rewind(context);
+                Probes::rewind(current.thread, registers);
                 traced.stop(signal, seized);
             }
-            Step::Stop(signal) => stop(context, signal),
+            Step::Stop(signal) => stop(current.process(), tasks, signal),
             Step::Handle(info, action, mask) => {
-                Probes::rewind(context);
-                restart_call(context, Some(action.flags));
+                Probes::rewind(current.thread, registers);
+                restart_call(registers, Some(action.flags));
                 let stepping = traced.before_handler();
-                abort_section(context, info.signal);
-                let entered = enter_handler(context, &info, &action, mask);
+                abort_section(current, registers, info.signal);
+                let entered = enter_handler(current, registers, &info, &action, mask);
                 if entered.is_err() {
-                    frame_failed(context, info.signal);
+                    frame_failed(current.thread, info.signal);
                 } else if stepping {
                     traced.entered_handler();
                 }
             }
             Step::Nothing => {
-                restart_call(context, None);
-                if settle_section(context) {
+                restart_call(registers, None);
+                if settle_section(current, registers) {
                     return After::Resume;
                 }
             }
@@ -105,9 +107,9 @@ pub fn deliver(context: &Context<'_>) -> After {
 }
 
 /// Returns the next step. `granted` is a signal that the tracer permits the thread to take.
-fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
-    let thread = context.thread;
-    let mut signals = context.process().signals.lock();
+fn next_step(thread: &Arc<Thread>, mut granted: Option<SignalInfo>) -> Step {
+    let process = &thread.process;
+    let mut signals = process.signals.lock();
     loop {
         if let Some(status) = signals.group_exit {
             return Step::Exit(status);
@@ -141,8 +143,8 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
             }
             if info.is_of_timer() {
                 drop(signals);
-                granted = context.process().complete_signal(info);
-                signals = context.process().signals.lock();
+                granted = process.complete_signal(info);
+                signals = process.signals.lock();
                 continue;
             }
             info
@@ -167,7 +169,7 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
                 DefaultAction::Terminate | DefaultAction::Core => {
                     drop(signals);
                     let status = ExitStatus::Killed(info.signal);
-                    end_group(context.process(), status);
+                    end_group(process, status);
                     return Step::Exit(status);
                 }
                 DefaultAction::Stop => return Step::Stop(info.signal),
@@ -206,9 +208,8 @@ fn step_of_tracing(stop: Stop, tracing: &mut Tracing) -> Option<Step> {
 
 /// Stops the process: each thread stops when it next handles signals. A terminal stop signal has no effect on an
 /// orphaned process group.
-fn stop(context: &Context<'_>, signal: Signal) {
-    let process = context.process();
-    if signal != Signal::SIGSTOP && context.kernel.group_is_orphaned(process.group()) {
+fn stop(process: &Process, tasks: &Tasks, signal: Signal) {
+    if signal != Signal::SIGSTOP && tasks.group_is_orphaned(process.group()) {
         return;
     }
     {
@@ -233,11 +234,11 @@ fn stop(context: &Context<'_>, signal: Signal) {
 }
 
 /// Waits until the process continues. If this is the last thread to stop, notifies the parent first.
-fn wait_while_stopped(context: &Context<'_>) {
-    let process = context.process();
+fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
+    let process = &thread.process;
     let complete = {
         let mut signals = process.signals.lock();
-        context.thread.set_stopped(signals.stop != Stop::Running);
+        thread.set_stopped(signals.stop != Stop::Running);
         signals.stop_is_complete()
     };
     if let Some(signal) = complete {
@@ -247,25 +248,25 @@ fn wait_while_stopped(context: &Context<'_>) {
     let running = || {
         // Take the lock: the thread that clears the flag under it wakes this thread afterwards.
         let _signals = process.signals.lock();
-        (!context.thread.is_stopped()).then_some(())
+        (!thread.is_stopped()).then_some(())
     };
     // The wait ends early only if the process is killed, which the next step handles.
-    let _ended = context.kernel.oom.wait(
-        context.thread,
+    let _ended = oom.wait(
+        thread,
         &[&process.resumed],
         None,
         Interest::Continuation,
         running,
     );
     let mut signals = process.signals.lock();
-    context.thread.set_stopped(false);
-    signals.recalculate(context.thread);
+    thread.set_stopped(false);
+    signals.recalculate(thread);
 }
 
 /// Changes the registers so that an interrupted call is restarted. Has no effect after the first call for one system
 /// call.
-fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
-    let mut state = context.registers.state();
+fn restart_call(registers: &ThreadRegisters<'_>, handler: Option<ActionFlags>) {
+    let mut state = registers.state();
     let regs = &mut state.regs;
     if regs.orig_rax == u64::MAX {
         return;
@@ -290,30 +291,30 @@ fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
 /// Aborts the critical section of the interrupted program before it enters the handler of `signal`. If the program's
 /// structures cannot be read, for example because of a protection key, SIGSEGV is raised, and the handler is entered
 /// nevertheless: it runs to its end where it blocks SIGSEGV (Linux 7.3 `kernel/rseq.c`, `__rseq_signal_deliver`).
-fn abort_section(context: &Context<'_>, signal: Signal) {
-    if !context.thread.is_restartable() {
+fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal: Signal) {
+    if !current.thread.is_restartable() {
         return;
     }
-    let instruction = context.registers.state().regs.rip;
-    match abort(context.user, context.thread, instruction) {
-        Ok(next) => context.registers.state().regs.rip = next,
+    let instruction = registers.state().regs.rip;
+    match abort(current.user, current.thread, instruction) {
+        Ok(next) => registers.state().regs.rip = next,
         Err(_) if signal == Signal::SIGSEGV => {
-            force_default(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+            force_default(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
         }
-        Err(_) => force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV)),
+        Err(_) => force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV)),
     }
 }
 
 /// Tells the program on which CPU the thread runs, if the thread has left a CPU and has a restartable sequence. Returns
 /// false if that raised a signal.
-fn settle_section(context: &Context<'_>) -> bool {
-    let thread = context.thread;
+fn settle_section(current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
+    let thread = current.thread;
     // A copy to user memory can wait, and the thread can continue on another CPU.
     while thread.work().contains(Work::RESTARTABLE) {
-        let place = Place::of(context.kernel.host, &context.kernel.memory);
-        let instruction = context.registers.state().regs.rip;
-        match settle(context.user, thread, place, instruction) {
-            Ok(next) => context.registers.state().regs.rip = next,
+        let place = Place::of(&current.vfs().memory);
+        let instruction = registers.state().regs.rip;
+        match settle(current.user, thread, place, instruction) {
+            Ok(next) => registers.state().regs.rip = next,
             Err(_) => {
                 force_fault(thread, SignalInfo::kernel(Signal::SIGSEGV));
                 return false;
@@ -325,7 +326,8 @@ fn settle_section(context: &Context<'_>) -> bool {
 
 /// Writes the signal frame and sets the registers so that user mode continues in the handler.
 fn enter_handler(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
     info: &SignalInfo,
     action: &Action,
     mask: SignalSet,
@@ -337,45 +339,45 @@ fn enter_handler(
     if !action.flags.contains(ActionFlags::RESTORER) {
         return Err(Errno::EFAULT);
     }
-    let host = context.kernel.host;
-    let regs = context.registers.state().regs;
-    let stack = context
+    let processor = registers.processor();
+    let regs = registers.state().regs;
+    let stack = current
         .process()
         .signals
         .lock()
-        .thread(context.thread)
+        .thread(current.thread)
         .alternate_stack;
     let switch = action.flags.contains(ActionFlags::ONSTACK) && stack.state(regs.rsp) == 0;
     let on_stack = stack.state(regs.rsp) == AlternateStack::ONSTACK;
-    let size = xstate::frame_size(host.fpu_size());
+    let size = xstate::frame_size(processor.fpu_size());
     let place = place(regs.rsp, switch.then_some(&stack), size).ok_or(Errno::EFAULT)?;
     // The thread already runs on the alternate stack, and the frame would overflow it.
     if on_stack && place.frame <= stack.base {
         return Err(Errno::EFAULT);
     }
     let mut area = FpuArea::INITIAL;
-    host.save_fpu(&mut area);
+    processor.save_fpu(&mut area);
     xstate::mark(
         &mut area.bytes[..size],
-        host.fpu_size(),
-        host.fpu_features(),
+        processor.fpu_size(),
+        processor.fpu_features(),
     );
-    let fault = *context.thread.last_fault.lock();
+    let fault = *current.thread.last_fault.lock();
     let head = compose(&regs, place, action.restorer, stack, mask.0, fault);
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
     // The stack can have a protection key that denies writes to the interrupted code.
-    let key_rights = protection_keys::permit_all(host);
-    let written = context
+    let key_rights = protection_keys::permit_all(processor, &current.vfs().memory);
+    let written = current
         .user
         .write_bytes(place.extended_state, &area.bytes[..size])
-        .and_then(|()| context.user.write_bytes(place.frame, &frame));
+        .and_then(|()| current.user.write_bytes(place.frame, &frame));
     if let Err(error) = written {
-        protection_keys::restore(host, key_rights);
+        protection_keys::restore(processor, key_rights);
         return Err(error);
     }
-    context.registers.state().regs = UserRegs {
+    registers.state().regs = UserRegs {
         rax: 0,
         rdi: info.signal.number().into(),
         rsi: place.frame + SIGINFO_OFFSET,
@@ -385,10 +387,10 @@ fn enter_handler(
         rflags: regs.rflags & !HANDLER_CLEARED_FLAGS,
         ..regs
     };
-    host.restore_fpu(&FpuArea::INITIAL);
-    protection_keys::reset(host);
-    let mut signals = context.process().signals.lock();
-    let state = signals.thread(context.thread);
+    processor.restore_fpu(&FpuArea::INITIAL);
+    protection_keys::reset(processor);
+    let mut signals = current.process().signals.lock();
+    let state = signals.thread(current.thread);
     if switch && stack.flags & AlternateStack::AUTODISARM != 0 {
         state.alternate_stack = AlternateStack::default();
     }
@@ -396,16 +398,16 @@ fn enter_handler(
     if !action.flags.contains(ActionFlags::NODEFER) {
         blocked = blocked.with(info.signal);
     }
-    signals.set_blocked(context.thread, blocked);
+    signals.set_blocked(current.thread, blocked);
     Ok(())
 }
 
 /// Handles a failed write of the frame: raises SIGSEGV, or kills the process if the signal was SIGSEGV itself
 /// (`force_sigsegv` of Linux 7.2).
-fn frame_failed(context: &Context<'_>, signal: Signal) {
+fn frame_failed(thread: &Arc<Thread>, signal: Signal) {
     if signal == Signal::SIGSEGV {
-        end_group(context.process(), ExitStatus::Killed(Signal::SIGSEGV));
+        end_group(&thread.process, ExitStatus::Killed(Signal::SIGSEGV));
     } else {
-        force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+        force_fault(thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
 }

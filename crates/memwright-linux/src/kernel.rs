@@ -6,6 +6,7 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     current::Base,
+    exec::Programs,
     fs::{
         Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
         open_kind::OpenCounts, socket::Registry, vfs::Vfs,
@@ -16,14 +17,15 @@ use crate::{
     identity::Users,
     ipc::Segments,
     manifest::Manifest,
+    memory::Spaces,
     merge_scan::MergeScan,
     numa::Balancing,
     oom::OomKiller,
     probes::Probes,
     process::{
-        ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
-        send_to_process,
+        ExitStatus, Life, Member, PROGRAM, REAPER, Tasks, Thread, kill_process, send_to_process,
     },
+    protection_keys::ProtectionKeys,
     random::Random,
     reclaim::Reclaim,
     scheduler::{IdleWork, Scheduler},
@@ -34,7 +36,7 @@ use crate::{
     userfault::Userfaults,
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::AtomicU64;
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -44,9 +46,6 @@ pub(crate) struct Ended {
     /// Number of other processes that were still alive and were killed.
     pub(crate) killed: u64,
 }
-
-/// Default of `vm.max_map_count`.
-const MOST_AREAS: usize = 65_530;
 
 /// One machine with its processes and files.
 pub struct Kernel {
@@ -71,7 +70,7 @@ pub struct Kernel {
     /// The running and runnable threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// Threads waiting on futexes.
-    pub(crate) futexes: Futexes,
+    pub(crate) futexes: &'static Futexes,
     /// The userfaultfd contexts.
     pub(crate) userfaults: &'static Userfaults,
     /// System V shared memory.
@@ -91,19 +90,19 @@ pub struct Kernel {
     /// The swap devices.
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
-    pub probes: Probes,
-    /// The source of random address layouts; `None` for the fixed layout.
-    pub layout_random: Option<Lock<Random>>,
+    pub probes: &'static Probes,
+    /// Creates address spaces.
+    pub spaces: &'static Spaces,
+    /// Replaces the programs of processes.
+    pub(crate) programs: Programs,
     /// The names of the machine and of its domain.
     pub names: Names,
     /// Counts of the system calls that the report lists.
     pub calls: CallCounts,
-    /// Number of processes created since boot.
-    pub processes_made: AtomicU64,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
-    /// Most areas in an address space (`vm.max_map_count`).
-    pub most_areas: AtomicUsize,
+    /// The rights of the running thread by protection key.
+    pub(crate) protection_keys: ProtectionKeys,
     /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
@@ -149,13 +148,31 @@ impl Kernel {
             random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             memory: memory.clone(),
         }));
+        let random = manifest
+            .layout_seed
+            .map(|seed| Lock::new(Rank::Leaf, Random::new(seed)));
+        let spaces = Spaces::new(memory.clone(), reclaim.clone(), host, random);
+        let spaces: &'static Spaces = Box::leak(Box::new(spaces));
+        let futexes = Futexes::new(host, host, oom.clone());
+        let futexes: &'static Futexes = Box::leak(Box::new(futexes));
+        let probes: &'static Probes = Box::leak(Box::new(Probes::default()));
+        let merge_scan = MergeScan::new(memory.clone(), scheduler);
+        let programs = Programs {
+            spaces,
+            tasks,
+            scheduler,
+            oom: oom.clone(),
+            futexes,
+            probes,
+            merge_scan: merge_scan.clone(),
+            cpus: host,
+        };
         let userfaults = Box::leak(Box::new(Userfaults::new(vfs, host, oom.clone())));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
-            probes: Probes::default(),
-            layout_random: manifest
-                .layout_seed
-                .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
+            probes,
+            programs,
+            spaces,
             manifest,
             vfs,
             sockets: Registry::new(),
@@ -164,21 +181,20 @@ impl Kernel {
             tasks,
             users: Users::default(),
             scheduler,
-            futexes: Futexes::new(host, host, oom.clone()),
+            futexes,
             userfaults,
             segments: Segments::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),
-            merge_scan: MergeScan::new(memory.clone(), scheduler),
+            merge_scan,
             balancing: Balancing::new(memory.clone(), tasks),
             cgroups: Cgroups::new(reclaim.clone(), oom.clone()),
             reclaim,
             swaps,
             calls: CallCounts::default(),
-            processes_made: AtomicU64::new(0),
             oom,
             names: Names::default(),
-            most_areas: AtomicUsize::new(MOST_AREAS),
+            protection_keys: ProtectionKeys::new(host),
             boot_instructions: AtomicU64::new(0),
             memory,
             ended: Lock::new(Rank::Leaf, None),
@@ -220,10 +236,10 @@ impl Kernel {
             member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
         };
         {
-            let tasks = self.tasks.lock();
+            let mut tasks = self.tasks.lock();
+            tasks.closed = true;
             let alive = tasks.members.values().filter(|member| lives(member));
             let killed = alive.count() as u64;
-            // The lock keeps new processes from being added to the table.
             self.ended.lock().get_or_insert(Ended {
                 outcome,
                 text: String::new(),
@@ -249,60 +265,6 @@ impl Kernel {
     /// Returns whether the run has an outcome.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.lock().is_some()
-    }
-
-    /// Returns whether the process group is orphaned: no member has a parent in another group of the same session
-    /// (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
-    pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
-        let tasks = self.tasks.lock();
-        !tasks.members_of(group).any(|member| {
-            let process = &member.process;
-            let parent = tasks.members.get(&process.parent());
-            member.is_alive()
-                && parent.is_some_and(|parent| {
-                    parent.process.group() != group && parent.process.session() == process.session()
-                })
-        })
-    }
-
-    /// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
-    /// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
-    pub(crate) fn release_orphaned_groups(
-        &self,
-        process: &Process,
-        parent: Option<&Arc<Process>>,
-        children: &[Arc<Process>],
-    ) {
-        // A process keeps its own group from being orphaned through its parent, and the groups of its children through
-        // itself.
-        let tied = |one: &Process, other: &Process| {
-            one.group() != other.group() && one.session() == other.session()
-        };
-        if parent.is_some_and(|parent| tied(parent, process)) {
-            self.release_if_orphaned(process.group());
-        }
-        for child in children {
-            if tied(child, process) {
-                self.release_if_orphaned(child.group());
-                pause_point();
-            }
-        }
-    }
-
-    fn release_if_orphaned(&self, group: u32) {
-        if !self.group_is_orphaned(group) {
-            return;
-        }
-        let members = || self.tasks.group(group);
-        let stopped = |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
-        if !members().any(stopped) {
-            return;
-        }
-        for member in members() {
-            for signal in [Signal::SIGHUP, Signal::SIGCONT] {
-                send_to_process(&member, SignalInfo::kernel(signal));
-            }
-        }
     }
 
     /// Writes a line of kernel text to the log.

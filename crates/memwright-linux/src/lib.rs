@@ -55,6 +55,7 @@ pub(crate) mod numa;
 mod oom;
 mod ordered;
 pub mod paged;
+mod parts;
 pub mod perf_event;
 pub mod pidfd;
 mod probe_step;
@@ -85,7 +86,6 @@ pub mod trace;
 pub(crate) mod uname;
 pub mod user;
 pub mod userfault;
-pub mod view;
 pub mod wait;
 
 /// The machine type of the crates below. On bare metal it is the linked machine, so that its methods can be inlined;

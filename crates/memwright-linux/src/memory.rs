@@ -1,18 +1,19 @@
 //! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
 
 use crate::{
-    Space,
+    Memory, Space,
     direct_reclaim::Retry,
     errno::Errno,
+    host::Contexts,
     identity::{Capabilities, Limits, Resource},
-    kernel::Kernel,
     process::{Process, peak_resident_kib},
     random::Random,
+    reclaim::Reclaim,
     sync::Lock,
     user::{LOWEST, USER_END},
 };
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use memwright::{
     AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, NameError,
     ProtectError, RemapError, SealError, SyncError, UnmapError,
@@ -59,6 +60,9 @@ impl Layouts {
     }
 }
 
+/// Default of `vm.max_map_count`.
+const MOST_AREAS: usize = 65_530;
+
 /// Returns the address below which mappings without an address hint are placed, top down.
 fn mapping_top(stack_limit: u64) -> u64 {
     let gap = stack_limit
@@ -67,49 +71,75 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// Creates an empty address space under these limits. Mappings begin at a random address if there is a source of them.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn new_space(
-    kernel: &Kernel,
-    limits: &Limits,
-    capabilities: Capabilities,
-    random: Option<&Lock<Random>>,
-) -> Result<Arc<Space>, Errno> {
-    let mut top = mapping_top(limits.get(Resource::Stack).current);
-    if let Some(random) = random {
-        top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
-    }
-    let layout = Layout {
-        lowest: VirtAddr::new(LOWEST),
-        mmap_top: VirtAddr::new(top),
-        highest: VirtAddr::new(USER_END),
-    };
-    let root = kernel.host.kernel_root();
-    let space = kernel
-        .reclaim
-        .retry(|| Space::new(kernel.memory.clone(), layout, root));
-    let space = space.map_err(|_| Errno::ENOMEM)?;
-    space.set_limits(space_limits(kernel, limits, capabilities));
-    Ok(Arc::new(space))
+/// Creates address spaces.
+pub struct Spaces {
+    memory: Arc<Memory>,
+    reclaim: Arc<Reclaim>,
+    contexts: &'static dyn Contexts,
+    /// The source of random address layouts; `None` for the fixed layout.
+    pub random: Option<Lock<Random>>,
+    /// Most areas in an address space (`vm.max_map_count`).
+    pub most_areas: AtomicUsize,
 }
 
-/// Returns the limits that the memory manager enforces for a process with these effective capabilities.
-pub fn space_limits(
-    kernel: &Kernel,
-    limits: &Limits,
-    capabilities: Capabilities,
-) -> memwright::Limits {
-    let current = |resource| limits.get(resource).current;
-    memwright::Limits {
-        address_space: current(Resource::AddressSpace),
-        data: current(Resource::Data),
-        stack: current(Resource::Stack),
-        locked: current(Resource::Locked),
-        may_lock_any: capabilities.contains(Capabilities::LOCK_MEMORY),
-        may_map_low: capabilities.contains(Capabilities::RAW_ACCESS),
-        areas: kernel.most_areas.load(Ordering::Relaxed),
+impl Spaces {
+    /// Creates the maker of address spaces in this memory, whose entries for the kernel are those of `contexts`.
+    pub(crate) fn new(
+        memory: Arc<Memory>,
+        reclaim: Arc<Reclaim>,
+        contexts: &'static dyn Contexts,
+        random: Option<Lock<Random>>,
+    ) -> Self {
+        Self {
+            memory,
+            reclaim,
+            contexts,
+            random,
+            most_areas: AtomicUsize::new(MOST_AREAS),
+        }
+    }
+
+    /// Creates an empty address space under these limits. Mappings begin at a random address if there is a source of
+    /// them.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn create(
+        &self,
+        limits: &Limits,
+        capabilities: Capabilities,
+        random: Option<&Lock<Random>>,
+    ) -> Result<Arc<Space>, Errno> {
+        let mut top = mapping_top(limits.get(Resource::Stack).current);
+        if let Some(random) = random {
+            top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
+        }
+        let layout = Layout {
+            lowest: VirtAddr::new(LOWEST),
+            mmap_top: VirtAddr::new(top),
+            highest: VirtAddr::new(USER_END),
+        };
+        let root = self.contexts.kernel_root();
+        let space = self
+            .reclaim
+            .retry(|| Space::new(self.memory.clone(), layout, root));
+        let space = space.map_err(|_| Errno::ENOMEM)?;
+        space.set_limits(self.limits(limits, capabilities));
+        Ok(Arc::new(space))
+    }
+
+    /// Returns the limits that the memory manager enforces for a process with these effective capabilities.
+    pub fn limits(&self, limits: &Limits, capabilities: Capabilities) -> memwright::Limits {
+        let current = |resource| limits.get(resource).current;
+        memwright::Limits {
+            address_space: current(Resource::AddressSpace),
+            data: current(Resource::Data),
+            stack: current(Resource::Stack),
+            locked: current(Resource::Locked),
+            may_lock_any: capabilities.contains(Capabilities::LOCK_MEMORY),
+            may_map_low: capabilities.contains(Capabilities::RAW_ACCESS),
+            areas: self.most_areas.load(Ordering::Relaxed),
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::{
     arch::x86_64::regs::TRAP_FLAG,
-    context::Context,
+    current::Current,
     probes::{Probes, place_of},
     process::{Stepping, Thread},
+    thread_registers::ThreadRegisters,
 };
 use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
@@ -17,54 +18,54 @@ impl Probes {
     /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
     /// the copy of the instruction.
     #[cold]
-    pub(crate) fn met(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn met(&self, current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
         if !self.exist() {
             return false;
         }
-        let mut regs = context.registers.state().regs;
+        let mut regs = registers.state().regs;
         let at = regs.rip.wrapping_sub(1);
-        let place = context.with_space(|space| place_of(space, at));
+        let place = current.with_space(|space| place_of(space, at));
         let Some(probe) = place.and_then(|place| self.first_at(place)) else {
             return false;
         };
-        let Some(copy) = copy_page(context) else {
+        let Some(copy) = copy_page(current) else {
             return false;
         };
         let code = &probe.instruction[..probe.length];
-        let written = context.with_space(|space| space.write_forced(VirtAddr::new(copy), code));
+        let written = current.with_space(|space| space.write_forced(VirtAddr::new(copy), code));
         if written.is_err() {
             return false;
         }
-        *context.thread.stepping.lock() = Some(Stepping {
+        *current.thread.stepping.lock() = Some(Stepping {
             at,
             copy,
             traps: regs.rflags & TRAP_FLAG != 0,
         });
         regs.rip = copy;
         regs.rflags |= TRAP_FLAG;
-        context.registers.replace_registers(regs);
+        registers.replace_registers(regs);
         true
     }
 
     /// Handles a trap after one instruction. Returns whether the instruction was a copy and the program itself did not
     /// request the trap.
     #[cold]
-    pub(crate) fn stepped(&self, context: &Context<'_>) -> bool {
-        let Some(stepping) = context.thread.stepping.lock().take() else {
+    pub(crate) fn stepped(&self, current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
+        let Some(stepping) = current.thread.stepping.lock().take() else {
             return false;
         };
-        let mut regs = context.registers.state().regs;
+        let mut regs = registers.state().regs;
         // As on Linux, each iteration of a repeated instruction hits the breakpoint.
         regs.rip = regs.rip - stepping.copy + stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
         }
-        context.registers.replace_registers(regs);
-        let place = context.with_space(|space| place_of(space, stepping.at));
+        registers.replace_registers(regs);
+        let place = current.with_space(|space| place_of(space, stepping.at));
         if let Some(place) = place {
             self.each_at(place, |probe| {
                 let counts = probe.enabled.load(Ordering::Relaxed);
-                if counts && probe.thread == context.thread.id() {
+                if counts && probe.thread == current.thread.id() {
                     probe.hits.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -73,16 +74,16 @@ impl Probes {
     }
 
     /// Undoes a pending step before a signal is delivered. The thread hits the breakpoint again after the signal.
-    pub(crate) fn rewind(context: &Context<'_>) {
-        let Some(stepping) = context.thread.stepping.lock().take() else {
+    pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
+        let Some(stepping) = thread.stepping.lock().take() else {
             return;
         };
-        let mut regs = context.registers.state().regs;
+        let mut regs = registers.state().regs;
         regs.rip = stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
         }
-        context.registers.replace_registers(regs);
+        registers.replace_registers(regs);
     }
 
     /// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new
@@ -96,14 +97,14 @@ impl Probes {
 }
 
 /// Returns the page for the thread's copies. It is mapped at first use.
-fn copy_page(context: &Context<'_>) -> Option<u64> {
-    let known = context.thread.copy_page.load(Ordering::Relaxed);
+fn copy_page(current: &Current<'_>) -> Option<u64> {
+    let known = current.thread.copy_page.load(Ordering::Relaxed);
     if known != 0 {
         return Some(known);
     }
     let request = MapRequest::anonymous(PAGE, Rights::READ | Rights::EXECUTE);
-    let page = context.with_space(|space| space.map(&request)).ok()?;
-    context
+    let page = current.with_space(|space| space.map(&request)).ok()?;
+    current
         .thread
         .copy_page
         .store(page.as_u64(), Ordering::Relaxed);

@@ -4,11 +4,11 @@
 use crate::{
     Memory,
     errno::Errno,
-    host::Host,
     process::{Registration, Section, Thread},
     scheduler::Work,
     user::UserMemory,
 };
+use memwright_table::Machine;
 
 /// The CPU and the node on which a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns where the calling thread runs.
-    pub(crate) fn of(host: &dyn Host, memory: &Memory) -> Self {
-        let cpu = host.cpu();
+    pub(crate) fn of(memory: &Memory) -> Self {
+        let cpu = memory.frames().machine().cpu();
         Self {
             cpu: cpu.index() as u32,
             node: memory.frames().topology().node_of(cpu).into(),

@@ -9,7 +9,6 @@ use crate::{
     },
     context::Context,
     deliver::{After, deliver},
-    exec,
     host::{Host, Trap},
     kernel::Kernel,
     lifecycle::exit_thread,
@@ -61,8 +60,22 @@ pub(crate) fn thread_main(kernel: &'static Kernel, machine: &dyn Execution, id: 
         Some(Start::Program) => run_program(kernel, machine, &thread),
         None => unreachable!("a thread starts once"),
     };
-    exit_thread(kernel, &thread, status);
+    kernel.end_thread(&thread, status);
     kernel.scheduler.leave(thread)
+}
+
+impl Kernel {
+    /// Ends a thread, and its process after its last thread.
+    fn end_thread(&self, thread: &Arc<Thread>, status: ExitStatus) {
+        let Some(end) = exit_thread(self.futexes, thread, status) else {
+            return;
+        };
+        end.release(self.vfs, &self.sockets, &self.semaphores);
+        if let Some(status) = end.publish(&self.cgroups) {
+            self.host.mark_run_ends();
+            self.program_ended(status);
+        }
+    }
 }
 
 /// Executes the program of the manifest.
@@ -78,7 +91,10 @@ fn run_program(
         handlers(kernel.manifest.system_calls),
     );
     kernel.host.mark_run_begins();
-    match exec::execute_manifest(&context) {
+    match kernel
+        .programs
+        .execute_manifest(&context.current, &context.registers, &kernel.manifest)
+    {
         Ok(()) => run(machine, &context),
         Err((error, text)) => {
             kernel.not_started(error, &text);
@@ -117,13 +133,19 @@ fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
             if work.contains(Work::CGROUP) {
                 context.kernel.cgroups.look(context.thread);
             }
-            if let After::Exit(status) = deliver(context) {
-                Traced { context }.exit(status);
+            let traced = Traced::new(
+                &context.current,
+                &context.registers,
+                context.tasks(),
+                context.oom(),
+            );
+            if let After::Exit(status) = deliver(&traced, context.tasks(), context.oom()) {
+                traced.exit(status);
                 return status;
             }
             // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
             if context.thread.work().contains(Work::DEBUG) {
-                Traced { context }.load_breakpoints();
+                traced.load_breakpoints();
             }
             context.choose_handlers();
         }
@@ -395,12 +417,18 @@ fn exception(context: &Context<'_>, vector: u8, error: u64) {
     let probes = &context.kernel.probes;
     let served = match vector {
         1 => {
-            if !probes.stepped(context) {
-                Traced { context }.debug_exception(error);
+            if !probes.stepped(&context.current, &context.registers) {
+                Traced::new(
+                    &context.current,
+                    &context.registers,
+                    context.tasks(),
+                    context.oom(),
+                )
+                .debug_exception(error);
             }
             true
         }
-        3 => probes.met(context),
+        3 => probes.met(&context.current, &context.registers),
         _ => false,
     };
     if served {

@@ -42,7 +42,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tree::Groups;
 
 /// All groups of the machine, and what enforces their limits.
-pub(crate) struct Cgroups {
+pub struct Cgroups {
     reclaim: Arc<Reclaim>,
     oom: Arc<OomKiller>,
     root: Arc<Cgroup>,

@@ -2,8 +2,12 @@
 
 use super::elf::Plan;
 use crate::{
-    M, Space, direct_reclaim::Retry, errno::Errno, fs::Executable, kernel::Kernel,
+    M, Space,
+    direct_reclaim::Retry,
+    errno::Errno,
+    fs::{Executable, vfs::Vfs},
     memory::map_errno,
+    reclaim::Reclaim,
 };
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
@@ -22,7 +26,7 @@ pub(super) enum Base {
 
 /// Maps the segments of a program. Returns the load bias.
 pub(super) fn map_image(
-    kernel: &Kernel,
+    reclaim: &Reclaim,
     space: &Arc<Space>,
     file: &Arc<Executable>,
     plan: &Plan,
@@ -33,7 +37,7 @@ pub(super) fn map_image(
         (true, Base::At(address)) => address
             .next_multiple_of(plan.alignment)
             .wrapping_sub(plan.start()),
-        (true, Base::Anywhere) => find_room(kernel, space, plan)?.wrapping_sub(plan.start()),
+        (true, Base::Anywhere) => find_room(reclaim, space, plan)?.wrapping_sub(plan.start()),
     };
     for segment in &plan.segments {
         let start = segment.address.wrapping_add(bias);
@@ -47,7 +51,7 @@ pub(super) fn map_image(
             let offset = segment.offset & !(PAGE - 1);
             let length = mapped_end - first;
             let request = MapRequest::object(object, offset, length, segment.rights, false);
-            place(kernel, space, request, first)?;
+            place(reclaim, space, request, first)?;
             if segment.memory_size > segment.file_size
                 && mapped_end > file_end
                 && segment.rights.contains(Rights::WRITE)
@@ -57,40 +61,36 @@ pub(super) fn map_image(
                 let zeroes = [0; PAGE as usize];
                 let tail = mapped_end - file_end;
                 let (at, zeroes) = (VirtAddr::new(file_end), &zeroes[..tail as usize]);
-                let cleared = kernel.reclaim.retry(|| space.write(at, zeroes));
+                let cleared = reclaim.retry(|| space.write(at, zeroes));
                 cleared.map_err(|_| Errno::ENOMEM)?;
             }
         }
         if end > mapped_end {
             let request = MapRequest::anonymous(end - mapped_end, segment.rights);
-            place(kernel, space, request, mapped_end)?;
+            place(reclaim, space, request, mapped_end)?;
         }
     }
     Ok(bias)
 }
 
 fn place(
-    kernel: &Kernel,
+    reclaim: &Reclaim,
     space: &Space,
     request: MapRequest<M>,
     address: u64,
 ) -> Result<(), Errno> {
     let request = request.at(Placement::Fixed(VirtAddr::new(address)));
-    let mapped = kernel.reclaim.retry(|| space.map(&request));
+    let mapped = reclaim.retry(|| space.map(&request));
     mapped.map(|_| ()).map_err(map_errno)
 }
 
 /// Returns the address of a gap for a complete image, found by mapping and unmapping a reservation.
-fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> {
+fn find_room(reclaim: &Reclaim, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;
     let request = MapRequest::anonymous(length + slack, Rights::empty()).with(AreaFlags::NORESERVE);
-    let address = kernel
-        .reclaim
-        .retry(|| space.map(&request))
-        .map_err(map_errno)?;
-    kernel
-        .reclaim
+    let address = reclaim.retry(|| space.map(&request)).map_err(map_errno)?;
+    reclaim
         .retry(|| space.unmap(address, length + slack))
         .map_err(|_| Errno::ENOMEM)?;
     Ok(address.as_u64().next_multiple_of(plan.alignment))
@@ -98,24 +98,24 @@ fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> 
 
 /// Reads up to `length` bytes of a file, starting at `offset`.
 pub(super) fn read(
-    kernel: &Kernel,
+    vfs: &Vfs,
     file: &Executable,
     offset: u64,
     length: usize,
 ) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     bytes.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
-    let count = file.read_at(kernel.vfs, offset, &mut bytes)?;
+    let count = file.read_at(vfs, offset, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
 }
 
 /// Reads the headers of a program and plans its loading.
-pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errno> {
-    let first = read(kernel, file, 0, super::elf::HEADER_SIZE)?;
+pub(super) fn read_plan(vfs: &Vfs, file: &Executable) -> Result<Plan, Errno> {
+    let first = read(vfs, file, 0, super::elf::HEADER_SIZE)?;
     let header = super::elf::parse_header(&first).map_err(super::ElfError::errno)?;
     let size = header.headers * super::elf::PROGRAM_HEADER_SIZE;
-    let headers = read(kernel, file, header.headers_offset, size)?;
+    let headers = read(vfs, file, header.headers_offset, size)?;
     if headers.len() < size {
         return Err(Errno::ENOEXEC);
     }
@@ -124,14 +124,14 @@ pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errn
 
 /// Reads the path of the plan's interpreter, if it has one.
 pub(super) fn interpreter_path(
-    kernel: &Kernel,
+    vfs: &Vfs,
     file: &Executable,
     plan: &Plan,
 ) -> Result<Option<Vec<u8>>, Errno> {
     let Some((offset, length)) = plan.interpreter else {
         return Ok(None);
     };
-    let mut path = read(kernel, file, offset, length)?;
+    let mut path = read(vfs, file, offset, length)?;
     if path.pop() != Some(0) {
         return Err(Errno::ENOEXEC);
     }

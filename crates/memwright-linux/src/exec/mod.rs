@@ -22,19 +22,26 @@ use crate::{
         signal_frame::FRAME_SIZE,
         xstate,
     },
-    context::Context,
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     fs::{Executable, dentry::Dentry, walk::LastLink},
+    futex::Futexes,
+    host::Cpus,
     identity::Resource,
-    kernel::Kernel,
-    memory::{Layouts, map_errno, new_space},
-    process::{FIXED_ADDRESSES, Heap, Image, end_others},
+    manifest::Manifest,
+    memory::{Layouts, Spaces, map_errno},
+    merge_scan::MergeScan,
+    oom::OomKiller,
+    probes::Probes,
+    process::{FIXED_ADDRESSES, Heap, Image, Tasks, Thread, end_others},
     protection_keys,
     ptrace::Traced,
+    reclaim::Reclaim,
     restartable,
-    scheduler::Work,
+    scheduler::{Scheduler, Work},
     signal::AlternateStack,
+    thread_registers::ThreadRegisters,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -102,76 +109,274 @@ pub struct Request {
     pub environment: Strings,
 }
 
-/// Replaces the program of the calling process.
-///
-/// # Errors
-/// Those of `execve(2)`. The process is then unchanged.
-pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecError> {
-    context.check_heap()?;
-    if request.arguments.count() == 0 {
-        // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
-        request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
-    }
-    let stack_limit = context.process().identity.soft_limit(Resource::Stack);
-    let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
-    let room = strings_room(stack_limit, counts)?;
-    let file = find_program(context, &mut request)?;
-    // The arguments now include those that a script's `#!` line added.
-    let size = request.arguments.size() + request.environment.size();
-    if size + request.path.len() as u64 + 1 > room {
-        return Err(Errno::E2BIG.into());
-    }
-    let loaded = load(context, file, &request)?;
-    let former = context.thread.id();
-    become_only_thread(context)?;
-    commit(context, loaded, &request.path);
-    Traced { context }.executed(former);
-    Ok(())
+/// Replaces the programs of processes.
+pub(crate) struct Programs {
+    /// Creates their address spaces.
+    pub(crate) spaces: &'static Spaces,
+    /// The processes.
+    pub(crate) tasks: &'static Tasks,
+    /// The running threads.
+    pub(crate) scheduler: &'static Scheduler<Thread>,
+    /// The OOM killer, which can kill a thread that waits.
+    pub(crate) oom: Arc<OomKiller>,
+    /// The futexes that an old program leaves.
+    pub(crate) futexes: &'static Futexes,
+    /// The breakpoints that a new program gets.
+    pub(crate) probes: &'static Probes,
+    /// Merges the pages of processes that want that.
+    pub(crate) merge_scan: Arc<MergeScan>,
+    /// Tells the features of the CPUs.
+    pub(crate) cpus: &'static dyn Cpus,
 }
 
-/// Executes the program of the manifest. The text of the error says what failed.
-#[allow(
-    clippy::disallowed_macros,
-    reason = "the run is over: a program decides nothing any more"
-)]
-pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, String)> {
-    let manifest = &context.kernel.manifest;
-    let path = if manifest.program.is_empty() {
-        manifest.arguments.first().cloned().unwrap_or_default()
-    } else {
-        manifest.program.clone()
-    };
-    context.caller().enter(&manifest.folder).map_err(|errno| {
-        let folder = String::from_utf8_lossy(&manifest.folder);
-        (errno, format!("{folder}: {}", explain(errno)))
-    })?;
-    let strings = |from: &[Vec<u8>]| Strings::of(from.iter().map(Vec::as_slice));
-    let request = || {
-        Ok::<_, OutOfMemory>(Request {
-            path: copied(&path).map_err(|_| OutOfMemory)?,
-            start: context.fs().root(),
-            arguments: strings(&manifest.arguments)?,
-            environment: strings(&manifest.environment)?,
+impl Programs {
+    /// Replaces the program of the calling process.
+    ///
+    /// # Errors
+    /// Those of `execve(2)`. The process is then unchanged.
+    pub fn execute(
+        &self,
+        current: &Current<'_>,
+        registers: &ThreadRegisters<'_>,
+        mut request: Request,
+    ) -> Result<(), ExecError> {
+        current.check_heap()?;
+        if request.arguments.count() == 0 {
+            // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
+            request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
+        }
+        let stack_limit = current.process().identity.soft_limit(Resource::Stack);
+        let counts =
+            [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
+        let room = strings_room(stack_limit, counts)?;
+        let file = find_program(current, &mut request)?;
+        // The arguments now include those that a script's `#!` line added.
+        let size = request.arguments.size() + request.environment.size();
+        if size + request.path.len() as u64 + 1 > room {
+            return Err(Errno::E2BIG.into());
+        }
+        let loaded = self.load(current, registers, file, &request)?;
+        let former = current.thread.id();
+        self.become_only_thread(current)?;
+        self.commit(current, registers, loaded, &request.path);
+        Traced::new(current, registers, self.tasks, &self.oom).executed(former);
+        Ok(())
+    }
+
+    /// Executes the program of the manifest. The text of the error says what failed.
+    #[allow(
+        clippy::disallowed_macros,
+        reason = "the run is over: a program decides nothing any more"
+    )]
+    pub(crate) fn execute_manifest(
+        &self,
+        current: &Current<'_>,
+        registers: &ThreadRegisters<'_>,
+        manifest: &Manifest,
+    ) -> Result<(), (Errno, String)> {
+        let path = if manifest.program.is_empty() {
+            manifest.arguments.first().cloned().unwrap_or_default()
+        } else {
+            manifest.program.clone()
+        };
+        current.caller().enter(&manifest.folder).map_err(|errno| {
+            let folder = String::from_utf8_lossy(&manifest.folder);
+            (errno, format!("{folder}: {}", explain(errno)))
+        })?;
+        let strings = |from: &[Vec<u8>]| Strings::of(from.iter().map(Vec::as_slice));
+        let request = || {
+            Ok::<_, OutOfMemory>(Request {
+                path: copied(&path).map_err(|_| OutOfMemory)?,
+                start: current.fs().root(),
+                arguments: strings(&manifest.arguments)?,
+                environment: strings(&manifest.environment)?,
+            })
+        };
+        let result = match request() {
+            Ok(request) => self.execute(current, registers, request),
+            Err(OutOfMemory) => Err(Errno::ENOMEM.into()),
+        };
+        result.map_err(|error| {
+            let path = String::from_utf8_lossy(&path);
+            let text = match &error.interpreter {
+                Some(interpreter) => {
+                    let interpreter = String::from_utf8_lossy(interpreter);
+                    format!(
+                        "{path}: interpreter {interpreter}: {}",
+                        explain(error.errno)
+                    )
+                }
+                None => format!("{path}: {}", explain(error.errno)),
+            };
+            (error.errno, text)
         })
-    };
-    let result = match request() {
-        Ok(request) => execute(context, request),
-        Err(OutOfMemory) => Err(Errno::ENOMEM.into()),
-    };
-    result.map_err(|error| {
-        let path = String::from_utf8_lossy(&path);
-        let text = match &error.interpreter {
-            Some(interpreter) => {
-                let interpreter = String::from_utf8_lossy(interpreter);
-                format!(
-                    "{path}: interpreter {interpreter}: {}",
-                    explain(error.errno)
+    }
+
+    fn load(
+        &self,
+        current: &Current<'_>,
+        registers: &ThreadRegisters<'_>,
+        file: Executable,
+        request: &Request,
+    ) -> Result<Loaded, ExecError> {
+        let (vfs, reclaim) = (current.vfs(), current.reclaim());
+        let plan = read_plan(vfs, &file)?;
+        let interpreter = match interpreter_path(vfs, &file, &plan)? {
+            Some(path) => Some(open_interpreter(current, path)?),
+            None => None,
+        };
+        let limits = current.process().identity.limits.lock().clone();
+        let mut credentials = current.process().identity.credentials.lock().clone();
+        credentials.after_exec();
+        let capabilities = credentials.capabilities.effective;
+        let is_fixed = current.process().personality.load(Ordering::Relaxed) & FIXED_ADDRESSES != 0;
+        let random = self.spaces.random.as_ref().filter(|_| !is_fixed);
+        let space = self.spaces.create(&limits, capabilities, random)?;
+        space.refuse_huge(current.with_space(|space| space.huge_refusal()));
+        if current.with_space(|space| space.merges_all()) {
+            let merged = reclaim.retry(|| space.merge_all(true));
+            merged.map_err(|_| Errno::ENOMEM)?;
+            self.merge_scan.want();
+        }
+        space.set_exec_gain(current.with_space(|space| space.exec_gain()).of_successor());
+        let layouts = Layouts::choose(random);
+        let base = if interpreter.is_some() {
+            Base::At(layouts.program)
+        } else {
+            Base::Anywhere
+        };
+        let file = Arc::new(file);
+        let bias = map_image(reclaim, &space, &file, &plan, base)?;
+        let (interpreter_base, first) = match &interpreter {
+            Some((file, plan)) => {
+                let bias = map_image(reclaim, &space, file, plan, Base::Anywhere)?;
+                (
+                    bias.wrapping_add(plan.start()),
+                    plan.header.entry.wrapping_add(bias),
                 )
             }
-            None => format!("{path}: {}", explain(error.errno)),
+            None => (0, plan.header.entry.wrapping_add(bias)),
         };
-        (error.errno, text)
-    })
+        let mut facts = Facts {
+            hardware: self.cpus.hardware_capabilities(),
+            headers: plan.headers_address.wrapping_add(bias),
+            header_count: plan.header.headers as u64,
+            interpreter_base,
+            entry: plan.header.entry.wrapping_add(bias),
+            signal_stack: (FRAME_SIZE + xstate::frame_size(registers.processor().fpu_size()) + 256)
+                as u64,
+            random: [0; 16],
+            credentials,
+        };
+        vfs.random.lock().fill(&mut facts.random);
+        let contents = Contents {
+            path: &request.path,
+            arguments: &request.arguments,
+            environment: &request.environment,
+            facts: &facts,
+        };
+        let stack = stack::plan(layouts.stack_top, contents).map_err(|_| Errno::ENOMEM)?;
+        map_stack(reclaim, &space, &stack, contents, plan.executable_stack)?;
+        let end = if plan.header.relocatable && interpreter.is_none() {
+            // Keep the heap of a static PIE program away from mappings.
+            layouts.program
+        } else {
+            plan.end().wrapping_add(bias)
+        };
+        let heap = end + layouts.heap_gap;
+        let state = UserState::start(first, stack.pointer);
+        Ok(Loaded {
+            space,
+            image: Arc::new(image(file, &plan, bias, stack, heap)),
+            state,
+        })
+    }
+
+    /// Terminates the other threads of the process, waits until they have exited, and makes the calling thread the
+    /// leader of the process (`de_thread` of Linux 7.2, `fs/exec.c`).
+    ///
+    /// # Errors
+    /// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits as
+    /// well.
+    fn become_only_thread(&self, current: &Current<'_>) -> Result<(), Errno> {
+        let (process, thread) = (current.process(), current.thread);
+        {
+            let mut signals = process.signals.lock();
+            if signals.group_exit.is_some() || signals.executing.is_some() {
+                return Err(Errno::EAGAIN);
+            }
+            if signals.threads.len() > 1 {
+                signals.executing = Some(thread.clone());
+                end_others(&signals, thread);
+            }
+        }
+        let alone = || (process.signals.lock().threads.len() == 1).then_some(());
+        let queues = [&process.thread_ended];
+        let waited = match alone() {
+            Some(()) => Ok(()),
+            None => self.oom.wait(thread, &queues, None, Interest::Fatal, alone),
+        };
+        {
+            let mut signals = process.signals.lock();
+            signals.executing = None;
+            if waited.is_err() {
+                return Err(Errno::EAGAIN);
+            }
+        }
+        if !thread.is_leader() {
+            self.tasks.lock().become_leader(thread);
+        }
+        Ok(())
+    }
+
+    /// Switches the process to the new program. From here on, `execve` cannot fail.
+    fn commit(
+        &self,
+        current: &Current<'_>,
+        registers: &ThreadRegisters<'_>,
+        loaded: Loaded,
+        path: &[u8],
+    ) {
+        let process = current.process();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        current.thread.set_name(name);
+        process.identity.credentials.lock().after_exec();
+        process.executed.store(true, Ordering::SeqCst);
+        process.delete_timers();
+        crate::memory::note_peak(process);
+        self.futexes.release(current.thread);
+        let old = {
+            // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
+            // old address space.
+            let _tasks = self.tasks.lock();
+            process.replace_space(loaded.space.clone(), loaded.image)
+        };
+        current.set_space(loaded.space.clone());
+        self.scheduler.load_space(&loaded.space);
+        drop(old);
+        process.return_space();
+        own_files(current);
+        {
+            let mut signals = process.signals.lock();
+            signals.actions.reset();
+            let state = signals.thread(current.thread);
+            state.alternate_stack = AlternateStack::default();
+            state.saved_mask = None;
+            signals.recalculate(current.thread);
+        }
+        process.barriers.store(0, Ordering::Relaxed);
+        *current.thread.restart.lock() = None;
+        restartable::forget(current.thread);
+        registers.processor().restore_fpu(&FpuArea::INITIAL);
+        protection_keys::reset(registers.processor());
+        let mut state = loaded.state;
+        // A tracer sees the number of the call until the call is over.
+        state.regs.orig_rax = registers.state().regs.orig_rax;
+        registers.replace_state(state);
+        registers.debug.set(DebugRegisters::default());
+        current.thread.set_work(Work::DEBUG, false);
+        self.probes.executed(current.thread);
+    }
 }
 
 fn explain(errno: Errno) -> &'static str {
@@ -188,14 +393,14 @@ fn explain(errno: Errno) -> &'static str {
 }
 
 /// Opens the program, following `#!` lines.
-fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executable, ExecError> {
+fn find_program(current: &Current<'_>, request: &mut Request) -> Result<Executable, ExecError> {
     let mut file =
-        context
+        current
             .caller()
             .open_executable(&request.start, &request.path, LastLink::Follow)?;
     let mut path = copied(&request.path)?;
     for _ in 0..=SCRIPTS_MAX {
-        let first = load::read(context.kernel, &file, 0, FIRST_BYTES)?;
+        let first = load::read(current.vfs(), &file, 0, FIRST_BYTES)?;
         let script = match script::parse(&first) {
             FirstLine::Other => return Ok(file),
             FirstLine::Malformed => return Err(Errno::ENOEXEC.into()),
@@ -204,9 +409,9 @@ fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executab
         let front = [Some(script.interpreter), script.argument, Some(&path)];
         let replaced = request.arguments.replace_first(front.into_iter().flatten());
         replaced.map_err(|_| Errno::ENOMEM)?;
-        let fs = context.fs();
+        let fs = current.fs();
         let opened =
-            context
+            current
                 .caller()
                 .open_executable(&fs.directory(), script.interpreter, LastLink::Follow);
         path = copied(script.interpreter)?;
@@ -237,104 +442,30 @@ struct Loaded {
     state: UserState,
 }
 
-fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Loaded, ExecError> {
-    let kernel = context.kernel;
-    let plan = read_plan(kernel, &file)?;
-    let interpreter = match interpreter_path(kernel, &file, &plan)? {
-        Some(path) => Some(open_interpreter(context, path)?),
-        None => None,
-    };
-    let limits = context.process().identity.limits.lock().clone();
-    let mut credentials = context.process().identity.credentials.lock().clone();
-    credentials.after_exec();
-    let capabilities = credentials.capabilities.effective;
-    let is_fixed = context.process().personality.load(Ordering::Relaxed) & FIXED_ADDRESSES != 0;
-    let random = kernel.layout_random.as_ref().filter(|_| !is_fixed);
-    let space = new_space(kernel, &limits, capabilities, random)?;
-    space.refuse_huge(context.with_space(|space| space.huge_refusal()));
-    if context.with_space(|space| space.merges_all()) {
-        let merged = kernel.reclaim.retry(|| space.merge_all(true));
-        merged.map_err(|_| Errno::ENOMEM)?;
-        kernel.merge_scan.want();
-    }
-    space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
-    let layouts = Layouts::choose(random);
-    let base = if interpreter.is_some() {
-        Base::At(layouts.program)
-    } else {
-        Base::Anywhere
-    };
-    let file = Arc::new(file);
-    let bias = map_image(kernel, &space, &file, &plan, base)?;
-    let (interpreter_base, first) = match &interpreter {
-        Some((file, plan)) => {
-            let bias = map_image(kernel, &space, file, plan, Base::Anywhere)?;
-            (
-                bias.wrapping_add(plan.start()),
-                plan.header.entry.wrapping_add(bias),
-            )
-        }
-        None => (0, plan.header.entry.wrapping_add(bias)),
-    };
-    let mut facts = Facts {
-        hardware: kernel.host.hardware_capabilities(),
-        headers: plan.headers_address.wrapping_add(bias),
-        header_count: plan.header.headers as u64,
-        interpreter_base,
-        entry: plan.header.entry.wrapping_add(bias),
-        signal_stack: (FRAME_SIZE + xstate::frame_size(kernel.host.fpu_size()) + 256) as u64,
-        random: [0; 16],
-        credentials,
-    };
-    kernel.vfs.random.lock().fill(&mut facts.random);
-    let contents = Contents {
-        path: &request.path,
-        arguments: &request.arguments,
-        environment: &request.environment,
-        facts: &facts,
-    };
-    let stack = stack::plan(layouts.stack_top, contents).map_err(|_| Errno::ENOMEM)?;
-    map_stack(kernel, &space, &stack, contents, plan.executable_stack)?;
-    let end = plan.end().wrapping_add(bias);
-    let heap = if plan.header.relocatable && interpreter.is_none() {
-        // Keep the heap of a static PIE program away from mappings.
-        layouts.program
-    } else {
-        end
-    };
-    let heap = heap + layouts.heap_gap;
+/// Returns the image of a program that is mapped with this bias, with its stack and the start of its heap.
+fn image(file: Arc<Executable>, plan: &Plan, bias: u64, stack: StackPlan, heap: u64) -> Image {
     let mut addresses = stack.addresses;
     let (code, data) = (plan.code(), plan.data());
     addresses.code_start = code.start.wrapping_add(bias);
     addresses.code_end = code.end.wrapping_add(bias);
     addresses.data_start = data.start.wrapping_add(bias);
     addresses.data_end = data.end.wrapping_add(bias);
-    let image = Image::new(
-        file,
-        addresses,
-        stack.auxiliary,
-        Heap {
-            start: heap,
-            end: heap,
-        },
-    );
-    let state = UserState::start(first, stack.pointer);
-    Ok(Loaded {
-        space,
-        image: Arc::new(image),
-        state,
-    })
+    let heap = Heap {
+        start: heap,
+        end: heap,
+    };
+    Image::new(file, addresses, stack.auxiliary, heap)
 }
 
 fn open_interpreter(
-    context: &Context<'_>,
+    current: &Current<'_>,
     path: Vec<u8>,
 ) -> Result<(Arc<Executable>, Plan), ExecError> {
-    let root = context.fs().root();
-    let opened = context
+    let root = current.fs().root();
+    let opened = current
         .caller()
         .open_executable(&root, &path, LastLink::Follow)
-        .and_then(|file| read_plan(context.kernel, &file).map(|plan| (Arc::new(file), plan)));
+        .and_then(|file| read_plan(current.vfs(), &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| ExecError {
         // A file that is no ELF image for this machine (Linux 7.3 `fs/binfmt_elf.c`, `load_elf_binary`).
         errno: match errno {
@@ -346,7 +477,7 @@ fn open_interpreter(
 }
 
 fn map_stack(
-    kernel: &Kernel,
+    reclaim: &Reclaim,
     space: &Space,
     stack: &StackPlan,
     contents: Contents<'_>,
@@ -359,113 +490,27 @@ fn map_stack(
     let request = MapRequest::anonymous(top - start, rights)
         .at(Placement::Fixed(VirtAddr::new(start)))
         .with(AreaFlags::GROWSDOWN | AreaFlags::STACK);
-    kernel
-        .reclaim
-        .retry(|| space.map(&request))
-        .map_err(map_errno)?;
+    reclaim.retry(|| space.map(&request)).map_err(map_errno)?;
     stack.write(contents, |address, bytes| {
-        kernel
-            .reclaim
+        reclaim
             .retry(|| space.write(VirtAddr::new(address), bytes))
             .map_err(|_| Errno::ENOMEM)
     })
 }
 
-/// Terminates the other threads of the process, waits until they have exited, and makes the calling thread the leader
-/// of the process (`de_thread` of Linux 7.2, `fs/exec.c`).
-///
-/// # Errors
-/// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits as well.
-fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
-    let (kernel, process, thread) = (context.kernel, context.process(), context.thread);
-    {
-        let mut signals = process.signals.lock();
-        if signals.group_exit.is_some() || signals.executing.is_some() {
-            return Err(Errno::EAGAIN);
-        }
-        if signals.threads.len() > 1 {
-            signals.executing = Some(thread.clone());
-            end_others(&signals, thread);
-        }
-    }
-    let alone = || (process.signals.lock().threads.len() == 1).then_some(());
-    let queues = [&process.thread_ended];
-    let waited = match alone() {
-        Some(()) => Ok(()),
-        None => kernel
-            .oom
-            .wait(thread, &queues, None, Interest::Fatal, alone),
-    };
-    {
-        let mut signals = process.signals.lock();
-        signals.executing = None;
-        if waited.is_err() {
-            return Err(Errno::EAGAIN);
-        }
-    }
-    if !thread.is_leader() {
-        kernel.tasks.lock().become_leader(thread);
-    }
-    Ok(())
-}
-
-/// Switches the process to the new program. From here on, `execve` cannot fail.
-fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
-    let kernel: &'static Kernel = context.kernel;
-    let process = context.process();
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    context.thread.set_name(name);
-    process.identity.credentials.lock().after_exec();
-    process.executed.store(true, Ordering::SeqCst);
-    process.delete_timers();
-    crate::memory::note_peak(process);
-    kernel.futexes.release(context.thread);
-    let old = {
-        // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
-        // old address space.
-        let _tasks = kernel.tasks.lock();
-        process.replace_space(loaded.space.clone(), loaded.image)
-    };
-    context.set_space(loaded.space.clone());
-    kernel.scheduler.load_space(&loaded.space);
-    drop(old);
-    process.return_space();
-    own_files(context);
-    {
-        let mut signals = process.signals.lock();
-        signals.actions.reset();
-        let state = signals.thread(context.thread);
-        state.alternate_stack = AlternateStack::default();
-        state.saved_mask = None;
-        signals.recalculate(context.thread);
-    }
-    process.barriers.store(0, Ordering::Relaxed);
-    *context.thread.restart.lock() = None;
-    restartable::forget(context.thread);
-    kernel.host.restore_fpu(&FpuArea::INITIAL);
-    protection_keys::reset(kernel.host);
-    let mut state = loaded.state;
-    // A tracer sees the number of the call until the call is over.
-    state.regs.orig_rax = context.registers.state().regs.orig_rax;
-    context.registers.replace_state(state);
-    context.registers.debug.set(DebugRegisters::default());
-    context.thread.set_work(Work::DEBUG, false);
-    kernel.probes.executed(context.thread);
-}
-
 /// Unshares the descriptor table and closes the descriptors that are marked close-on-exec.
-fn own_files(context: &Context<'_>) {
-    let process = context.process();
-    let files = context.files();
+fn own_files(current: &Current<'_>) {
+    let process = current.process();
+    let files = current.files();
     // The process and this call each hold one reference.
     if Arc::strong_count(&files) > 2
-        && let Ok(own) = files.duplicate(context.kernel.vfs)
+        && let Ok(own) = files.duplicate(current.vfs())
     {
         let old = process.replace_files(Arc::new(own));
         drop(old);
     }
     drop(files);
-    context.files().close_for_exec(process.id);
+    current.files().close_for_exec(process.id);
 }
 
 #[cfg(test)]

@@ -2,13 +2,16 @@
 
 use crate::{
     arch::x86_64::regs::UserState,
-    context::Context,
+    current::Current,
     errno::Errno,
     identity::{Capabilities, Resource},
-    lifecycle::{fork::clone_process, thread_start::clone_thread},
+    lifecycle::{Child, fork::create_process, thread_start::create_thread},
+    process::Process,
     ptrace::Event,
     signal::Signal,
+    thread_registers::ThreadRegisters,
     user::USER_END,
+    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 
@@ -74,25 +77,30 @@ pub struct CloneRequest {
     pub exit_signal: u64,
 }
 
-/// Creates a thread or a process. Returns the id of the new thread or process.
+/// Creates a thread or a process, which [`Child::start`] starts.
 ///
 /// # Errors
 /// `EINVAL` for invalid flags, `EPERM` for a thread pointer outside user memory, `EAGAIN` at a limit or without a free
 /// id, `ENOMEM`, and `ERESTARTNOINTR` if a signal is pending, which is then delivered first.
-pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
+pub(crate) fn create<'a>(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    userfaults: &'static Userfaults,
+    request: &'a CloneRequest,
+) -> Result<Child<'a>, Errno> {
     check(request.flags, request.exit_signal)?;
     if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
         return Err(Errno::EPERM);
     }
-    if context.caller().interrupted() {
+    if current.caller().interrupted() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    context.check_heap()?;
-    check_process_limit(context)?;
+    current.check_heap()?;
+    check_process_limit(current.process())?;
     if request.flags.contains(CloneFlags::THREAD) {
-        clone_thread(context, request)
+        create_thread(current, registers, request)
     } else {
-        clone_process(context, request)
+        create_process(current, registers, userfaults, request)
     }
 }
 
@@ -130,8 +138,7 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
 }
 
 /// Enforces `RLIMIT_NPROC`, the limit on the threads of a user other than root. A zombie counts as one thread.
-fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
-    let process = context.process();
+fn check_process_limit(process: &Process) -> Result<(), Errno> {
     {
         let credentials = process.identity.credentials.lock();
         if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {

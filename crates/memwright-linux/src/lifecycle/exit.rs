@@ -1,13 +1,16 @@
 //! Termination of threads and processes.
 
 use crate::{
-    kernel::Kernel,
+    cgroup::Cgroups,
+    fs::{socket::Registry, vfs::Vfs},
+    futex::Futexes,
     lifecycle::wait::reap_unwanted,
     process::{
-        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, TaskTable, Thread,
-        begin_end, ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
-        waits_for_ended, wake_parent,
+        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, Stop, TaskTable, Tasks,
+        Thread, begin_end, ignores_ended, peak_resident_kib, report_change, send_change,
+        send_to_process, waits_for_ended, wake_parent,
     },
+    semaphores::Sets,
     signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
 };
@@ -20,13 +23,18 @@ pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
     begin_end(&mut process.signals.lock(), status);
 }
 
-/// Removes a thread from its process and all lists. The exit of the last thread terminates the process. Afterwards the
-/// thread must only call [`leave`](crate::scheduler::Scheduler::leave).
-pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
+/// Removes a thread from its process and all lists. Returns the end of the process after its last thread. When that is
+/// over, the thread must only call [`leave`](crate::scheduler::Scheduler::leave).
+pub(crate) fn exit_thread<'a>(
+    futexes: &Futexes,
+    thread: &'a Arc<Thread>,
+    status: ExitStatus,
+) -> Option<ProcessEnd<'a>> {
     let process = &thread.process;
+    let tasks = process.tasks;
     thread.ends.store(true, Ordering::Relaxed);
-    kernel.futexes.release(thread);
-    kernel.tasks.lock().threads.remove(&thread.id());
+    futexes.release(thread);
+    tasks.lock().threads.remove(&thread.id());
     let mut leader = None;
     let (end, stop, traced) = {
         let mut signals = process.signals.lock();
@@ -37,7 +45,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             signals.leader_tracer = tracing.tracer;
         }
         // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
-        process.usage.add(&kernel.scheduler.usage_of(thread));
+        process.usage.add(&tasks.scheduler.usage_of(thread));
         signals.threads.remove(thread);
         if signals.threads.is_empty() {
             // The status is that of the last thread, unless the complete process was killed (`synchronize_group_exit`
@@ -64,75 +72,91 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
     if let Some(signal) = stop {
         report_change(process, Change::Stopped(signal));
     }
-    if let Some(status) = end {
-        exit_process(kernel, process, status, tracer);
-    }
+    end.map(|status| ProcessEnd {
+        process,
+        status,
+        tracer,
+    })
 }
 
-/// Ends a process without threads. `tracer` is the process that traced its leader.
-fn exit_process(
-    kernel: &'static Kernel,
-    process: &Arc<Process>,
+/// The end of a process without threads.
+#[must_use]
+pub struct ProcessEnd<'a> {
+    process: &'a Arc<Process>,
     status: ExitStatus,
+    /// The process that traced its leader.
     tracer: Option<u32>,
-) {
-    process.clear_alarm();
-    process.delete_timers();
-    process.forget_cpu_deadline();
-    process.settle_faults();
-    kernel.semaphores.undo(process.id);
-    crate::ptrace::release_tracees(process, None);
-    release_files(process);
-    drop(process.take_fs());
-    kernel.scheduler.unload_space();
-    let (space, image) = process.take_space();
-    if let Some(space) = space {
-        let peak = peak_resident_kib(&space);
-        process
-            .usage
-            .resident_peak
-            .fetch_max(peak, Ordering::Relaxed);
-        drop(space);
-    }
-    drop(image);
-    kernel.vfs.mounts.reap(&kernel.sockets);
-    process.return_space();
-    let (orphans, heir, adopter, emptied, end) = {
-        let mut tasks = kernel.tasks.lock();
-        let (orphans, heir) = tasks.orphan_children(process.id);
-        let adopter = notify_heir(&tasks, &orphans, heir);
-        let emptied = tasks.leave_cgroup(process);
-        let end = End::publish(&mut tasks, process, status, tracer);
-        (orphans, heir, adopter, emptied, end)
-    };
-    let End {
-        parent,
-        wanted,
-        sent,
-    } = end;
-    process.ended.wake_all();
-    if emptied {
-        kernel.cgroups.changes().note();
-    }
-    for orphan in &orphans {
-        adopt(kernel, process, orphan, heir);
-        pause_point();
-    }
-    adopter.into_iter().for_each(ChangeNotice::wake);
-    if let Some(parent) = &parent {
-        wake_parent(parent, sent);
-    }
-    kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
-    if !wanted {
-        reap_unwanted(kernel, process);
-        process.ended.wake_all();
-        if let Some(parent) = &parent {
-            parent.child_event.wake_all();
+}
+
+impl ProcessEnd<'_> {
+    /// Releases what the process uses.
+    pub(crate) fn release(&self, vfs: &Vfs, sockets: &Registry, semaphores: &Sets) {
+        let process = self.process;
+        process.clear_alarm();
+        process.delete_timers();
+        process.forget_cpu_deadline();
+        process.settle_faults();
+        semaphores.undo(process.id);
+        crate::ptrace::release_tracees(process, None);
+        release_files(process);
+        drop(process.take_fs());
+        process.tasks.scheduler.unload_space();
+        let (space, image) = process.take_space();
+        if let Some(space) = space {
+            let peak = peak_resident_kib(&space);
+            process
+                .usage
+                .resident_peak
+                .fetch_max(peak, Ordering::Relaxed);
+            drop(space);
         }
+        drop(image);
+        vfs.mounts.reap(sockets);
+        process.return_space();
     }
-    if process.id == PROGRAM {
-        kernel.host.mark_run_ends();
-        kernel.program_ended(status);
+
+    /// Makes the process a zombie or removes it, and tells its relatives. If it was the program, returns its status.
+    pub(crate) fn publish(self, cgroups: &Cgroups) -> Option<ExitStatus> {
+        let Self {
+            process,
+            status,
+            tracer,
+        } = self;
+        let tasks = process.tasks;
+        let (orphans, heir, adopter, emptied, end) = {
+            let mut tasks = tasks.lock();
+            let (orphans, heir) = tasks.orphan_children(process.id);
+            let adopter = notify_heir(&tasks, &orphans, heir);
+            let emptied = tasks.leave_cgroup(process);
+            let end = End::publish(&mut tasks, process, status, tracer);
+            (orphans, heir, adopter, emptied, end)
+        };
+        let End {
+            parent,
+            wanted,
+            sent,
+        } = end;
+        process.ended.wake_all();
+        if emptied {
+            cgroups.changes().note();
+        }
+        for orphan in &orphans {
+            adopt(tasks, process, orphan, heir);
+            pause_point();
+        }
+        adopter.into_iter().for_each(ChangeNotice::wake);
+        if let Some(parent) = &parent {
+            wake_parent(parent, sent);
+        }
+        release_orphaned_groups(process, parent.as_ref(), &orphans);
+        if !wanted {
+            reap_unwanted(tasks, process);
+            process.ended.wake_all();
+            if let Some(parent) = &parent {
+                parent.child_event.wake_all();
+            }
+        }
+        (process.id == PROGRAM).then_some(status)
     }
 }
 
@@ -214,7 +238,7 @@ fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option
 
 /// Completes the adoption of a child of an exited process: sends the child its parent-death signal. If the new parent
 /// ignores its children, as the reaper does, a zombie is reaped at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
-fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
+fn adopt(tasks: &Tasks, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     let chld = Signal::SIGCHLD;
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
     if let Some(signal) = Signal::new(number.into()) {
@@ -230,14 +254,52 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>, heir: u32) {
         };
         send_to_process(orphan, info);
     }
-    let Some(Life::Zombie(_)) = kernel.tasks.life(orphan.id) else {
+    let Some(Life::Zombie(_)) = tasks.life(orphan.id) else {
         return;
     };
-    let waits = kernel
-        .tasks
+    let waits = tasks
         .process(heir)
         .is_some_and(|heir| waits_for_ended(&heir, Some(chld)));
     if !waits {
-        reap_unwanted(kernel, orphan);
+        reap_unwanted(tasks, orphan);
+    }
+}
+
+/// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
+/// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
+fn release_orphaned_groups(
+    process: &Process,
+    parent: Option<&Arc<Process>>,
+    children: &[Arc<Process>],
+) {
+    // A process keeps its own group from being orphaned through its parent, and the groups of its children through
+    // itself.
+    let tied = |one: &Process, other: &Process| {
+        one.group() != other.group() && one.session() == other.session()
+    };
+    if parent.is_some_and(|parent| tied(parent, process)) {
+        release_if_orphaned(process.tasks, process.group());
+    }
+    for child in children {
+        if tied(child, process) {
+            release_if_orphaned(process.tasks, child.group());
+            pause_point();
+        }
+    }
+}
+
+fn release_if_orphaned(tasks: &Tasks, group: u32) {
+    if !tasks.group_is_orphaned(group) {
+        return;
+    }
+    let members = || tasks.group(group);
+    let stopped = |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
+    if !members().any(stopped) {
+        return;
+    }
+    for member in members() {
+        for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+            send_to_process(&member, SignalInfo::kernel(signal));
+        }
     }
 }

@@ -2,89 +2,82 @@
 
 use crate::{
     Space,
-    context::Context,
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
-    lifecycle::{CloneFlags, CloneRequest, clone::child_state},
+    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state},
     memory::fork_errno,
     pidfd,
     process::{Parts, Process, Start, Thread, ThreadSignals},
-    ptrace::{Event, Traced, attach_child},
     signal::AlternateStack,
-    wait::Interest,
+    thread_registers::ThreadRegisters,
+    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use memwright_table::VirtAddr;
 
-/// Creates a process. Returns the id of the new process.
+/// Creates a process, which does not run yet.
 ///
 /// # Errors
 /// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child, `ERESTARTNOINTR` if the
 /// caller is being killed.
-pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
-    let kernel = context.kernel;
-    let child = new_process(context, request)?;
-    context.registers.store_bases();
-    let state = child_state(&context.registers.state(), request);
-    let thread = match Thread::create(kernel, child.id, &child, Start::User(state)) {
+pub(super) fn create_process<'a>(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    userfaults: &'static Userfaults,
+    request: &'a CloneRequest,
+) -> Result<Child<'a>, Errno> {
+    let child = new_process(current, userfaults, request)?;
+    registers.store_bases();
+    let state = child_state(&registers.state(), request);
+    let thread = match Thread::create(current.reclaim(), child.id, &child, Start::User(state)) {
         Ok(thread) => thread,
         Err(error) => {
             discard(&child);
             return Err(error);
         }
     };
-    kernel.host.save_fpu(&mut thread.fpu.lock());
-    thread.inherit_scheduling(context.thread);
-    let slack = context.thread.timer_slack.load(Ordering::Relaxed);
+    registers.processor().save_fpu(&mut thread.fpu.lock());
+    thread.inherit_scheduling(current.thread);
+    let slack = current.thread.timer_slack.load(Ordering::Relaxed);
     thread.timer_slack.store(slack, Ordering::Relaxed);
     // The program of a child that shares the memory registers a structure of its own.
     if !request.flags.contains(CloneFlags::VM) {
-        thread.inherit_registration(context.thread);
+        thread.inherit_registration(current.thread);
     }
-    let entered = inherit_signals(context, &child, &thread, request.flags)
-        .and_then(|()| store_ids(context, request, &child, &thread))
-        .and_then(|()| enter(context, request.flags, &child, &thread));
+    let entered = inherit_signals(current.thread, &child, &thread, request.flags)
+        .and_then(|()| store_ids(current, request, &child, &thread))
+        .and_then(|()| enter(current.thread, request.flags, &child, &thread));
     if let Err(error) = entered {
         child.signals.lock().threads.remove(&thread);
-        kernel.scheduler.abandon(&thread);
+        child.tasks.scheduler.abandon(&thread);
         discard(&child);
         return Err(error);
     }
-    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    child.tasks.made.fetch_add(1, Ordering::Relaxed);
     child.inherit_cpu_limit();
-    let traced = Traced { context };
-    let event = request.event().filter(|event| traced.stops_at(*event));
-    if event.is_some() || request.flags.contains(CloneFlags::PTRACE) {
-        attach_child(context.thread, &thread);
-    }
-    kernel.scheduler.start(&thread);
-    drop(thread);
-    if let Some(event) = event {
-        traced.event(event, child.id.into());
-    }
-    if request.flags.contains(CloneFlags::VFORK) {
-        let returned = || (!child.borrows_space()).then_some(());
-        // The wait ends early only if the parent is killed.
-        let queues = [&child.space_returned];
-        let _ = kernel
-            .oom
-            .wait(context.thread, &queues, None, Interest::Fatal, returned);
-        traced.event(Event::VforkDone, child.id.into());
-    }
-    Ok(child.id.into())
+    Ok(Child {
+        request,
+        thread,
+        process: Some(child),
+    })
 }
 
 /// Creates the child process without a thread. The child is not yet in the process table.
-fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Process>, Errno> {
-    let (kernel, parent, flags) = (context.kernel, context.process(), request.flags);
-    let parts = child_parts(context, flags)?;
+fn new_process(
+    current: &Current<'_>,
+    userfaults: &'static Userfaults,
+    request: &CloneRequest,
+) -> Result<Arc<Process>, Errno> {
+    let (parent, flags) = (current.process(), request.flags);
+    let parts = child_parts(current, userfaults, flags)?;
     let limits = parts.limits.clone();
-    let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    let (now, user) = (kernel.host.now(), parent.identity.user());
+    let id = parent.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
+    let (now, user) = (current.now(), parent.identity.user());
     let child = Arc::new(Process::new(
-        kernel.tasks,
+        parent.tasks,
         id,
         now,
         Some(parts),
@@ -123,7 +116,7 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
 
 /// Stores the child's id and a descriptor for it at the requested addresses.
 fn store_ids(
-    context: &Context<'_>,
+    current: &Current<'_>,
     request: &CloneRequest,
     child: &Arc<Process>,
     thread: &Arc<Thread>,
@@ -139,21 +132,21 @@ fn store_ids(
     {
         // As on Linux, a bad address is not an error.
         let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
-        let _ = context.kernel.reclaim.retry(|| space.write(at, &id));
+        let _ = current.reclaim().retry(|| space.write(at, &id));
     }
     if flags.contains(CloneFlags::PIDFD) {
-        context.caller().check_open_files()?;
-        let open = pidfd::open(context.kernel.vfs, child, 0);
-        let descriptor = context.caller().add_descriptor(open, raw::O_CLOEXEC)? as i32;
-        if let Err(error) = context.user.write_value(request.descriptor, &descriptor) {
-            let process = context.process().id;
+        current.caller().check_open_files()?;
+        let open = pidfd::open(current.vfs(), child, 0);
+        let descriptor = current.caller().add_descriptor(open, raw::O_CLOEXEC)? as i32;
+        if let Err(error) = current.user.write_value(request.descriptor, &descriptor) {
+            let process = current.process().id;
             // The descriptor is new. Closing it fails only if another thread has already closed it.
-            let _ = context.files().close(process, descriptor);
+            let _ = current.files().close(process, descriptor);
             return Err(error);
         }
     }
     if flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = context.user.write_value(request.parent_tid, &child.id);
+        let _ = current.user.write_value(request.parent_tid, &child.id);
     }
     Ok(())
 }
@@ -162,14 +155,14 @@ fn store_ids(
 /// escapes a kill of a group or of all processes: the sender repeats its walk until it finds no new process, and a
 /// thread that is being killed creates none.
 fn enter(
-    context: &Context<'_>,
+    caller: &Thread,
     flags: CloneFlags,
     child: &Arc<Process>,
     thread: &Arc<Thread>,
 ) -> Result<(), Errno> {
-    let parent = context.process();
-    let mut tasks = context.kernel.tasks.lock();
-    if context.thread.fatal_pending() || context.kernel.has_ended() {
+    let parent = &caller.process;
+    let mut tasks = parent.tasks.lock();
+    if caller.fatal_pending() || tasks.closed {
         return Err(Errno::ERESTARTNOINTR);
     }
     let to = if flags.contains(CloneFlags::PARENT) {
@@ -185,36 +178,39 @@ fn enter(
     Ok(())
 }
 
-fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
-    let kernel = context.kernel;
-    if kernel.memory.swap().is_on() {
-        kernel.reclaim.make_room();
+fn fork_space(current: &Current<'_>, userfaults: &'static Userfaults) -> Result<Arc<Space>, Errno> {
+    let reclaim = current.reclaim();
+    if current.vfs().memory.swap().is_on() {
+        reclaim.make_room();
     }
-    let forked = kernel
-        .reclaim
-        .retry(|| context.with_space(|space| kernel.userfaults.fork(context.thread, space)));
+    let fork = || current.with_space(|space| userfaults.fork(current.thread, space));
+    let forked = reclaim.retry(fork);
     forked.map_err(fork_errno)
 }
 
-fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {
-    let parent = context.process();
+fn child_parts(
+    current: &Current<'_>,
+    userfaults: &'static Userfaults,
+    flags: CloneFlags,
+) -> Result<Parts, Errno> {
+    let parent = current.process();
     // Copy the descriptors before the memory, so that the child does not inherit the descriptors that userfaultfd
     // contexts get for it.
-    let files = context.files();
+    let files = current.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files
     } else {
-        Arc::new(files.duplicate(context.kernel.vfs)?)
+        Arc::new(files.duplicate(current.vfs())?)
     };
     let (space, image) = if flags.contains(CloneFlags::VM) {
-        (context.space(), parent.image())
+        (current.space(), parent.image())
     } else {
         (
-            fork_space(context)?,
+            fork_space(current, userfaults)?,
             parent.image().map(|image| Arc::new(image.fork())),
         )
     };
-    let fs = context.fs();
+    let fs = current.fs();
     let fs = if flags.contains(CloneFlags::FS) {
         fs
     } else {
@@ -227,7 +223,7 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
         files,
         fs,
         limits,
-        name: context.thread.name(),
+        name: current.thread.name(),
     })
 }
 
@@ -236,19 +232,19 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
 /// # Errors
 /// `ENOMEM` if there is no memory for the shared actions.
 fn inherit_signals(
-    context: &Context<'_>,
+    caller: &Thread,
     child: &Arc<Process>,
     thread: &Arc<Thread>,
     flags: CloneFlags,
 ) -> Result<(), Errno> {
     let (mut actions, blocked, stack) = {
-        let mut signals = context.process().signals.lock();
+        let mut signals = caller.process.signals.lock();
         let actions = if flags.contains(CloneFlags::SIGHAND) {
             signals.actions.share()?
         } else {
             signals.actions.inherit()
         };
-        let state = signals.thread(context.thread);
+        let state = signals.thread(caller);
         (actions, state.blocked, state.alternate_stack)
     };
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {

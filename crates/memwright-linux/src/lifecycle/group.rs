@@ -2,8 +2,7 @@
 
 use crate::{
     errno::Errno,
-    kernel::Kernel,
-    process::{Member, Process},
+    process::{Member, Process, Tasks},
 };
 use core::sync::atomic::Ordering;
 
@@ -11,7 +10,7 @@ use core::sync::atomic::Ordering;
 ///
 /// # Errors
 /// `EINVAL`, `ESRCH`, `EACCES` and `EPERM`, like `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).
-pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> Result<(), Errno> {
+pub fn set_group(tasks: &Tasks, caller: &Process, target: i32, group: i32) -> Result<(), Errno> {
     if target < 0 || group < 0 {
         return Err(if group < 0 {
             Errno::EINVAL
@@ -25,7 +24,7 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
         target as u32
     };
     let group = if group == 0 { target } else { group as u32 };
-    let mut tasks = kernel.tasks.lock();
+    let mut tasks = tasks.lock();
     let process = tasks
         .members
         .get(&target)
@@ -57,8 +56,8 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
 ///
 /// # Errors
 /// `EPERM` if the caller already leads a group.
-pub fn set_session(kernel: &Kernel, caller: &Process) -> Result<u32, Errno> {
-    let mut tasks = kernel.tasks.lock();
+pub fn set_session(tasks: &Tasks, caller: &Process) -> Result<u32, Errno> {
+    let mut tasks = tasks.lock();
     if tasks.members_of(caller.id).next().is_some() {
         return Err(Errno::EPERM);
     }

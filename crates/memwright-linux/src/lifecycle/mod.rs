@@ -1,5 +1,6 @@
 //! The life of processes and threads: `clone`, `fork`, exit, `wait`, and process groups and sessions.
 
+mod child;
 mod clone;
 mod exit;
 mod fork;
@@ -7,7 +8,10 @@ mod group;
 mod thread_start;
 mod wait;
 
-pub use clone::{CloneFlags, CloneRequest, clone};
-pub use exit::{end_group, exit_thread};
+pub use child::Child;
+pub(crate) use clone::create;
+pub use clone::{CloneFlags, CloneRequest};
+pub(crate) use exit::exit_thread;
+pub use exit::{ProcessEnd, end_group};
 pub use group::{set_group, set_session};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};

@@ -1,14 +1,14 @@
 //! Creation of threads.
 
 use crate::{
-    context::Context,
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
-    kernel::Kernel,
-    lifecycle::{CloneFlags, CloneRequest, clone::child_state},
+    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state},
     process::{Process, Start, Stop, Thread, ThreadSignals},
-    ptrace::{Traced, attach_child},
+    reclaim::Reclaim,
     scheduler::Work,
+    thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -19,70 +19,70 @@ impl Thread {
     /// # Errors
     /// `EAGAIN` if there are as many threads as the machine permits, `ENOMEM` if there is no memory for the stack.
     pub(crate) fn create(
-        kernel: &Kernel,
+        reclaim: &Reclaim,
         id: u32,
         process: &Arc<Process>,
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
-        let context = kernel.reclaim.retry(|| kernel.scheduler.admit(id))?;
+        let scheduler = process.tasks.scheduler;
+        let context = reclaim.retry(|| scheduler.admit(id))?;
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }
 }
 
-/// Creates a thread in the caller's process. Returns the id of the new thread.
+/// Creates a thread in the caller's process, which does not run yet.
 ///
 /// # Errors
 /// `EAGAIN` without a free id or if there are as many threads as the machine permits, `ENOMEM`, `ERESTARTNOINTR` if the
 /// process is exiting, stopped or in `execve`. The caller handles that event before it restarts the call.
-pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
-    let (kernel, process, flags) = (context.kernel, context.process(), request.flags);
-    let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    context.registers.store_bases();
-    let state = child_state(&context.registers.state(), request);
-    let thread = Thread::create(kernel, id, process, Start::User(state))?;
-    thread.set_name(&context.thread.name());
-    kernel.host.save_fpu(&mut thread.fpu.lock());
+pub(super) fn create_thread<'a>(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    request: &'a CloneRequest,
+) -> Result<Child<'a>, Errno> {
+    let (process, flags) = (current.process(), request.flags);
+    let id = process.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
+    registers.store_bases();
+    let state = child_state(&registers.state(), request);
+    let thread = Thread::create(current.reclaim(), id, process, Start::User(state))?;
+    thread.set_name(&current.thread.name());
+    registers.processor().save_fpu(&mut thread.fpu.lock());
     if flags.contains(CloneFlags::CHILD_CLEARTID) {
         let word = request.child_tid;
         thread.clear_child_tid.store(word, Ordering::Relaxed);
     }
     // As on Linux, a bad address is not an error.
     if flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = context.user.write_value(request.parent_tid, &id);
+        let _ = current.user.write_value(request.parent_tid, &id);
     }
     if flags.contains(CloneFlags::CHILD_SETTID) {
-        let _ = context.user.write_value(request.child_tid, &id);
+        let _ = current.user.write_value(request.child_tid, &id);
     }
-    thread.inherit_placement(context.thread);
-    let slack = context.thread.timer_slack.load(Ordering::Relaxed);
+    thread.inherit_placement(current.thread);
+    let slack = current.thread.timer_slack.load(Ordering::Relaxed);
     thread.timer_slack.store(slack, Ordering::Relaxed);
-    if let Err(error) = enter(context, &thread) {
-        kernel.scheduler.abandon(&thread);
+    if let Err(error) = enter(current.thread, &thread) {
+        process.tasks.scheduler.abandon(&thread);
         return Err(error);
     }
     // Only now: a thread that sets a timer finds the new thread, or has marked the caller before.
-    thread.set_measured(context.thread.is_measured());
-    let traced = Traced { context };
-    let event = request.event().filter(|event| traced.stops_at(*event));
-    if event.is_some() || flags.contains(CloneFlags::PTRACE) {
-        attach_child(context.thread, &thread);
-    }
-    kernel.scheduler.start(&thread);
-    if let Some(event) = event {
-        traced.event(event, id.into());
-    }
-    Ok(id.into())
+    thread.set_measured(current.thread.is_measured());
+    Ok(Child {
+        request,
+        thread,
+        process: None,
+    })
 }
 
-/// Adds a thread to its process, with the caller's signal mask.
-fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
+/// Adds a thread to its process, with the signal mask of `caller`.
+fn enter(caller: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     let mut signals = thread.process.signals.lock();
     let busy = signals.group_exit.is_some() || signals.executing.is_some();
     if busy || signals.stop != Stop::Running {
         return Err(Errno::ERESTARTNOINTR);
     }
     let state = ThreadSignals {
-        blocked: signals.thread(context.thread).blocked,
+        blocked: signals.thread(caller).blocked,
         ..ThreadSignals::default()
     };
     signals.threads.try_push(thread, state)?;
@@ -93,7 +93,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
         // then.
         thread.set_work(Work::CGROUP, true);
     }
-    let mut tasks = context.kernel.tasks.lock();
+    let mut tasks = thread.process.tasks.lock();
     tasks.threads.insert(thread.id(), thread.clone());
     Ok(())
 }

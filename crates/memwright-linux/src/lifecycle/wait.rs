@@ -1,11 +1,10 @@
 //! Waiting for children.
 
 use crate::{
-    context::Context,
+    current::Current,
     errno::Errno,
     host::ContextId,
-    kernel::Kernel,
-    process::{Change, Life, Process, TaskTable, Thread, is_visible},
+    process::{Change, Life, Process, TaskTable, Tasks, Thread, is_visible},
     ptrace::standing_unreported,
     scheduler::UsageSnapshot,
 };
@@ -69,29 +68,30 @@ enum Look {
 /// # Errors
 /// `ECHILD` if there is no such child, `ERESTARTSYS` if a signal arrived.
 pub fn wait_for_child(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    tasks: &Tasks,
     target: WaitTarget,
     options: WaitOptions,
 ) -> Result<Option<Waited>, Errno> {
-    let process = context.process();
-    let look = || match look(context.kernel, context.thread, target, options) {
+    let process = current.process();
+    let look = || match look(tasks, current.thread, target, options) {
         Look::Found(waited) => Some(Ok(Some(waited))),
         Look::NoChildren => Some(Err(Errno::ECHILD)),
         Look::Nothing if options.contains(WaitOptions::NOHANG) => Some(Ok(None)),
         Look::Nothing => None,
     };
-    match context.wait_until(&[&process.child_event], None, look) {
+    match current.wait_until(&[&process.child_event], None, look) {
         Ok(result) => result,
         Err(error) => Err(error.restart()),
     }
 }
 
-fn look(kernel: &Kernel, by: &Thread, target: WaitTarget, options: WaitOptions) -> Look {
+fn look(tasks: &Tasks, by: &Thread, target: WaitTarget, options: WaitOptions) -> Look {
     let parent = &by.process;
     let mut reaped = None;
     let mut result = Look::NoChildren;
     {
-        let mut tasks = kernel.tasks.lock();
+        let mut tasks = tasks.lock();
         // Traced threads first: a tracer finds the stop of one in no time, however many children it has.
         match look_at_tracees(&mut tasks, by, target, options) {
             Traced::Changed(id, process, change) => {
@@ -330,8 +330,8 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
 }
 
 /// Removes a zombie from the table. Called if its parent will not wait for it.
-pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
-    let removed = kernel.tasks.lock().remove(process.id);
+pub(super) fn reap_unwanted(tasks: &Tasks, process: &Arc<Process>) {
+    let removed = tasks.lock().remove(process.id);
     drop(removed);
     forget_signals(process);
 }

@@ -12,7 +12,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::Memcg;
 use memwright_table::{OutOfMemory, TryPush};
 
@@ -88,12 +88,16 @@ pub struct TaskTable {
     subreapers: usize,
     /// Number of processes entered so far.
     births: u64,
+    /// Whether the program has ended, so that `fork` enters no more processes.
+    pub(crate) closed: bool,
 }
 
 /// All processes and threads.
 pub struct Tasks {
     /// Runs the threads.
     pub scheduler: &'static Scheduler<Thread>,
+    /// Number of processes of programs created since boot.
+    pub made: AtomicU64,
     table: Lock<TaskTable>,
 }
 
@@ -103,6 +107,7 @@ impl Tasks {
     pub fn new(scheduler: &'static Scheduler<Thread>) -> Self {
         Self {
             scheduler,
+            made: AtomicU64::new(0),
             table: Lock::new(Rank::Process, TaskTable::default()),
         }
     }
@@ -173,6 +178,20 @@ impl Tasks {
                 ids[from..].iter().find_map(|id| self.process(*id))
             }
         }
+    }
+
+    /// Returns whether the process group is orphaned: no member has a parent in another group of the same session
+    /// (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
+    pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
+        let tasks = self.lock();
+        !tasks.members_of(group).any(|member| {
+            let process = &member.process;
+            let parent = tasks.members.get(&process.parent());
+            member.is_alive()
+                && parent.is_some_and(|parent| {
+                    parent.process.group() != group && parent.process.session() == process.session()
+                })
+        })
     }
 
     /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.

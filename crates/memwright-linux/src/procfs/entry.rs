@@ -11,25 +11,27 @@ use crate::{
         kind::Kind,
         open_file::File,
     },
-    kernel::Kernel,
-    procfs::{fixed, node::ProcNode},
-    view::View,
+    procfs::{
+        fixed,
+        node::ProcNode,
+        view::{Parts, View},
+    },
 };
 use alloc::{boxed::Box, sync::Arc};
 use core::any::Any;
 
-/// A node of `/proc` or `/sys` and the kernel whose state it shows.
+/// A node of `/proc` or `/sys` and the parts of the kernel whose state it shows.
 pub struct ProcEntry {
     /// The node.
     pub node: ProcNode,
-    kernel: &'static Kernel,
+    parts: &'static dyn Parts,
 }
 
 impl ProcEntry {
     /// Creates the entry of a node.
     #[must_use]
-    pub fn new(node: ProcNode, kernel: &'static Kernel) -> Self {
-        Self { node, kernel }
+    pub fn new(node: ProcNode, parts: &'static dyn Parts) -> Self {
+        Self { node, parts }
     }
 
     /// Returns the node of `/proc` or `/sys` that an inode is; `None` for an inode of another file system.
@@ -42,8 +44,8 @@ impl ProcEntry {
 
 /// Returns the roots of `/proc`, `/sys` and the cgroup file system.
 #[must_use]
-pub fn roots(kernel: &'static Kernel) -> GeneratedRoots {
-    let entry = |node| -> Box<dyn GeneratedNode> { Box::new(ProcEntry::new(node, kernel)) };
+pub fn roots(parts: &'static dyn Parts) -> GeneratedRoots {
+    let entry = |node| -> Box<dyn GeneratedNode> { Box::new(ProcEntry::new(node, parts)) };
     GeneratedRoots {
         proc: entry(ProcNode::Root),
         sys: entry(ProcNode::Fixed(&fixed::SYS)),
@@ -61,11 +63,11 @@ impl GeneratedNode for ProcEntry {
     }
 
     fn links(&self) -> u32 {
-        self.node.links(self.kernel)
+        self.node.links(self.parts.cgroups())
     }
 
     fn size(&self, caller: Option<&dyn Caller>) -> u64 {
-        let view = caller.map(|caller| View::new(self.kernel, caller));
+        let view = caller.map(|caller| View::new(self.parts, caller));
         self.node.size(view.as_ref())
     }
 
@@ -75,11 +77,11 @@ impl GeneratedNode for ProcEntry {
     }
 
     fn link(&self, caller: &dyn Caller) -> Result<Link, Errno> {
-        self.node.link(&View::new(self.kernel, caller))
+        self.node.link(&View::new(self.parts, caller))
     }
 
     fn open(&self, caller: &dyn Caller) -> Result<Box<dyn File>, Errno> {
-        self.node.open(&View::new(self.kernel, caller))
+        self.node.open(&View::new(self.parts, caller))
     }
 
     fn lookup(
@@ -88,7 +90,7 @@ impl GeneratedNode for ProcEntry {
         directory: &Arc<Dentry>,
         name: &[u8],
     ) -> Result<Arc<Dentry>, Errno> {
-        let view = View::new(self.kernel, caller);
+        let view = View::new(self.parts, caller);
         self.node.lookup(&view, directory, name)
     }
 
@@ -98,7 +100,7 @@ impl GeneratedNode for ProcEntry {
         position: &mut u64,
         emit: Emit<'_>,
     ) -> Result<(), Errno> {
-        let view = View::new(self.kernel, caller);
+        let view = View::new(self.parts, caller);
         self.node.entries(&view, position, emit)
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     procfs::{
         node::{FixedDirectory, FrameWord, ProcNode, ROOT_NUMBERS},
         system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, vm},
+        view::shows,
     },
 };
 
@@ -22,8 +23,16 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("mounts", 0o777, PathLink("self/mounts")),
         ("net", 0o777, PathLink("self/net")),
         ("sys", 0o555, Fixed(&CONTROLS)),
-        ("cpuinfo", 0o444, SystemText(cpu::cpuinfo)),
-        ("filesystems", 0o444, SystemText(general::filesystems)),
+        (
+            "cpuinfo",
+            0o444,
+            SystemText(shows!(cpu::cpuinfo, cpus, all_cpus)),
+        ),
+        (
+            "filesystems",
+            0o444,
+            SystemText(shows!(general::filesystems)),
+        ),
         (
             "lock_stat",
             0o644,
@@ -31,18 +40,48 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ),
         ("kpagecount", 0o400, Frames(FrameWord::Count)),
         ("kpageflags", 0o400, Frames(FrameWord::Flags)),
-        ("interrupts", 0o444, SystemText(cpu::interrupts)),
-        ("loadavg", 0o444, SystemText(cpu::load)),
-        ("meminfo", 0o444, SystemText(general::meminfo)),
-        ("stat", 0o444, SystemText(cpu::stat)),
+        (
+            "interrupts",
+            0o444,
+            SystemText(shows!(cpu::interrupts, cpus, all_cpus)),
+        ),
+        (
+            "loadavg",
+            0o444,
+            SystemText(shows!(cpu::load, clock, scheduler, tasks)),
+        ),
+        (
+            "meminfo",
+            0o444,
+            SystemText(shows!(general::meminfo, memory, tasks)),
+        ),
+        (
+            "stat",
+            0o444,
+            SystemText(|view, text| {
+                let parts = view.parts;
+                let (made, epoch) = (parts.processes_made(), parts.vfs().epoch);
+                cpu::stat(parts.cpus(), parts.scheduler(), made, epoch, text)
+            }),
+        ),
         (
             "swaps",
             0o444,
-            SystemEvents(general::swaps, |kernel| &kernel.swaps.changes),
+            SystemEvents(shows!(general::swaps, memory, swaps), |parts| {
+                &parts.swaps().changes
+            }),
         ),
-        ("uptime", 0o444, SystemText(cpu::uptime)),
-        ("version", 0o444, SystemText(general::version)),
-        ("vmstat", 0o444, SystemText(vm::statistics)),
+        (
+            "uptime",
+            0o444,
+            SystemText(shows!(cpu::uptime, clock, cpus, all_cpus)),
+        ),
+        ("version", 0o444, SystemText(shows!(general::version))),
+        (
+            "vmstat",
+            0o444,
+            SystemText(shows!(vm::statistics, memory, tasks, oom)),
+        ),
     ],
 };
 
@@ -60,8 +99,16 @@ static CONTROLS_FS: FixedDirectory = FixedDirectory {
     entries: &[
         ("epoll", 0o555, Fixed(&CONTROLS_EPOLL)),
         ("file-max", 0o644, SystemControl(&file_limits::OPEN_FILES)),
-        ("file-nr", 0o444, SystemText(file_limits::open_files)),
-        ("nr_open", 0o444, SystemText(general::most_descriptors)),
+        (
+            "file-nr",
+            0o444,
+            SystemText(shows!(file_limits::open_files, vfs)),
+        ),
+        (
+            "nr_open",
+            0o444,
+            SystemText(shows!(general::most_descriptors)),
+        ),
         (
             "pipe-max-size",
             0o644,
@@ -92,28 +139,40 @@ static CONTROLS_EPOLL: FixedDirectory = FixedDirectory {
 static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
     first: 0x400,
     entries: &[
-        ("cap_last_cap", 0o444, SystemText(general::last_capability)),
+        (
+            "cap_last_cap",
+            0o444,
+            SystemText(shows!(general::last_capability)),
+        ),
         ("domainname", 0o644, SystemControl(&general::DOMAIN_NAME)),
         ("hostname", 0o644, SystemControl(&general::HOST_NAME)),
-        ("ngroups_max", 0o444, SystemText(general::most_groups)),
+        (
+            "ngroups_max",
+            0o444,
+            SystemText(shows!(general::most_groups)),
+        ),
         ("numa_balancing", 0o644, SystemControl(&balance::BALANCING)),
-        ("osrelease", 0o444, SystemText(general::release)),
-        ("ostype", 0o444, SystemText(general::system_name)),
-        ("pid_max", 0o444, SystemText(general::largest_id)),
+        ("osrelease", 0o444, SystemText(shows!(general::release))),
+        ("ostype", 0o444, SystemText(shows!(general::system_name))),
+        ("pid_max", 0o444, SystemText(shows!(general::largest_id))),
         ("random", 0o555, Fixed(&CONTROLS_RANDOM)),
         ("shmall", 0o644, SystemControl(&vm::MOST_SEGMENT_PAGES)),
         ("shmmax", 0o644, SystemControl(&vm::MOST_SEGMENT_BYTES)),
-        ("shmmni", 0o444, SystemText(vm::most_segments)),
-        ("threads-max", 0o444, SystemText(general::most_threads)),
-        ("version", 0o444, SystemText(general::build)),
+        ("shmmni", 0o444, SystemText(shows!(vm::most_segments))),
+        (
+            "threads-max",
+            0o444,
+            SystemText(shows!(general::most_threads, contexts)),
+        ),
+        ("version", 0o444, SystemText(shows!(general::build))),
     ],
 };
 
 static CONTROLS_RANDOM: FixedDirectory = FixedDirectory {
     first: 0x500,
     entries: &[
-        ("boot_id", 0o444, SystemText(general::boot_id)),
-        ("uuid", 0o444, SystemText(general::uuid)),
+        ("boot_id", 0o444, SystemText(shows!(general::boot_id, seed))),
+        ("uuid", 0o444, SystemText(shows!(general::uuid, vfs))),
     ],
 };
 
@@ -122,7 +181,11 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
     entries: &[
         ("drop_caches", 0o200, SystemControl(&vm::DROP_CACHES)),
         ("max_map_count", 0o644, SystemControl(&vm::MOST_AREAS)),
-        ("mmap_min_addr", 0o444, SystemText(vm::lowest_address)),
+        (
+            "mmap_min_addr",
+            0o444,
+            SystemText(shows!(vm::lowest_address)),
+        ),
         (
             "nr_hugepages",
             0o644,
@@ -187,7 +250,7 @@ static EVENT_SOURCES: FixedDirectory = FixedDirectory {
 /// The event source that `perf_event_open` supports.
 static UPROBE: FixedDirectory = FixedDirectory {
     first: 0x1f30,
-    entries: &[("type", 0o444, SystemText(general::probe_type))],
+    entries: &[("type", 0o444, SystemText(shows!(general::probe_type)))],
 };
 
 static DEVICES: FixedDirectory = FixedDirectory {

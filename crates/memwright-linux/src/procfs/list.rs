@@ -8,9 +8,9 @@ use crate::{
         node::{Child, ProcNode},
         process,
         system::{cgroup, nodes, processors},
+        view::View,
     },
     short::Short,
-    view::View,
 };
 
 /// The position of the first process in `/proc`, after the fixed entries.
@@ -38,15 +38,15 @@ impl ProcNode {
         position: &mut u64,
         emit: Emit<'_>,
     ) -> Result<(), Errno> {
-        let tasks = &view.kernel.tasks;
+        let tasks = view.parts.tasks();
         match *self {
             Self::Fixed(directory) => {
                 directory.list(position, emit);
             }
-            Self::Processors => processors::list(view, position, emit),
-            Self::Nodes => nodes::list(view, position, emit),
-            Self::Cgroups => return cgroup::list(view, 0, position, emit),
-            Self::Cgroup(id) => return cgroup::list(view, id, position, emit),
+            Self::Processors => processors::list(view.parts.all_cpus(), position, emit),
+            Self::Nodes => nodes::list(view.parts.memory(), position, emit),
+            Self::Cgroups => return cgroup::list(view.parts.cgroups(), 0, position, emit),
+            Self::Cgroup(id) => return cgroup::list(view.parts.cgroups(), id, position, emit),
             Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {
                 if *position < PROCESSES {

@@ -12,8 +12,8 @@ use crate::{
         node::{Child, decimal, open_file},
         process,
         system::{cgroup, nodes, processors},
+        view::View,
     },
-    view::View,
 };
 use alloc::{boxed::Box, sync::Arc};
 
@@ -31,14 +31,14 @@ impl ProcNode {
         view.caller.check_heap()?;
         let child = self.child(view, name)?;
         if let Some(kind) = child.node.covered_by() {
-            return view.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);
+            return view.parts.vfs().mounts.root_of(kind).ok_or(Errno::ENOENT);
         }
         let file_system = &directory.inode.file_system;
-        let now = view.kernel.vfs.now();
+        let now = view.parts.vfs().now();
         let inode = Inode::numbered(
             file_system,
             child.number,
-            Body::Generated(Box::new(ProcEntry::new(child.node, view.kernel))),
+            Body::Generated(Box::new(ProcEntry::new(child.node, view.parts))),
             child.permissions,
             Subject::ROOT,
             now,
@@ -50,10 +50,10 @@ impl ProcNode {
     fn child(&self, view: &View<'_>, name: &[u8]) -> Result<Child, Errno> {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
-            Self::Processors => processors::child(view, name).ok_or(Errno::ENOENT),
-            Self::Nodes => nodes::child(view, name).ok_or(Errno::ENOENT),
-            Self::Cgroups => cgroup::child(view, 0, name),
-            Self::Cgroup(id) => cgroup::child(view, id, name),
+            Self::Processors => processors::child(view.parts.all_cpus(), name).ok_or(Errno::ENOENT),
+            Self::Nodes => nodes::child(view.parts.memory(), name).ok_or(Errno::ENOENT),
+            Self::Cgroups => cgroup::child(view.parts.cgroups(), 0, name),
+            Self::Cgroup(id) => cgroup::child(view.parts.cgroups(), id, name),
             Self::Processor(number, directory) => {
                 directory.child(number, name).ok_or(Errno::ENOENT)
             }
@@ -62,7 +62,7 @@ impl ProcNode {
                     return Ok(child);
                 }
                 let id = decimal(name).ok_or(Errno::ENOENT)?;
-                let tasks = &view.kernel.tasks;
+                let tasks = view.parts.tasks();
                 if tasks.process(id).is_some() {
                     return Ok(Child::process(id));
                 }
@@ -81,7 +81,7 @@ impl ProcNode {
             }
             Self::Tasks(id) => {
                 let thread = decimal(name).ok_or(Errno::ENOENT)?;
-                let found = view.kernel.tasks.thread(thread).ok_or(Errno::ENOENT)?;
+                let found = view.parts.tasks().thread(thread).ok_or(Errno::ENOENT)?;
                 if found.process.id != id {
                     return Err(Errno::ENOENT);
                 }
@@ -90,7 +90,7 @@ impl ProcNode {
             Self::Descriptors(id) | Self::DescriptorInfos(id) => {
                 let number = decimal(name).ok_or(Errno::ENOENT)?;
                 let number = i32::try_from(number).map_err(|_| Errno::ENOENT)?;
-                let open = open_file(view, id, number)?;
+                let open = open_file(view.parts.tasks(), id, number)?;
                 Ok(match self {
                     Self::Descriptors(_) => Child::descriptor(id, number, &open),
                     _ => Child::descriptor_info(id, number),

@@ -5,6 +5,7 @@
 //! system/    files about the system and about cgroups
 //! process/   files about processes
 //! fixed.rs   the fixed entries
+//! view.rs    the parts of the kernel that files show
 //! open.rs, lookup.rs, list.rs, stream.rs, polled.rs   operations on nodes
 //! ```
 //!
@@ -22,7 +23,9 @@ mod process;
 mod stream;
 mod stubs;
 mod system;
+mod view;
 
 pub use entry::{ProcEntry, roots};
 pub use node::{PlaceLink, ProcNode, Text, stub};
 pub use stubs::all as all_stubs;
+pub use view::{MachineParts, MemoryParts, ProcessParts};

@@ -9,8 +9,8 @@ use crate::{
         process::{self, mem::MemoryFile, pagemap::PagemapFile},
         stream::TextFile,
         system::{cgroup, frames::FrameFile},
+        view::View,
     },
-    view::View,
 };
 use alloc::{boxed::Box, vec::Vec};
 use memwright_table::TryPush;
@@ -32,7 +32,7 @@ impl ProcNode {
     #[must_use]
     pub fn size(&self, view: Option<&View<'_>>) -> u64 {
         match (self, view) {
-            (Self::Descriptors(id), Some(view)) => process::open_count(view, *id),
+            (Self::Descriptors(id), Some(view)) => process::open_count(view.parts.tasks(), *id),
             (Self::Descriptor(..), _) => 64,
             _ => 0,
         }
@@ -55,10 +55,11 @@ impl ProcNode {
                 path_link(target.decimal(thread.into(), 0))
             }
             Self::PathLink(path) => Ok(Link::Path(path.into())),
-            Self::Place(id, place) => process::place(view, id, place).map(Link::Entry),
-            Self::Descriptor(id, number) => {
-                open_file(view, id, number).map(|open| Link::Entry(open.entry.clone()))
+            Self::Place(id, place) => {
+                process::place(view.parts.tasks(), id, place).map(Link::Entry)
             }
+            Self::Descriptor(id, number) => open_file(view.parts.tasks(), id, number)
+                .map(|open| Link::Entry(open.entry.clone())),
             Self::Root
             | Self::Fixed(_)
             | Self::Processors
@@ -107,22 +108,22 @@ impl ProcNode {
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::CgroupText(..)
-            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self, view.kernel))),
+            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self, view.parts))),
             Self::ProcessText(id, _, writer) => {
-                writer.needs.check(view, id)?;
-                Ok(Box::new(TextFile::new(*self, view.kernel)))
+                writer.needs.check(view.parts.tasks(), id)?;
+                Ok(Box::new(TextFile::new(*self, view.parts)))
             }
             Self::Memory(id) => {
-                let space = space(view, id)?;
-                Ok(Box::new(MemoryFile::new(view.kernel, &space)))
+                let space = space(view.parts.tasks(), id)?;
+                Ok(Box::new(MemoryFile::new(view.parts.reclaim(), &space)))
             }
             Self::Pagemap(id) => {
-                let space = space(view, id)?;
-                Ok(Box::new(PagemapFile::new(view, &space)))
+                let space = space(view.parts.tasks(), id)?;
+                Ok(Box::new(PagemapFile::new(view.caller, &space)))
             }
             Self::Frames(what) => Ok(Box::new(FrameFile {
                 word: what,
-                memory: view.kernel.memory.clone(),
+                memory: view.parts.memory().clone(),
             })),
             Self::SelfLink
             | Self::ThreadSelfLink
@@ -146,17 +147,17 @@ impl ProcNode {
                 write(view, number, text).map_err(|_| Errno::ENOMEM)
             }
             Self::ProcessText(id, thread, writer) => {
-                let subject = Subject::find(view, id, thread)?;
+                let subject = Subject::find(view.parts.tasks(), id, thread)?;
                 let read = writer.read.ok_or(Errno::EINVAL)?;
                 read(view, &subject, text).map_err(|_| text.failure())
             }
             Self::CgroupText(id, file) => {
-                let group = cgroup::find(view, id, file)?;
+                let group = cgroup::find(view.parts.cgroups(), id, file)?;
                 (file.read)(view, &group, text).map_err(|_| Errno::ENOMEM)
             }
             Self::DescriptorInfo(id, number) => {
-                let open = open_file(view, id, number)?;
-                process::write_descriptor_info(view, &open, text).map_err(|_| Errno::ENOMEM)
+                let open = open_file(view.parts.tasks(), id, number)?;
+                process::write_descriptor_info(view.caller, &open, text).map_err(|_| Errno::ENOMEM)
             }
             Self::Root
             | Self::Fixed(_)
@@ -189,14 +190,14 @@ impl ProcNode {
         match *self {
             Self::ProcessText(id, thread, writer) => {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
-                store(view, &Subject::find(view, id, thread)?, bytes)
+                store(view, &Subject::find(view.parts.tasks(), id, thread)?, bytes)
             }
             // An empty write has no effect (`sysfs_kf_write`, `proc_dointvec` and similar functions of Linux).
             Self::SystemControl(_) if bytes.is_empty() => Ok(()),
             Self::SystemControl(control) => (control.store)(view, bytes),
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
-                let group = cgroup::find(view, id, file)?;
+                let group = cgroup::find(view.parts.cgroups(), id, file)?;
                 // As for the files above.
                 if bytes.is_empty() {
                     return Ok(());
@@ -220,7 +221,7 @@ impl ProcNode {
         match *self {
             Self::ProcessText(id, thread, writer) => {
                 let control = writer.control.ok_or(Errno::ENOTTY)?;
-                let subject = Subject::find(view, id, thread)?;
+                let subject = Subject::find(view.parts.tasks(), id, thread)?;
                 control(view, &subject, command, argument)
             }
             _ => Err(Errno::ENOTTY),

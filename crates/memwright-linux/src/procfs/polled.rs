@@ -13,12 +13,11 @@ use crate::{
     fs::{
         abilities::Splices, file_system::FileSystemKind, open_file::OpenFile, readiness::Readiness,
     },
-    kernel::Kernel,
     procfs::{
         node::{ChangesOf, Needs, ProcNode, ProcessWriter},
         system::balance,
+        view::{Parts, View},
     },
-    view::View,
     wait::Queues,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +43,8 @@ pub struct Seen(AtomicU64);
 
 impl Seen {
     /// Creates the state of an open file that was just opened.
-    pub fn new(node: &ProcNode, kernel: &Kernel) -> Self {
-        let count = node.events().map(|changes| changes(kernel).count());
+    pub fn new(node: &ProcNode, parts: &dyn Parts) -> Self {
+        let count = node.events().map(|changes| changes(parts).count());
         Self(AtomicU64::new(count.unwrap_or(UNREAD)))
     }
 
@@ -67,7 +66,7 @@ impl Seen {
         match node.polled(Some(open)) {
             Polled::Refused | Polled::Plain => ready,
             Polled::Events(changes) => {
-                let now = changes(view.kernel).count();
+                let now = changes(view.parts).count();
                 Readiness::READ | changed(self.0.swap(now, Ordering::Relaxed) != now)
             }
             Polled::Attribute => {
@@ -125,13 +124,13 @@ impl ProcNode {
     }
 
     /// Adds the queue that is woken when the text of the file can have changed, if there is one.
-    pub(super) fn add_queues(&self, kernel: &'static Kernel, queues: &mut Queues<'_>) {
+    pub(super) fn add_queues(&self, parts: &'static dyn Parts, queues: &mut Queues<'_>) {
         if let Some(changes) = self.events() {
-            queues.add(&changes(kernel).queue);
+            queues.add(&changes(parts).queue);
         } else if let Self::CgroupText(_, file) = self
             && file.mark.is_some()
         {
-            queues.add(&kernel.cgroups.changes().queue);
+            queues.add(&parts.cgroups().changes().queue);
         }
     }
 
@@ -140,7 +139,7 @@ impl ProcNode {
         match self {
             Self::SystemEvents(_, changes) => Some(*changes),
             Self::ProcessText(_, _, ProcessWriter { needs, .. }) => match needs {
-                Needs::Mounts => Some(|kernel| &kernel.vfs.mounts.changes),
+                Needs::Mounts => Some(|parts| &parts.vfs().mounts.changes),
                 Needs::Nothing | Needs::Memory => None,
             },
             _ => None,
@@ -152,8 +151,8 @@ impl ProcNode {
     pub(super) fn mark(&self, view: &View<'_>) -> Option<u64> {
         match self {
             Self::CgroupText(id, file) => {
-                let group = view.kernel.cgroups.get(*id)?;
-                let mark = file.mark.map(|mark| mark(view.kernel, &group));
+                let group = view.parts.cgroups().get(*id)?;
+                let mark = file.mark.map(|mark| mark(view.parts.memory(), &group));
                 Some(mark.unwrap_or(0))
             }
             _ => Some(0),

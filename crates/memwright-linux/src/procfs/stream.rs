@@ -10,13 +10,12 @@ use crate::{
         seek::{Whence, sought},
         transfer::{Sink, Source},
     },
-    kernel::Kernel,
     procfs::{
         node::{ProcNode, text::Text},
         polled::Seen,
+        view::{Parts, View},
     },
     sync::{Lock, Rank},
-    view::View,
     wait::Queues,
 };
 
@@ -136,7 +135,7 @@ impl Stream {
 /// sequential reads return one consistent text.
 pub struct TextFile {
     node: ProcNode,
-    kernel: &'static Kernel,
+    parts: &'static dyn Parts,
     seen: Seen,
     stream: Lock<Stream>,
 }
@@ -144,11 +143,11 @@ pub struct TextFile {
 impl TextFile {
     /// Creates the open file of `node`, of which nothing was read yet.
     #[must_use]
-    pub fn new(node: ProcNode, kernel: &'static Kernel) -> Self {
+    pub fn new(node: ProcNode, parts: &'static dyn Parts) -> Self {
         Self {
             node,
-            kernel,
-            seen: Seen::new(&node, kernel),
+            parts,
+            seen: Seen::new(&node, parts),
             stream: Lock::new(
                 Rank::File,
                 Stream {
@@ -177,7 +176,7 @@ impl File for TextFile {
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         caller.check_heap()?;
-        let view = View::new(self.kernel, caller);
+        let view = View::new(self.parts, caller);
         // The read state is taken out of the lock, because no lock is held while text is generated or copied. A
         // concurrent reader finds the initial state and restarts.
         let mut stream = core::mem::take(&mut *self.stream.lock());
@@ -204,12 +203,12 @@ impl File for TextFile {
     }
 
     fn readiness(&self, caller: &dyn Caller, open: &OpenFile) -> Readiness {
-        let view = View::new(self.kernel, caller);
+        let view = View::new(self.parts, caller);
         self.seen.readiness(&self.node, &view, open)
     }
 
     fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
-        self.node.add_queues(self.kernel, queues);
+        self.node.add_queues(self.parts, queues);
     }
 
     fn write(
@@ -222,7 +221,7 @@ impl File for TextFile {
         let mut buffer = [0; WRITE_MAX];
         let count = source.take(&mut buffer)?;
         self.node
-            .store(&View::new(self.kernel, caller), &buffer[..count])?;
+            .store(&View::new(self.parts, caller), &buffer[..count])?;
         *position += count as u64;
         Ok(count)
     }
@@ -235,7 +234,7 @@ impl File for TextFile {
         argument: u64,
     ) -> Result<u64, Errno> {
         self.node
-            .control(&View::new(self.kernel, caller), command, argument)
+            .control(&View::new(self.parts, caller), command, argument)
     }
 
     fn seek(

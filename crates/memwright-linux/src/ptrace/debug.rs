@@ -39,16 +39,15 @@ impl Traced<'_> {
     /// step compares the data instead: QEMU raises two exceptions if one instruction steps and accesses watched data, and
     /// the second one overwrites what the first one has saved.
     pub(crate) fn load_breakpoints(&self) {
-        let context = self.context;
-        let registers = context.registers.debug.get();
-        let steps = context.registers.state().regs.rflags & TRAP_FLAG != 0;
+        let registers = self.registers.debug.get();
+        let steps = self.registers.state().regs.rflags & TRAP_FLAG != 0;
         let loaded = if steps {
-            context.registers.watched.set(self.watched(&registers));
+            self.registers.watched.set(self.watched(&registers));
             registers.without_data()
         } else {
             registers
         };
-        context.kernel.host.load_debug(&loaded);
+        self.registers.processor().load_debug(&loaded);
     }
 
     /// Returns the data at the breakpoints; 0 where nothing can be read.
@@ -58,7 +57,7 @@ impl Traced<'_> {
             if let Some((address, length)) = registers.data(slot) {
                 let at = VirtAddr::new(address);
                 let _ = self
-                    .context
+                    .current
                     .with_space(|space| space.read(at, &mut bytes[..length]));
             }
             u64::from_le_bytes(bytes)
@@ -67,37 +66,33 @@ impl Traced<'_> {
 
     /// Returns the breakpoints at data that a single step has changed.
     fn changed(&self, registers: &DebugRegisters) -> u64 {
-        let (before, after) = (
-            self.context.registers.watched.get(),
-            self.watched(registers),
-        );
+        let (before, after) = (self.registers.watched.get(), self.watched(registers));
         let slots = (0..4).filter(|slot| before[*slot] != after[*slot]);
         slots.fold(0, |changed, slot| changed | 1 << slot)
     }
 
     /// Handles a debug exception with these bits of DR6.
     pub(crate) fn debug_exception(&self, status: u64) {
-        let context = self.context;
-        let mut registers = context.registers.debug.get();
+        let mut registers = self.registers.debug.get();
         let stepped = status & STATUS_STEP != 0 && registers.is_active();
         let changed = if stepped { self.changed(&registers) } else { 0 };
         let (code, hits) = match cause(&registers, status | changed) {
             Cause::Foreign => {
-                context.kernel.host.load_debug(&registers);
+                self.registers.processor().load_debug(&registers);
                 return;
             }
             Cause::Own(code, hits) => (code, hits),
         };
         registers.status = status & STATUS_STEP | hits;
-        context.registers.debug.set(registers);
+        self.registers.debug.set(registers);
         if registers.stops_before(hits) {
-            let mut regs = context.registers.state().regs;
+            let mut regs = self.registers.state().regs;
             regs.rflags |= RESUME_FLAG;
-            context.registers.replace_registers(regs);
+            self.registers.replace_registers(regs);
         }
-        let instruction = context.registers.state().regs.rip;
+        let instruction = self.registers.state().regs.rip;
         let info = SignalInfo::fault(Signal::SIGTRAP, code, instruction);
-        force_fault(context.thread, info);
+        force_fault(self.current.thread, info);
     }
 }
 

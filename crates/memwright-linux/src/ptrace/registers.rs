@@ -10,7 +10,7 @@ use crate::{
         xstate,
     },
     errno::Errno,
-    host::Host,
+    host::{Cpus, Registers},
     user::USER_END,
 };
 
@@ -143,14 +143,16 @@ const LEGACY: usize = 512;
 
 /// The extended state of a thread in a ptrace stop, in the format of the register sets.
 pub(crate) struct Extended<'a> {
-    /// Provides the enabled features and the layout of their components.
-    pub(crate) host: &'a dyn Host,
+    /// Provides the enabled features.
+    pub(crate) registers: &'a dyn Registers,
+    /// Provides the layout of their components.
+    pub(crate) cpus: &'a dyn Cpus,
 }
 
 impl Extended<'_> {
     /// Returns the size in bytes of the complete set (`NT_X86_XSTATE`).
     pub(crate) fn size(&self) -> usize {
-        self.host.fpu_size()
+        self.registers.fpu_size()
     }
 
     /// Returns the complete set, which begins with the legacy region (`NT_PRFPREG`). The software-reserved bytes of
@@ -160,7 +162,7 @@ impl Extended<'_> {
         self.reset_absent(&mut shown);
         let software = &mut shown.bytes[FP_SOFTWARE_BYTES..LEGACY];
         software.fill(0);
-        self.host.fpu_features().to_bytes(&mut software[..8]);
+        self.registers.fpu_features().to_bytes(&mut software[..8]);
         shown
     }
 
@@ -170,7 +172,7 @@ impl Extended<'_> {
         area.bytes[..bytes.len()].copy_from_slice(bytes);
         // After the write, x87 and SSE may no longer be in their initial state.
         area.bytes[FpuArea::HEADER] |= 3;
-        xstate::sanitize(area, self.host.fpu_features(), true);
+        xstate::sanitize(area, self.registers.fpu_features(), true);
     }
 
     /// Replaces the complete set. Components that its header marks as absent are reset to their initial state.
@@ -182,7 +184,7 @@ impl Extended<'_> {
             return Err(Errno::EFAULT);
         }
         let header = &bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
-        let features = self.host.fpu_features();
+        let features = self.registers.fpu_features();
         if u64::from_bytes(&header[..8]) & !features != 0
             || header[8..].iter().any(|byte| *byte != 0)
         {
@@ -197,7 +199,7 @@ impl Extended<'_> {
     /// Sets the components that the header marks as absent to their initial state.
     fn reset_absent(&self, area: &mut FpuArea) {
         let present = u64::from_bytes(&area.bytes[FpuArea::HEADER..FpuArea::HEADER + 8]);
-        let absent = self.host.fpu_features() & !present;
+        let absent = self.registers.fpu_features() & !present;
         if absent & 1 != 0 {
             area.bytes[..24].copy_from_slice(&FpuArea::INITIAL.bytes[..24]);
             area.bytes[32..160].fill(0);
@@ -207,7 +209,7 @@ impl Extended<'_> {
         }
         for component in 2..63 {
             if absent & (1 << component) != 0 {
-                let [size, offset, ..] = self.host.cpuid(0xd, component);
+                let [size, offset, ..] = self.cpus.cpuid(0xd, component);
                 let end = (offset + size) as usize;
                 if let Some(bytes) = area.bytes.get_mut(offset as usize..end) {
                     bytes.fill(0);

@@ -2,12 +2,16 @@
 
 use crate::{
     arch::x86_64::regs::TRAP_FLAG,
-    context::Context,
+    current::Current,
     errno::Errno,
-    process::{AtCalls, Change, ExitStatus, Report, TraceOptions, force_fault, send_to_thread},
-    ptrace::stand::{Ended, stand_still},
+    oom::OomKiller,
+    process::{
+        AtCalls, Change, ExitStatus, Report, Tasks, TraceOptions, force_fault, send_to_thread,
+    },
+    ptrace::stand::Ended,
     scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
+    thread_registers::ThreadRegisters,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::ptrace as raw;
@@ -86,17 +90,37 @@ impl Report {
 
 /// The calling thread, which may be traced.
 pub(crate) struct Traced<'a> {
-    /// Its context.
-    pub(crate) context: &'a Context<'a>,
+    /// The thread.
+    pub(crate) current: &'a Current<'a>,
+    /// Its user registers.
+    pub(crate) registers: &'a ThreadRegisters<'a>,
+    pub(super) tasks: &'a Tasks,
+    pub(super) oom: &'a OomKiller,
 }
 
-impl Traced<'_> {
+impl<'a> Traced<'a> {
+    /// Creates the view of the calling thread. It tells its tracer, which is in `tasks`, about its stops. The OOM killer
+    /// can end a stop.
+    pub(crate) fn new(
+        current: &'a Current<'a>,
+        registers: &'a ThreadRegisters<'a>,
+        tasks: &'a Tasks,
+        oom: &'a OomKiller,
+    ) -> Self {
+        Self {
+            current,
+            registers,
+            tasks,
+            oom,
+        }
+    }
+
     fn is_traced(&self) -> bool {
-        self.context.thread.traced.load(Ordering::Relaxed)
+        self.current.thread.traced.load(Ordering::Relaxed)
     }
 
     fn notice(&self, code: u32, message: u64) -> Report {
-        Report::notice(Signal::SIGTRAP, code, message, self.context.process().id)
+        Report::notice(Signal::SIGTRAP, code, message, self.current.process().id)
     }
 
     /// Stops before the thread takes a signal. Returns the signal that it takes (Linux 7.2 `kernel/signal.c`,
@@ -106,7 +130,7 @@ impl Traced<'_> {
             signal,
             info,
             tracer,
-        }) = stand_still(self.context, Report::signal(info))
+        }) = self.stand_still(Report::signal(info))
         else {
             // The tracer has detached in the meantime.
             return Some(info);
@@ -132,7 +156,7 @@ impl Traced<'_> {
         let number = u32::from(shown.number());
         let report = if seized {
             let code = number | raw::PTRACE_EVENT_STOP << 8;
-            let process = self.context.process().id;
+            let process = self.current.process().id;
             Report::notice(shown, code, 0, process)
         } else {
             Report {
@@ -144,20 +168,19 @@ impl Traced<'_> {
             }
         };
         let by_stop = true;
-        let _ = stand_still(self.context, Report { by_stop, ..report });
+        let _ = self.stand_still(Report { by_stop, ..report });
     }
 
     /// Stops at an event, if the tracer requested it.
     pub(crate) fn event(&self, event: Event, message: u64) {
         if self.stops_at(event) {
             let code = TRAP | event.number().0 << 8;
-            let context = self.context;
-            let result = context.registers.state().regs.rax;
+            let result = self.registers.state().regs.rax;
             if event != Event::Exit {
-                context.registers.state().regs.rax = Errno::ENOSYS.as_result();
+                self.registers.state().regs.rax = Errno::ENOSYS.as_result();
             }
-            if stand_still(context, self.notice(code, message)).is_none() {
-                context.registers.state().regs.rax = result;
+            if self.stand_still(self.notice(code, message)).is_none() {
+                self.registers.state().regs.rax = result;
             }
         }
     }
@@ -166,7 +189,7 @@ impl Traced<'_> {
     /// does not stop.
     pub(crate) fn exit(&self, status: ExitStatus) {
         if status != ExitStatus::Killed(Signal::SIGKILL) && self.stops_at(Event::Exit) {
-            self.context.thread.set_work(Work::FATAL, false);
+            self.current.thread.set_work(Work::FATAL, false);
             let status = Change::Ended(status).wait_status();
             self.event(Event::Exit, status as u64);
         }
@@ -178,8 +201,8 @@ impl Traced<'_> {
     }
 
     fn options(&self) -> TraceOptions {
-        let mut signals = self.context.process().signals.lock();
-        let tracing = signals.tracing(self.context.thread);
+        let mut signals = self.current.process().signals.lock();
+        let tracing = signals.tracing(self.current.thread);
         tracing.map_or(TraceOptions::empty(), |tracing| tracing.options)
     }
 
@@ -189,7 +212,7 @@ impl Traced<'_> {
         if !self.is_traced() {
             return;
         }
-        let (thread, process) = (self.context.thread, self.context.process());
+        let (thread, process) = (self.current.thread, self.current.process());
         let old_style = {
             let mut signals = process.signals.lock();
             let tracing = signals.tracing(thread);
@@ -217,28 +240,27 @@ impl Traced<'_> {
     /// (`syscall_trace_enter` of Linux 7.2, `kernel/entry/common.c`).
     #[cold]
     pub(crate) fn begin_call(&self) -> bool {
-        let context = self.context;
         let (calls, steps) = self.mode();
         if steps {
             // The end of the call is the end of the step.
-            let mut regs = context.registers.state().regs;
+            let mut regs = self.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
-            context.registers.replace_registers(regs);
+            self.registers.replace_registers(regs);
         }
         if calls == AtCalls::Pass {
-            context.registers.stop_at_calls(steps);
+            self.registers.stop_at_calls(steps);
             return true;
         }
-        context.registers.state().regs.rax = Errno::ENOSYS.as_result();
+        self.registers.state().regs.rax = Errno::ENOSYS.as_result();
         self.report_call(raw::PTRACE_EVENTMSG_SYSCALL_ENTRY);
-        let number = context.registers.state().regs.orig_rax as u32;
-        calls != AtCalls::Emulate && number != u32::MAX && !context.thread.fatal_pending()
+        let number = self.registers.state().regs.orig_rax as u32;
+        calls != AtCalls::Emulate && number != u32::MAX && !self.current.thread.fatal_pending()
     }
 
     /// Records the end of a system call, which the thread reports before it handles signals.
     #[cold]
     pub(crate) fn end_call(&self) {
-        let thread = self.context.thread;
+        let thread = self.current.thread;
         let mut signals = thread.process.signals.lock();
         if let Some(tracing) = signals.tracing(thread) {
             tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
@@ -250,9 +272,9 @@ impl Traced<'_> {
     pub(crate) fn report_end_of_call(&self) {
         let (calls, steps) = self.mode();
         if steps {
-            let at = self.context.registers.state().regs.rip;
+            let at = self.registers.state().regs.rip;
             let info = SignalInfo::fault(Signal::SIGTRAP, code::TRAP_BRKPT, at);
-            force_fault(self.context.thread, info);
+            force_fault(self.current.thread, info);
         } else if calls == AtCalls::Stop {
             self.report_call(raw::PTRACE_EVENTMSG_SYSCALL_EXIT);
         }
@@ -261,15 +283,15 @@ impl Traced<'_> {
     fn report_call(&self, message: u32) {
         let marked = self.options().contains(TraceOptions::CALLS_MARKED);
         let code = if marked { TRAP | CALL_MARK } else { TRAP };
-        let ended = stand_still(self.context, self.notice(code, message.into()));
+        let ended = self.stand_still(self.notice(code, message.into()));
         if let Some(signal) = ended.and_then(|ended| ended.signal) {
-            send_to_thread(self.context.thread, SignalInfo::kernel(signal));
+            send_to_thread(self.current.thread, SignalInfo::kernel(signal));
         }
     }
 
     fn mode(&self) -> (AtCalls, bool) {
-        let mut signals = self.context.process().signals.lock();
-        let tracing = signals.tracing(self.context.thread);
+        let mut signals = self.current.process().signals.lock();
+        let tracing = signals.tracing(self.current.thread);
         tracing.map_or((AtCalls::Pass, false), |tracing| {
             (tracing.calls, tracing.steps)
         })
@@ -279,16 +301,16 @@ impl Traced<'_> {
     pub(crate) fn before_handler(&self) -> bool {
         let stepping = self.is_traced() && self.mode().1;
         if stepping {
-            let mut regs = self.context.registers.state().regs;
+            let mut regs = self.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
-            self.context.registers.replace_registers(regs);
+            self.registers.replace_registers(regs);
         }
         stepping
     }
 
     /// Stops at the first instruction of a handler, which ends a single step (`signal_delivered` of Linux 7.2).
     pub(crate) fn entered_handler(&self) {
-        let _ = stand_still(self.context, self.notice(TRAP, 0));
+        let _ = self.stand_still(self.notice(TRAP, 0));
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
-    context::Context,
     errno::Errno,
     process::{
         AtCalls, Change, ChangeNotice, Report, Resume, Standing, Thread, Tracing, report_change,
     },
-    ptrace::attach::is_tracer,
+    ptrace::{Traced, attach::is_tracer},
     scheduler::Work,
     signal::{Signal, SignalInfo},
     wait::Interest,
@@ -33,124 +32,126 @@ pub(super) struct Ended {
     pub(super) tracer: u32,
 }
 
-/// Enters a ptrace stop until the tracer resumes the thread. Returns `None` if the thread is not traced any more (Linux
-/// 7.2 `kernel/signal.c`, `ptrace_stop`).
-pub(super) fn stand_still(context: &Context<'_>, report: Report) -> Option<Ended> {
-    let (kernel, thread) = (context.kernel, context.thread);
-    context.registers.store_bases();
-    let mut extended = Box::new(FpuArea::INITIAL);
-    kernel.host.save_fpu(&mut extended);
-    let mut state = *context.registers.state();
-    let change = Change::Trapped {
-        code: report.code,
-        by_stop: report.by_stop,
-    };
-    let (tracer, complete, notice) = {
-        let mut tasks = kernel.tasks.lock();
-        let mut signals = thread.process.signals.lock();
-        // `None` if the tracer has detached in the meantime.
-        let tracing = signals.tracing(thread)?;
-        let tracer = tracing.tracer?;
-        if tracing.steps {
-            state.regs.rflags &= !TRAP_FLAG;
-        }
-        tracing.standing = Some(Box::new(Standing {
-            report,
-            reported: false,
-            listens: false,
-            state,
-            extended,
-            debug: context.registers.debug.get(),
-            resume: None,
-        }));
-        tracing.interrupted = false;
-        if report.by_stop {
-            tracing.changed = false;
-            tracing.passes_stop = true;
-            thread.set_stopped(true);
-        }
-        let complete = signals.stop_is_complete();
-        drop(signals);
-        if let Some(member) = tasks.members.get_mut(&tracer.process) {
-            member.tracees.note(tracer, thread.id());
-        }
-        let child = (thread.id(), &*thread.process);
-        let notice = ChangeNotice::send(&tasks, tracer.process, child, change);
-        (tracer.process, complete, notice)
-    };
-    notice.into_iter().for_each(ChangeNotice::wake);
-    if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
-        report_change(&thread.process, Change::Stopped(signal));
-    }
-    let resumed = || {
-        let mut signals = thread.process.signals.lock();
-        let tracing = signals.thread(thread).traced.as_deref_mut()?;
-        let again = tracing.interrupted || tracing.changed;
-        let standing = tracing.standing.as_ref()?;
-        let listens = standing.listens && again;
-        let resume = standing.resume.map(Leave::Resumed);
-        resume.or(listens.then_some(Leave::Again))
-    };
-    let queues = [&thread.process.resumed];
-    let leave = kernel
-        .oom
-        .wait(thread, &queues, None, Interest::Tracer, resumed);
-    go_on(context, leave.ok())
-}
-
-/// Loads the published registers, which the tracer may have changed, and ends the stop.
-fn go_on(context: &Context<'_>, leave: Option<Leave>) -> Option<Ended> {
-    let thread = context.thread;
-    let (standing, stops, tracer) = {
-        let mut signals = thread.process.signals.lock();
-        thread.set_stopped(false);
-        let state = signals.thread(thread);
-        let tracing = state.traced.as_deref_mut()?;
-        let mut standing = tracing.standing.take()?;
-        match leave {
-            Some(Leave::Resumed(resume)) => {
-                (tracing.steps, tracing.calls) = (resume.step, resume.calls);
+impl Traced<'_> {
+    /// Enters a ptrace stop until the tracer resumes the thread. Returns `None` if the thread is not traced any more
+    /// (Linux 7.2 `kernel/signal.c`, `ptrace_stop`).
+    pub(super) fn stand_still(&self, report: Report) -> Option<Ended> {
+        let thread = self.current.thread;
+        self.registers.store_bases();
+        let mut extended = Box::new(FpuArea::INITIAL);
+        self.registers.processor().save_fpu(&mut extended);
+        let mut state = *self.registers.state();
+        let change = Change::Trapped {
+            code: report.code,
+            by_stop: report.by_stop,
+        };
+        let (tracer, complete, notice) = {
+            let mut tasks = self.tasks.lock();
+            let mut signals = thread.process.signals.lock();
+            // `None` if the tracer has detached in the meantime.
+            let tracing = signals.tracing(thread)?;
+            let tracer = tracing.tracer?;
+            if tracing.steps {
+                state.regs.rflags &= !TRAP_FLAG;
             }
-            Some(Leave::Again) => {}
-            None => (tracing.steps, tracing.calls) = (false, AtCalls::Pass),
+            tracing.standing = Some(Box::new(Standing {
+                report,
+                reported: false,
+                listens: false,
+                state,
+                extended,
+                debug: self.registers.debug.get(),
+                resume: None,
+            }));
+            tracing.interrupted = false;
+            if report.by_stop {
+                tracing.changed = false;
+                tracing.passes_stop = true;
+                thread.set_stopped(true);
+            }
+            let complete = signals.stop_is_complete();
+            drop(signals);
+            if let Some(member) = tasks.members.get_mut(&tracer.process) {
+                member.tracees.note(tracer, thread.id());
+            }
+            let child = (thread.id(), &*thread.process);
+            let notice = ChangeNotice::send(&tasks, tracer.process, child, change);
+            (tracer.process, complete, notice)
+        };
+        notice.into_iter().for_each(ChangeNotice::wake);
+        if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
+            report_change(&thread.process, Change::Stopped(signal));
         }
-        if tracing.steps {
-            standing.state.regs.rflags |= TRAP_FLAG;
-        }
-        // The call in which the thread stopped ends with a stop if the tracer now requests that.
-        if standing.report.is_in_call() {
-            tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
-        }
-        let stops = tracing.steps || tracing.calls != AtCalls::Pass;
-        let tracer = tracing.tracer.map(|tracer| tracer.process);
-        if tracer.is_none() {
-            state.traced = None;
-            thread.traced.store(false, Ordering::Relaxed);
-        }
-        // Look again at what has arrived during the stop. If nothing has, the call in which the thread stopped is not
-        // interrupted.
-        signals.recalculate(thread);
-        (standing, stops, tracer.unwrap_or_default())
-    };
-    context.registers.stop_at_calls(stops);
-    context.kernel.host.restore_fpu(&standing.extended);
-    context.registers.replace_state(standing.state);
-    context.registers.debug.set(standing.debug);
-    if context.registers.debug.get().is_active() {
-        thread.set_work(Work::DEBUG, true);
-    } else if thread.work().contains(Work::DEBUG) {
-        thread.set_work(Work::DEBUG, false);
-        context.kernel.host.load_debug(&standing.debug);
+        let resumed = || {
+            let mut signals = thread.process.signals.lock();
+            let tracing = signals.thread(thread).traced.as_deref_mut()?;
+            let again = tracing.interrupted || tracing.changed;
+            let standing = tracing.standing.as_ref()?;
+            let listens = standing.listens && again;
+            let resume = standing.resume.map(Leave::Resumed);
+            resume.or(listens.then_some(Leave::Again))
+        };
+        let queues = [&thread.process.resumed];
+        let leave = self
+            .oom
+            .wait(thread, &queues, None, Interest::Tracer, resumed);
+        self.go_on(leave.ok())
     }
-    let signal = match leave {
-        Some(Leave::Resumed(resume)) => resume.signal,
-        Some(Leave::Again) | None => None,
-    };
-    Some(Ended {
-        signal,
-        info: standing.report.info,
-        tracer,
-    })
+
+    /// Loads the published registers, which the tracer may have changed, and ends the stop.
+    fn go_on(&self, leave: Option<Leave>) -> Option<Ended> {
+        let thread = self.current.thread;
+        let (standing, stops, tracer) = {
+            let mut signals = thread.process.signals.lock();
+            thread.set_stopped(false);
+            let state = signals.thread(thread);
+            let tracing = state.traced.as_deref_mut()?;
+            let mut standing = tracing.standing.take()?;
+            match leave {
+                Some(Leave::Resumed(resume)) => {
+                    (tracing.steps, tracing.calls) = (resume.step, resume.calls);
+                }
+                Some(Leave::Again) => {}
+                None => (tracing.steps, tracing.calls) = (false, AtCalls::Pass),
+            }
+            if tracing.steps {
+                standing.state.regs.rflags |= TRAP_FLAG;
+            }
+            // The call in which the thread stopped ends with a stop if the tracer now requests that.
+            if standing.report.is_in_call() {
+                tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
+            }
+            let stops = tracing.steps || tracing.calls != AtCalls::Pass;
+            let tracer = tracing.tracer.map(|tracer| tracer.process);
+            if tracer.is_none() {
+                state.traced = None;
+                thread.traced.store(false, Ordering::Relaxed);
+            }
+            // Look again at what has arrived during the stop. If nothing has, the call in which the thread stopped is not
+            // interrupted.
+            signals.recalculate(thread);
+            (standing, stops, tracer.unwrap_or_default())
+        };
+        self.registers.stop_at_calls(stops);
+        self.registers.processor().restore_fpu(&standing.extended);
+        self.registers.replace_state(standing.state);
+        self.registers.debug.set(standing.debug);
+        if self.registers.debug.get().is_active() {
+            thread.set_work(Work::DEBUG, true);
+        } else if thread.work().contains(Work::DEBUG) {
+            thread.set_work(Work::DEBUG, false);
+            self.registers.processor().load_debug(&standing.debug);
+        }
+        let signal = match leave {
+            Some(Leave::Resumed(resume)) => resume.signal,
+            Some(Leave::Again) | None => None,
+        };
+        Some(Ended {
+            signal,
+            info: standing.report.info,
+            tracer,
+        })
+    }
 }
 
 /// Calls `act` with a thread that `by` traces and that is in a ptrace stop.

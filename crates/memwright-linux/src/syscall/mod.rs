@@ -98,7 +98,7 @@ impl Context<'_> {
     /// arguments, or set a result without a call.
     #[cold]
     fn stop_around(&self) -> CallResult {
-        let traced = Traced { context: self };
+        let traced = Traced::new(&self.current, &self.registers, self.tasks(), self.oom());
         let runs = traced.begin_call();
         let regs = self.registers.state().regs;
         let result = if runs {

@@ -1,6 +1,11 @@
 //! The files of a cgroup.
 
-use crate::{errno::Errno, kernel::Kernel, process::Cgroup, procfs::node::Text, view::View};
+use crate::{
+    Memory,
+    errno::Errno,
+    process::Cgroup,
+    procfs::{node::Text, view::View},
+};
 use alloc::sync::Arc;
 use core::fmt::{self};
 
@@ -10,7 +15,7 @@ pub type GroupReader = fn(&View<'_>, &Cgroup, &mut Text) -> fmt::Result;
 pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
 /// Returns a number that changes whenever the text of a cgroup's file changes.
-pub type GroupMark = fn(&Kernel, &Cgroup) -> u64;
+pub type GroupMark = fn(&Memory, &Cgroup) -> u64;
 
 /// In which cgroups a file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

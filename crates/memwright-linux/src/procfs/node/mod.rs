@@ -19,8 +19,7 @@ use crate::{
     changes::Changes,
     errno::Errno,
     fs::{kind::Kind, open_file::OpenFile},
-    kernel::Kernel,
-    view::View,
+    procfs::view::{Parts, View},
 };
 use core::fmt;
 
@@ -28,7 +27,7 @@ use core::fmt;
 pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 
 /// Returns the change counter of a file's text.
-pub type ChangesOf = for<'a> fn(&'a Kernel) -> &'a Changes;
+pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 
 /// The contents of the words of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

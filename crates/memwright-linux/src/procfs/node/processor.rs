@@ -2,8 +2,10 @@
 
 use crate::{
     fs::dirents::DirectoryEntry,
-    procfs::node::{Child, ProcNode, Text, list_entries},
-    view::View,
+    procfs::{
+        node::{Child, ProcNode, Text, list_entries},
+        view::View,
+    },
 };
 use ProcessorEntry::{Directory, Text as File};
 use core::fmt::{self};

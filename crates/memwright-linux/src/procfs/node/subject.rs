@@ -4,9 +4,8 @@ use crate::{
     Space,
     errno::Errno,
     fs::OpenFile,
-    process::{Life, Process, REAPER, Thread},
-    procfs::node::Text,
-    view::View,
+    process::{Life, Process, REAPER, Tasks, Thread},
+    procfs::{node::Text, view::View},
 };
 use alloc::sync::Arc;
 use core::fmt;
@@ -26,8 +25,7 @@ impl Subject {
     ///
     /// # Errors
     /// `ESRCH` if the process or the given thread does not exist any more.
-    pub fn find(view: &View<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
-        let tasks = &view.kernel.tasks;
+    pub fn find(tasks: &Tasks, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
         let process = tasks.process(id).ok_or(Errno::ESRCH)?;
         let number = thread.unwrap_or(id);
         let found = tasks.thread(number);
@@ -57,8 +55,8 @@ impl Subject {
 
     /// Returns the letter and the word that `/proc` prints for the state.
     #[must_use]
-    pub fn state(&self, view: &View<'_>) -> (char, &'static str) {
-        let life = view.kernel.tasks.life(self.process.id);
+    pub fn state(&self, tasks: &Tasks) -> (char, &'static str) {
+        let life = tasks.life(self.process.id);
         let letter = match (life, &self.thread) {
             (Some(Life::Zombie(_)), _) => 'Z',
             (_, Some(thread)) => thread.state_letter(),
@@ -108,12 +106,12 @@ impl Needs {
     ///
     /// # Errors
     /// `ESRCH` if an address space is needed and missing, `EINVAL` if a mount namespace is.
-    pub fn check(self, view: &View<'_>, id: u32) -> Result<(), Errno> {
+    pub fn check(self, tasks: &Tasks, id: u32) -> Result<(), Errno> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Memory => space(view, id).map(drop),
+            Self::Memory => space(tasks, id).map(drop),
             Self::Mounts => {
-                let process = view.kernel.tasks.process(id);
+                let process = tasks.process(id);
                 let has = process.is_some_and(|process| process.fs().is_some());
                 has.then_some(()).ok_or(Errno::EINVAL)
             }
@@ -125,8 +123,8 @@ impl Needs {
 ///
 /// # Errors
 /// `ESRCH` if the process has no address space any more.
-pub fn space(view: &View<'_>, id: u32) -> Result<Arc<Space>, Errno> {
-    let process = view.kernel.tasks.process(id);
+pub fn space(tasks: &Tasks, id: u32) -> Result<Arc<Space>, Errno> {
+    let process = tasks.process(id);
     process
         .and_then(|process| process.space())
         .ok_or(Errno::ESRCH)
@@ -145,8 +143,8 @@ pub type StoreText = fn(&View<'_>, &Subject, &[u8]) -> Result<(), Errno>;
 ///
 /// # Errors
 /// `ENOENT`.
-pub fn open_file(view: &View<'_>, id: u32, number: i32) -> Result<Arc<OpenFile>, Errno> {
-    let process = view.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+pub fn open_file(tasks: &Tasks, id: u32, number: i32) -> Result<Arc<OpenFile>, Errno> {
+    let process = tasks.process(id).ok_or(Errno::ENOENT)?;
     let files = process.files().ok_or(Errno::ENOENT)?;
     files.get(number).map_err(|_| Errno::ENOENT)
 }

@@ -3,7 +3,6 @@
 use crate::{
     errno::Errno,
     procfs::node::{Subject, text::number},
-    view::View,
 };
 use memwright::Forget;
 
@@ -31,7 +30,7 @@ fn decode(number: u64) -> Option<Clear> {
 ///
 /// # Errors
 /// `EINVAL` if the text is not a number, or if the number is not defined.
-pub fn clear(_view: &View<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+pub fn clear(subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
     let Some(space) = subject.process.space() else {
         return Ok(());

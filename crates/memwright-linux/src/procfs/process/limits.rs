@@ -4,7 +4,6 @@ use crate::{
     errno::Errno,
     identity::INFINITY,
     procfs::node::{Subject, Text},
-    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -43,7 +42,7 @@ fn write_limit(text: &mut Text, limit: u64) -> fmt::Result {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn limits(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     let limits = subject.process.identity.limits.lock().clone();
     let (name, soft, hard) = ("Limit", "Soft Limit", "Hard Limit");
     writeln!(text, "{name:<25} {soft:<20} {hard:<20} Units     ")?;
@@ -67,7 +66,7 @@ const SCORE_BASE: i64 = 1000;
 ///
 /// # Errors
 /// Those of `text`.
-pub fn kill_score(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn kill_score(subject: &Subject, text: &mut Text) -> fmt::Result {
     let score = i64::from(subject.process.kill_score.load(Ordering::Relaxed));
     writeln!(text, "{}", score - SCORE_BASE)
 }
@@ -76,7 +75,7 @@ pub fn kill_score(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::
 ///
 /// # Errors
 /// `EINVAL` unless the text is a number from -1000 to 1000.
-pub fn set_kill_score(_view: &View<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+pub fn set_kill_score(subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let score: i64 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
     if !(-SCORE_BASE..=SCORE_BASE).contains(&score) {

@@ -4,7 +4,6 @@ use crate::{
     M,
     batch::Batch,
     procfs::node::{Line, Subject, Text},
-    view::View,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -185,7 +184,7 @@ const TOGETHER: usize = 32;
 ///
 /// # Errors
 /// Those of `text`.
-pub fn maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };

@@ -12,7 +12,7 @@ use crate::{
         seek::Whence,
         transfer::{Sink, Source},
     },
-    kernel::Kernel,
+    reclaim::Reclaim,
     user::USER_END,
 };
 use alloc::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use memwright_table::VirtAddr;
 
 /// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
 pub struct MemoryFile {
-    kernel: &'static Kernel,
+    reclaim: &'static Reclaim,
     /// The reference is weak, because an open file does not keep the address space alive. Once the address space is
     /// gone, reads return no data.
     space: Weak<Space>,
@@ -29,9 +29,9 @@ pub struct MemoryFile {
 impl MemoryFile {
     /// Creates the open file for the memory of `space`.
     #[must_use]
-    pub fn new(kernel: &'static Kernel, space: &Arc<Space>) -> Self {
+    pub fn new(reclaim: &'static Reclaim, space: &Arc<Space>) -> Self {
         Self {
-            kernel,
+            reclaim,
             space: Arc::downgrade(space),
         }
     }
@@ -57,7 +57,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let step = step.min(sink.left());
             let (at, bytes) = (VirtAddr::new(*position), &mut buffer[..step]);
-            let read = match self.kernel.reclaim.retry(|| space.read_forced(at, bytes)) {
+            let read = match self.reclaim.retry(|| space.read_forced(at, bytes)) {
                 Ok(()) => step,
                 Err((_, count)) => count,
             };
@@ -96,7 +96,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let taken = source.take(&mut buffer[..step])?;
             let (at, bytes) = (VirtAddr::new(*position), &buffer[..taken]);
-            let stored = match self.kernel.reclaim.retry(|| space.write_forced(at, bytes)) {
+            let stored = match self.reclaim.retry(|| space.write_forced(at, bytes)) {
                 Ok(()) => taken,
                 Err((_, count)) => count,
             };

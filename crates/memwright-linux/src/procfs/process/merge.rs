@@ -1,16 +1,13 @@
 //! `/proc/PID/ksm_stat` and `/proc/PID/ksm_merging_pages` (`fs/proc/base.c` of Linux 7.2).
 
-use crate::{
-    procfs::node::{Subject, Text},
-    view::View,
-};
+use crate::procfs::node::{Subject, Text};
 use core::fmt::{self, Write};
 
 /// Writes `/proc/PID/ksm_merging_pages`, which is empty for a process without an address space.
 ///
 /// # Errors
 /// Those of `text`.
-pub fn merging(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn merging(subject: &Subject, text: &mut Text) -> fmt::Result {
     match subject.process.space() {
         Some(space) => writeln!(text, "{}", space.merged_pages().merged),
         None => Ok(()),
@@ -21,7 +18,7 @@ pub fn merging(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Res
 ///
 /// # Errors
 /// Those of `text`.
-pub fn statistics(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn statistics(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.process.space() else {
         return Ok(());
     };

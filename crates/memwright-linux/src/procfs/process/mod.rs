@@ -18,14 +18,15 @@ mod strings;
 
 use crate::{
     errno::Errno,
-    fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
+    fs::{OpenFile, caller::Caller, dentry::Dentry, dirents::DirectoryEntry},
+    process::Tasks,
     procfs::{
         node::{
             Child, Needs, PlaceLink, ProcNode, ProcessWriter, ReadText, list_entries, text::Text,
         },
         system::net,
+        view::shows_of,
     },
-    view::View,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -52,38 +53,50 @@ const fn text_with(needs: Needs, read: ReadText) -> ProcessWriter {
     }
 }
 
-static CGROUP: ProcessWriter = text(strings::cgroup);
-static AUXILIARY: ProcessWriter = text_with(Needs::Memory, strings::auxiliary);
-static COMMAND_LINE: ProcessWriter = text(strings::command_line);
-static ENVIRONMENT: ProcessWriter = text_with(Needs::Memory, strings::environment);
-static LIMITS: ProcessWriter = text(limits::limits);
+static CGROUP: ProcessWriter = text(shows_of!(strings::cgroup));
+static AUXILIARY: ProcessWriter = text_with(Needs::Memory, shows_of!(strings::auxiliary));
+static COMMAND_LINE: ProcessWriter = text(shows_of!(strings::command_line));
+static ENVIRONMENT: ProcessWriter = text_with(Needs::Memory, shows_of!(strings::environment));
+static LIMITS: ProcessWriter = text(shows_of!(limits::limits));
 static CLEAR: ProcessWriter = ProcessWriter {
     read: None,
-    store: Some(clear::clear),
+    store: Some(|_, subject, bytes| clear::clear(subject, bytes)),
     control: None,
     needs: Needs::Nothing,
 };
 static MAPS: ProcessWriter = ProcessWriter {
-    control: Some(query::control),
-    ..text(maps::maps)
+    control: Some(|view, subject, command, argument| {
+        query::control(view.caller.memory(), subject, command, argument)
+    }),
+    ..text(shows_of!(maps::maps))
 };
-static MERGED: ProcessWriter = text(merge::merging);
-static MERGE_STATISTICS: ProcessWriter = text(merge::statistics);
-static NUMA: ProcessWriter = text(numa::numa_maps);
-static ROLLUP: ProcessWriter = text_with(Needs::Memory, smaps::rollup);
-static SMAPS: ProcessWriter = text(smaps::smaps);
-static MOUNTS: ProcessWriter = text_with(Needs::Mounts, mounts::mounts);
-static MOUNT_INFO: ProcessWriter = text_with(Needs::Mounts, mounts::mount_info);
-static STAT: ProcessWriter = text(stat::stat);
-static STATM: ProcessWriter = text(stat::statm);
-static STATUS: ProcessWriter = text(status::status);
+static MERGED: ProcessWriter = text(shows_of!(merge::merging));
+static MERGE_STATISTICS: ProcessWriter = text(shows_of!(merge::statistics));
+static NUMA: ProcessWriter = text(shows_of!(numa::numa_maps));
+static ROLLUP: ProcessWriter = text_with(Needs::Memory, shows_of!(smaps::rollup));
+static SMAPS: ProcessWriter = text(shows_of!(smaps::smaps, registers));
+static MOUNTS: ProcessWriter = text_with(Needs::Mounts, |view, _, text| {
+    mounts::mounts(view.parts.vfs(), view.parts.memory(), text)
+});
+static MOUNT_INFO: ProcessWriter = text_with(Needs::Mounts, |view, _, text| {
+    mounts::mount_info(view.parts.vfs(), view.parts.memory(), text)
+});
+static STAT: ProcessWriter = text(shows_of!(stat::stat, tasks));
+static STATM: ProcessWriter = text(shows_of!(stat::statm));
+static STATUS: ProcessWriter = text(|view, subject, text| {
+    let parts = view.parts;
+    status::status(parts.tasks(), subject, text)?;
+    status::placement(parts.memory(), parts.scheduler(), subject, text)
+});
 static NAME: ProcessWriter = ProcessWriter {
-    store: Some(strings::set_name),
-    ..text(strings::name)
+    store: Some(|view, subject, bytes| {
+        strings::set_name(view.caller.ids().process, subject, bytes)
+    }),
+    ..text(shows_of!(strings::name))
 };
 static KILL_SCORE: ProcessWriter = ProcessWriter {
-    store: Some(limits::set_kill_score),
-    ..text(limits::kill_score)
+    store: Some(|_, subject, bytes| limits::set_kill_score(subject, bytes)),
+    ..text(shows_of!(limits::kill_score))
 };
 
 /// The type of an entry in a process's directory.
@@ -192,8 +205,8 @@ impl ProcessDirectory {
 ///
 /// # Errors
 /// `ENOENT` if the process has exited or has no executable yet.
-pub fn place(view: &View<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
-    let process = view.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+pub fn place(tasks: &Tasks, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
+    let process = tasks.process(id).ok_or(Errno::ENOENT)?;
     let found = match place {
         PlaceLink::Executable => process
             .image()
@@ -206,8 +219,8 @@ pub fn place(view: &View<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, 
 
 /// Returns the number of open descriptors of the process `id`, which is 0 once it has exited.
 #[must_use]
-pub fn open_count(view: &View<'_>, id: u32) -> u64 {
-    let process = view.kernel.tasks.process(id);
+pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
+    let process = tasks.process(id);
     let Some(files) = process.and_then(|process| process.files()) else {
         return 0;
     };
@@ -223,11 +236,11 @@ pub fn open_count(view: &View<'_>, id: u32) -> u64 {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn write_descriptor_info(view: &View<'_>, open: &OpenFile, text: &mut Text) -> fmt::Result {
+pub fn write_descriptor_info(caller: &dyn Caller, open: &OpenFile, text: &mut Text) -> fmt::Result {
     let inode = open.inode();
     writeln!(text, "pos:\t{}", open.position())?;
     writeln!(text, "flags:\t0{:o}", open.flags())?;
     writeln!(text, "mnt_id:\t{}", inode.file_system.mount)?;
     writeln!(text, "ino:\t{}", inode.number)?;
-    open.file.describe(view.caller, text)
+    open.file.describe(caller, text)
 }

@@ -2,10 +2,10 @@
 //! composed without the formatting of the language.
 
 use crate::{
+    Memory,
     batch::Batch,
-    fs::{dentry::Dentry, file_system::FileSystem},
-    procfs::node::{Line, Subject, Text, stub::stubs},
-    view::View,
+    fs::{Mounts, dentry::Dentry, file_system::FileSystem, vfs::Vfs},
+    procfs::node::{Line, Text, stub::stubs},
 };
 use alloc::sync::Arc;
 use core::fmt;
@@ -25,10 +25,10 @@ fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
 }
 
 /// Writes the options of a file system, each preceded by a comma.
-fn write_options(view: &View<'_>, line: &mut Line, file_system: &FileSystem) -> fmt::Result {
+fn write_options(memory: &Memory, line: &mut Line, file_system: &FileSystem) -> fmt::Result {
     match &file_system.mounted {
         Some(mounted) => {
-            let total = view.kernel.memory.frames().total();
+            let total = memory.frames().total();
             mounted.show(total, line)
         }
         None => Ok(()),
@@ -63,11 +63,10 @@ const TOGETHER: usize = 16;
 /// Calls `write` for each mount, with its root and the id of its parent mount. The cursor is one more than the id of
 /// the last mount written.
 fn each(
-    view: &View<'_>,
+    mounts: &Mounts,
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
-    let mounts = &view.kernel.vfs.mounts;
     // The lock is held until the piece is written, so that the batch's references to the roots do not make an `umount`
     // fail with `EBUSY`.
     let _names = mounts.names.keep();
@@ -82,9 +81,9 @@ fn each(
 ///
 /// # Errors
 /// Those of `text`.
-pub fn mounts(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &view.kernel.vfs.mounts;
-    each(view, text, |text, root, _| {
+pub fn mounts(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
+    let mounts = &vfs.mounts;
+    each(&vfs.mounts, text, |text, root, _| {
         let file_system = &root.inode.file_system;
         write_source(text, file_system)?;
         text.push(b" ")?;
@@ -94,7 +93,7 @@ pub fn mounts(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Resu
         file_system.flags().show(&mut line)?;
         line.write(text)?;
         let mut line = Line::new();
-        write_options(view, &mut line, file_system)?;
+        write_options(memory, &mut line, file_system)?;
         line.text(" ").decimal(DUMP.number(), 0);
         line.text(" ").decimal(CHECK.number(), 0);
         line.text("\n").write(text)
@@ -105,9 +104,9 @@ pub fn mounts(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Resu
 ///
 /// # Errors
 /// Those of `text`.
-pub fn mount_info(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &view.kernel.vfs.mounts;
-    each(view, text, |text, root, upper| {
+pub fn mount_info(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
+    let mounts = &vfs.mounts;
+    each(&vfs.mounts, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
         // On Linux, the parent of the root mount is the initial mount. This kernel has no such mount, so the root mount
@@ -126,7 +125,7 @@ pub fn mount_info(view: &View<'_>, _subject: &Subject, text: &mut Text) -> fmt::
         write_source(text, file_system)?;
         let mut line = Line::new();
         line.text(" rw");
-        write_options(view, &mut line, file_system)?;
+        write_options(memory, &mut line, file_system)?;
         line.text("\n").write(text)
     })
 }

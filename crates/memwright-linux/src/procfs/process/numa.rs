@@ -9,7 +9,6 @@ use crate::{
         process::{maps::Noted, smaps::pages_from},
         system::processors::write_list,
     },
-    view::View,
 };
 use core::fmt::{self, Write};
 use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
@@ -101,7 +100,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn numa_maps(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn numa_maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };

@@ -9,9 +9,7 @@ use crate::{
         transfer::Sink,
     },
     identity::Capabilities,
-    kernel::Kernel,
     procfs::process::scan::{PAGEMAP_SCAN, scan},
-    view::View,
 };
 use alloc::sync::{Arc, Weak};
 use memwright::{Area, AreaFlags, Sight};
@@ -42,7 +40,6 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    kernel: &'static Kernel,
     /// The address space. The reference is weak, because an open file does not keep the address space alive. Once the
     /// address space is gone, reads return no data.
     space: Weak<Space>,
@@ -54,10 +51,9 @@ impl PagemapFile {
     /// Creates the open file for the pages of `space`. The calling process's credentials decide whether it contains
     /// frame numbers.
     #[must_use]
-    pub fn new(view: &View<'_>, space: &Arc<Space>) -> Self {
-        let credentials = view.caller.identity().credentials.lock();
+    pub fn new(caller: &dyn Caller, space: &Arc<Space>) -> Self {
+        let credentials = caller.identity().credentials.lock();
         Self {
-            kernel: view.kernel,
             space: Arc::downgrade(space),
             shows_frames: credentials.has(Capabilities::ADMINISTER),
         }
@@ -210,11 +206,7 @@ impl File for PagemapFile {
         argument: u64,
     ) -> Result<u64, Errno> {
         if command == PAGEMAP_SCAN {
-            scan(
-                &View::new(self.kernel, caller),
-                self.space.upgrade(),
-                argument,
-            )
+            scan(caller.memory(), self.space.upgrade(), argument)
         } else {
             Err(Errno::EINVAL)
         }

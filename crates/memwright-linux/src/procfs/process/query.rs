@@ -5,7 +5,7 @@ use crate::{
     abi_struct,
     errno::Errno,
     procfs::{node::Subject, process::maps::Noted},
-    view::View,
+    user::UserMemory,
 };
 use alloc::string::String;
 use core::fmt::Write;
@@ -70,7 +70,7 @@ const LEAST: u64 = 24;
 /// # Errors
 /// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` if no area matches; `ENAMETOOLONG`.
 pub fn control(
-    view: &View<'_>,
+    user: UserMemory<'static>,
     subject: &Subject,
     command: u32,
     argument: u64,
@@ -78,7 +78,7 @@ pub fn control(
     if command != PROCMAP_QUERY {
         return Err(Errno::ENOTTY);
     }
-    let mut query = read(view, argument)?;
+    let mut query = read(user, argument)?;
     if query.query_flags & !flag::ALL != 0
         || (query.name_size == 0) != (query.name_address == 0)
         || (query.build_id_size == 0) != (query.build_id_address == 0)
@@ -97,19 +97,19 @@ pub fn control(
     // The kernel does not read the build ids of executables.
     query.build_id_size = 0;
     if query.name_size > 0 {
-        query.name_size = write_name(view, &found, &query)?;
+        query.name_size = write_name(user, &found, &query)?;
     }
     let mut bytes = [0; Query::SIZE];
     query.to_bytes(&mut bytes);
     let known = query.size.min(Query::SIZE as u64) as usize;
-    view.user().write_bytes(argument, &bytes[..known])?;
+    user.write_bytes(argument, &bytes[..known])?;
     Ok(0)
 }
 
 /// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
 /// kernel knows must be 0.
-fn read(view: &View<'_>, address: u64) -> Result<Query, Errno> {
-    let size: u64 = view.user().read_value(address)?;
+fn read(user: UserMemory<'static>, address: u64) -> Result<Query, Errno> {
+    let size: u64 = user.read_value(address)?;
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
@@ -118,10 +118,9 @@ fn read(view: &View<'_>, address: u64) -> Result<Query, Errno> {
     }
     let mut bytes = [0; Query::SIZE];
     let known = size.min(Query::SIZE as u64);
-    view.user()
-        .read_bytes(address, &mut bytes[..known as usize])?;
+    user.read_bytes(address, &mut bytes[..known as usize])?;
     for more in known..size {
-        let byte: u8 = view.user().read_value(address + more)?;
+        let byte: u8 = user.read_value(address + more)?;
         if byte != 0 {
             return Err(Errno::E2BIG);
         }
@@ -176,7 +175,7 @@ fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
 
 /// Writes the name of the area with a NUL to the program's buffer. Returns the size in bytes including the NUL, or 0 if
 /// the area has no name.
-fn write_name(view: &View<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
+fn write_name(user: UserMemory<'static>, found: &Noted, query: &Query) -> Result<u32, Errno> {
     if !found.has_name() {
         return Ok(0);
     }
@@ -188,8 +187,7 @@ fn write_name(view: &View<'_>, found: &Noted, query: &Query) -> Result<u32, Errn
     if name.len() > query.name_size as usize {
         return Err(Errno::ENAMETOOLONG);
     }
-    view.user()
-        .write_bytes(query.name_address, name.as_bytes())?;
+    user.write_bytes(query.name_address, name.as_bytes())?;
     Ok(name.len() as u32)
 }
 

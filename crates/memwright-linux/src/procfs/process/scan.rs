@@ -6,9 +6,8 @@ use crate::{
     abi::Plain,
     abi_struct,
     errno::Errno,
-    user::{USER_END, check_range},
+    user::{USER_END, UserMemory, check_range},
     userfault::watch_errno,
-    view::View,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -153,9 +152,13 @@ impl Request {
 /// # Errors
 /// `ESRCH` if the address space is gone, before the request is read (Linux 7.3 `do_pagemap_scan`), `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
 /// the request requires it, `ENOMEM`.
-pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
+pub fn scan(
+    user: UserMemory<'static>,
+    space: Option<Arc<Space>>,
+    argument: u64,
+) -> Result<u64, Errno> {
     let space = space.ok_or(Errno::ESRCH)?;
-    let request: Request = view.user().read_value(argument)?;
+    let request: Request = user.read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
     if request.runs == 0 && request.room > 0 {
@@ -190,7 +193,7 @@ pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result
         });
         for together in found.runs.chunks(TOGETHER) {
             let to = request.runs + written * Run::SIZE as u64;
-            result = write_runs(view, to, together);
+            result = write_runs(user, to, together);
             if result.is_err() {
                 break;
             }
@@ -220,19 +223,18 @@ pub fn scan(view: &View<'_>, space: Option<Arc<Space>>, argument: u64) -> Result
             break;
         }
     }
-    view.user()
-        .write_value(argument + WALK_END, &next.address().as_u64())?;
+    user.write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
 }
 
 /// Copies at most [`TOGETHER`] regions to the user address `to`.
-fn write_runs(view: &View<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
+fn write_runs(user: UserMemory<'static>, to: u64, runs: &[Run]) -> Result<(), Errno> {
     let mut buffer = [0; TOGETHER * Run::SIZE];
     let bytes = &mut buffer[..runs.len() * Run::SIZE];
     for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
         run.to_bytes(bytes);
     }
-    view.user().write_bytes(to, bytes)
+    user.write_bytes(to, bytes)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::{
     M, Space,
     batch::Batch,
+    host::Registers,
     procfs::{
         node::{Subject, Text, stub::stubs, text::kibibyte_row},
         process::{
@@ -11,7 +12,6 @@ use crate::{
         },
     },
     protection_keys::has_keys,
-    view::View,
 };
 use core::fmt::{self, Write};
 use memwright::{
@@ -87,8 +87,8 @@ pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn smaps(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let keyed = has_keys(view.kernel.host);
+pub fn smaps(registers: &dyn Registers, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let keyed = has_keys(registers);
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
@@ -123,7 +123,7 @@ const ROLLUP_TOGETHER: usize = 64;
 ///
 /// # Errors
 /// Those of `text`.
-pub fn rollup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;
     if let Some(space) = subject.process.space() {

@@ -2,12 +2,11 @@
 
 use crate::{
     identity::Resource,
-    process::ticks,
+    process::{Tasks, ticks},
     procfs::{
         node::{Line, Subject, Text, stub::stubs},
         process::strings::trimmed,
     },
-    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -39,7 +38,7 @@ stubs! {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let usage = process.total_usage();
     let children = process.children_usage.snapshot();
@@ -57,7 +56,7 @@ pub fn stat(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result 
     };
     let limit = process.identity.soft_limit(Resource::Resident);
     let threads = process.thread_count();
-    let (state, _) = subject.state(view);
+    let (state, _) = subject.state(tasks);
     let sets = super::status::signal_sets(subject);
     Line::new()
         .decimal(subject.id.into(), 0)
@@ -160,7 +159,7 @@ fn numbers(fields: &[u64]) -> Line {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn statm(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn statm(subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process
         .space()

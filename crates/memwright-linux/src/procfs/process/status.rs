@@ -1,8 +1,10 @@
 //! `/proc/PID/status`.
 
 use crate::{
+    Memory,
     identity::{Ids, Resource},
     numa::MOST_NODES,
+    process::{Tasks, Thread},
     procfs::{
         node::{Line, Subject, Text, stub::stubs},
         process::strings::trimmed,
@@ -11,8 +13,8 @@ use crate::{
             processors::{write_list, write_mask},
         },
     },
+    scheduler::Scheduler,
     signal::{Handler, Signal},
-    view::View,
 };
 use core::fmt::{self, Write};
 use memwright::{HugeRefusal, Totals};
@@ -71,11 +73,11 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
     sets
 }
 
-/// Writes `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
+/// Writes `/proc/PID/status` up to the lines of [`placement`] (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
 /// Those of `text`.
-pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn status(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
     text.push(trimmed(&subject.name()))?;
@@ -83,7 +85,7 @@ pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resul
     if let Some(fs) = process.fs() {
         writeln!(text, "Umask:\t{:04o}", fs.mask())?;
     }
-    let (letter, word) = subject.state(view);
+    let (letter, word) = subject.state(tasks);
     writeln!(text, "State:\t{letter} ({word})")?;
     let (id, parent) = (process.id, process.parent());
     writeln!(
@@ -142,18 +144,30 @@ pub fn status(view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resul
         line.text("\n").write(text)?;
     }
     let gains_none = u8::from(capabilities.gains_none);
-    writeln!(text, "NoNewPrivs:\t{gains_none}\nSeccomp:\t{SECCOMP}")?;
+    writeln!(text, "NoNewPrivs:\t{gains_none}\nSeccomp:\t{SECCOMP}")
+}
+
+/// Writes the last lines of `/proc/PID/status`: the CPUs and nodes that the thread may use, and its context switches.
+///
+/// # Errors
+/// Those of `text`.
+pub fn placement(
+    memory: &Memory,
+    scheduler: &Scheduler<Thread>,
+    subject: &Subject,
+    text: &mut Text,
+) -> fmt::Result {
     let allowed = match &subject.thread {
         Some(thread) => thread.affinity(),
-        None => view.kernel.scheduler.all_cpus(),
+        None => scheduler.all_cpus(),
     };
-    let every = view.kernel.scheduler.all_cpus().bits();
-    write_processors(text, allowed.bits() & every, view.kernel.host.cpu_count())?;
-    let nodes = view.kernel.memory.frames().topology().all();
+    let every = scheduler.all_cpus();
+    write_processors(text, allowed.bits() & every.bits(), every.len() as usize)?;
+    let nodes = memory.frames().topology().all();
     write_allowed(text, nodes, MOST_NODES)?;
     let usage = match &subject.thread {
-        Some(thread) => view.kernel.scheduler.usage_of(thread),
-        None => process.usage.snapshot(),
+        Some(thread) => scheduler.usage_of(thread),
+        None => subject.process.usage.snapshot(),
     };
     writeln!(text, "voluntary_ctxt_switches:\t{}", usage.voluntary)?;
     writeln!(text, "nonvoluntary_ctxt_switches:\t{}", usage.involuntary)

@@ -5,7 +5,6 @@ use crate::{
     process::PathError,
     procfs::node::{Subject, Text},
     user::PATH_MAX,
-    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -45,7 +44,7 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
 ///
 /// # Errors
 /// Those of `text`.
-pub fn cgroup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn cgroup(subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
         match group.path(PATH_MAX) {
@@ -64,7 +63,7 @@ pub fn cgroup(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Resu
 ///
 /// # Errors
 /// Those of `text`.
-pub fn command_line(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn command_line(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
         let (start, end) = (addresses.arguments_start, addresses.arguments_end);
@@ -77,7 +76,7 @@ pub fn command_line(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt
 ///
 /// # Errors
 /// Those of `text`.
-pub fn environment(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn environment(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
         let (start, end) = (addresses.environment_start, addresses.environment_end);
@@ -90,7 +89,7 @@ pub fn environment(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt:
 ///
 /// # Errors
 /// Those of `text`.
-pub fn auxiliary(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn auxiliary(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         text.push(&image.auxiliary)?;
     }
@@ -111,17 +110,17 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn name(_view: &View<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn name(subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(trimmed(&subject.name()))?;
     text.write_char('\n')
 }
 
-/// Handles a write to `/proc/PID/comm`. Only the process itself is allowed to change its name.
+/// Handles a write to `/proc/PID/comm` by the process `own`. Only the process itself is allowed to change its name.
 ///
 /// # Errors
 /// `EINVAL`.
-pub fn set_name(view: &View<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
-    if view.process().id != subject.process.id {
+pub fn set_name(own: u32, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+    if own != subject.process.id {
         return Err(Errno::EINVAL);
     }
     let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);

@@ -17,7 +17,7 @@ use ProcNode::{Fixed, SystemControl as Control};
 
 /// `/proc/sys/kernel/numa_balancing`.
 pub static BALANCING: SystemControl = SystemControl {
-    read: |view, text| read_switch(text, view.kernel.balancing.is_on()),
+    read: |view, text| read_switch(text, view.parts.balancing().is_on()),
     store: |view, bytes| {
         let on = match setting(bytes)? {
             0 => false,
@@ -25,7 +25,7 @@ pub static BALANCING: SystemControl = SystemControl {
             // 2 is memory tiering, which is not supported.
             _ => return Err(Errno::EINVAL),
         };
-        view.kernel.balancing.turn(on);
+        view.parts.balancing().turn(on);
         Ok(())
     },
 };
@@ -56,18 +56,18 @@ static PACE: FixedDirectory = FixedDirectory {
 };
 
 static PERIOD: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.balancing.period()),
+    read: |view, text| writeln!(text, "{}", view.parts.balancing().period()),
     store: |view, bytes| {
         let period = positive(bytes)?;
-        view.kernel.balancing.set_period(period);
+        view.parts.balancing().set_period(period);
         Ok(())
     },
 };
 
 static SIZE: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.balancing.size()),
+    read: |view, text| writeln!(text, "{}", view.parts.balancing().size()),
     store: |view, bytes| {
-        view.kernel.balancing.set_size(positive(bytes)?);
+        view.parts.balancing().set_size(positive(bytes)?);
         Ok(())
     },
 };

@@ -2,19 +2,18 @@
 //! Documentation/admin-guide/cgroup-v2.rst).
 
 use crate::{
+    Memory,
     batch::Batch,
     cgroup::{Cgroups, Measurement},
     errno::Errno,
     fs::{dirents::DirectoryEntry, file_system::FileSystemKind, kind::Kind},
-    kernel::Kernel,
-    process::{Cgroup, Events, NO_MOST, Process, UNLIMITED},
+    process::{Cgroup, Events, NO_MOST, Process, Tasks, Thread, UNLIMITED},
     procfs::node::{
         Child, GroupFile, GroupMark, GroupReader, GroupWriter, Presence, ProcNode, Text,
         list_entries,
         stub::stubs,
         text::{number, setting},
     },
-    view::View,
 };
 use alloc::sync::Arc;
 use core::{
@@ -77,8 +76,13 @@ const fn told(file: GroupFile, mark: GroupMark) -> GroupFile {
 
 /// The files of a cgroup.
 static FILES: [GroupFile; 17] = [
-    everywhere(shown("cgroup.controllers", controllers)),
-    told(shown("cgroup.events", state), populated),
+    everywhere(shown("cgroup.controllers", |_, group, text| {
+        controllers(group, text)
+    })),
+    told(
+        shown("cgroup.events", |_, group, text| state(group, text)),
+        |_, group| populated(group),
+    ),
     everywhere(stored(
         shown("cgroup.max.depth", |_, group, text| {
             write_most(text, &group.place.most_depth)
@@ -93,21 +97,26 @@ static FILES: [GroupFile; 17] = [
     )),
     everywhere(stored(
         shown("cgroup.procs", |view, group, text| {
-            write_ids(view, text, |process| process.is_in(group))
+            write_ids(view.parts.tasks(), text, |process| process.is_in(group))
         }),
-        enter,
+        |view, group, bytes| {
+            let (groups, tasks) = (view.parts.cgroups(), view.parts.tasks());
+            enter(groups, tasks, view.caller.ids().process, group, bytes)
+        },
     )),
-    everywhere(shown("cgroup.stat", counts)),
+    everywhere(shown("cgroup.stat", |_, group, text| counts(group, text))),
     everywhere(stored(
-        shown("cgroup.subtree_control", given),
+        shown("cgroup.subtree_control", |_, group, text| {
+            given(group, text)
+        }),
         |view, group, bytes| match switched(bytes)? {
-            Some(on) => view.kernel.cgroups.give_memory(group.id, on),
+            Some(on) => view.parts.cgroups().give_memory(group.id, on),
             None => Ok(()),
         },
     )),
     shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
     of_memory(shown("memory.current", |view, group, text| {
-        let pages = view.kernel.cgroups.measure(group, Measurement::Value);
+        let pages = view.parts.cgroups().measure(group, Measurement::Value);
         writeln!(text, "{}", bytes_of(pages))
     })),
     of_memory(told(
@@ -126,25 +135,32 @@ static FILES: [GroupFile; 17] = [
         shown("memory.max", |_, group, text| {
             write_limit(text, group.most())
         }),
-        set_most,
+        |view, group, bytes| set_most(view.parts.cgroups(), &view.thread(), group, bytes),
     )),
     of_memory(shown("memory.peak", |view, group, text| {
-        view.kernel.cgroups.measure(group, Measurement::Value);
+        view.parts.cgroups().measure(group, Measurement::Value);
         writeln!(text, "{}", bytes_of(group.peak()))
     })),
-    of_memory(shown("memory.stat", statistics)),
+    of_memory(shown("memory.stat", |view, group, text| {
+        statistics(view.parts.cgroups(), group, text)
+    })),
     of_memory(shown("memory.swap.current", |view, group, text| {
-        let slots = view.kernel.memory.swap().paid_by(group.memcg());
+        let slots = view.parts.memory().swap().paid_by(group.memcg());
         writeln!(text, "{}", bytes_of(slots))
     })),
-    of_memory(told(shown("memory.swap.events", swap_events), swap_failed)),
+    of_memory(told(
+        shown("memory.swap.events", |view, group, text| {
+            swap_events(view.parts.memory(), group, text)
+        }),
+        swap_failed,
+    )),
     of_memory(stored(
         shown("memory.swap.max", |_, group, text| {
             write_limit(text, group.most_slots())
         }),
         |view, group, bytes| {
             let slots = limit(bytes)?;
-            view.kernel.cgroups.set_most_slots(group, slots);
+            view.parts.cgroups().set_most_slots(group, slots);
             Ok(())
         },
     )),
@@ -185,8 +201,7 @@ fn file(id: u32, index: usize) -> Child {
 ///
 /// # Errors
 /// `ENOENT` if there is no such entry or the cgroup was removed, `ENOMEM`.
-pub(in crate::procfs) fn child(view: &View<'_>, id: u32, name: &[u8]) -> Result<Child, Errno> {
-    let groups = &view.kernel.cgroups;
+pub(in crate::procfs) fn child(groups: &Cgroups, id: u32, name: &[u8]) -> Result<Child, Errno> {
     let group = groups.get(id).ok_or(Errno::ENOENT)?;
     let found = FILES.iter().position(|file| file.name.as_bytes() == name);
     if let Some(index) = found.filter(|index| exists(&FILES[*index], &group)) {
@@ -204,12 +219,11 @@ const GROUPS: u64 = 256;
 /// # Errors
 /// `ENOENT` if it was removed.
 pub(in crate::procfs) fn list(
-    view: &View<'_>,
+    groups: &Cgroups,
     id: u32,
     position: &mut u64,
     emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
 ) -> Result<(), Errno> {
-    let groups = &view.kernel.cgroups;
     let group = groups.get(id).ok_or(Errno::ENOENT)?;
     if *position < GROUPS {
         let mut present = (0..FILES.len()).filter(|index| exists(&FILES[*index], &group));
@@ -246,11 +260,11 @@ pub(in crate::procfs) fn list(
 /// # Errors
 /// `ENODEV` if it was removed, or if it has lost the controller of the file.
 pub(in crate::procfs) fn find(
-    view: &View<'_>,
+    groups: &Cgroups,
     id: u32,
     file: &GroupFile,
 ) -> Result<Arc<Cgroup>, Errno> {
-    let group = view.kernel.cgroups.get(id);
+    let group = groups.get(id);
     group
         .filter(|group| exists(file, group))
         .ok_or(Errno::ENODEV)
@@ -270,8 +284,8 @@ impl ProcNode {
     /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more for
     /// each directory in it.
     #[must_use]
-    pub fn links(&self, kernel: &Kernel) -> u32 {
-        let below = self.cgroup().and_then(|id| kernel.cgroups.get(id));
+    pub fn links(&self, groups: &Cgroups) -> u32 {
+        let below = self.cgroup().and_then(|id| groups.get(id));
         let below = below.map_or(0, |group| group.place.children.load(Ordering::Relaxed));
         below + 1 + u32::from(self.kind() == Kind::Directory)
     }
@@ -280,18 +294,18 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EPERM` if directories cannot be created in this directory, and those of `Cgroups::make`.
-    pub(crate) fn make_directory(&self, cgroups: &Cgroups, name: &[u8]) -> Result<(), Errno> {
+    pub fn make_directory(&self, groups: &Cgroups, name: &[u8]) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
-        cgroups.make(id, name)
+        groups.make(id, name)
     }
 
     /// Removes this directory.
     ///
     /// # Errors
     /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
-    pub(crate) fn remove_directory(&self, cgroups: &Cgroups) -> Result<(), Errno> {
+    pub fn remove_directory(&self, groups: &Cgroups) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
-        cgroups.remove(id)
+        groups.remove(id)
     }
 
     /// Returns the type of the file system that the kernel mounts on this directory of `/sys`, if any.
@@ -332,10 +346,14 @@ fn limit(bytes: &[u8]) -> Result<u64, Errno> {
     Ok(u64::try_from(pages).unwrap_or(most).min(most))
 }
 
-fn set_most(view: &View<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
-    let groups = &view.kernel.cgroups;
+fn set_most(
+    groups: &Cgroups,
+    thread: &Arc<Thread>,
+    group: &Arc<Cgroup>,
+    bytes: &[u8],
+) -> Result<(), Errno> {
     groups.set_most(group, limit(bytes)?);
-    groups.hold(&view.thread(), group);
+    groups.hold(thread, group);
     Ok(())
 }
 
@@ -374,11 +392,11 @@ fn most_groups(bytes: &[u8]) -> Result<u32, Errno> {
     Ok(most as u32)
 }
 
-fn controllers(_view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+fn controllers(group: &Cgroup, text: &mut Text) -> fmt::Result {
     write_controllers(text, Cgroups::is_available(group))
 }
 
-fn given(_view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+fn given(group: &Cgroup, text: &mut Text) -> fmt::Result {
     write_controllers(text, group.place.gives_memory.load(Ordering::Relaxed))
 }
 
@@ -389,7 +407,7 @@ fn write_controllers(text: &mut Text, memory: bool) -> fmt::Result {
     Ok(())
 }
 
-fn counts(_view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+fn counts(group: &Cgroup, text: &mut Text) -> fmt::Result {
     let below = group.place.descendants.load(Ordering::Relaxed);
     // The root always has the controller.
     let root = u32::from(group.parent().is_none());
@@ -419,9 +437,9 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 const TOGETHER: usize = 256;
 
 /// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
-fn write_ids(view: &View<'_>, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
+fn write_ids(tasks: &Tasks, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
     let note = |from, batch: &mut Batch<u32>| {
-        view.kernel.tasks.note_living(from, batch, &wanted);
+        tasks.note_living(from, batch, &wanted);
     };
     text.records(TOGETHER, note, |text, &id| {
         writeln!(text, "{id}")?;
@@ -429,20 +447,25 @@ fn write_ids(view: &View<'_>, text: &mut Text, wanted: impl Fn(&Process) -> bool
     })
 }
 
-/// Moves the process whose id `bytes` contains into `group`. The id 0 stands for the calling process.
-fn enter(view: &View<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
+/// Moves the process whose id `bytes` contains into `group`. The id 0 stands for the calling process, `own`.
+fn enter(
+    groups: &Cgroups,
+    tasks: &Tasks,
+    own: u32,
+    group: &Arc<Cgroup>,
+    bytes: &[u8],
+) -> Result<(), Errno> {
     let id = number(bytes).ok_or(Errno::EINVAL)?;
-    let process: Arc<Process> = if id == 0 {
-        view.process().clone()
-    } else {
-        let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
-        view.kernel.tasks.process(id).ok_or(Errno::ESRCH)?
+    let id = match id {
+        0 => own,
+        id => u32::try_from(id).map_err(|_| Errno::ESRCH)?,
     };
-    view.kernel.cgroups.enter(&process, group.id)
+    let process = tasks.process(id).ok_or(Errno::ESRCH)?;
+    groups.enter(&process, group.id)
 }
 
 /// Returns 1 if the group or one below has processes, and 0 otherwise.
-fn populated(_kernel: &Kernel, group: &Cgroup) -> u64 {
+fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
@@ -454,13 +477,13 @@ fn happened(events: &Events) -> u64 {
 }
 
 /// Returns a sum of the counters in `memory.swap.events`, which changes when one of them does.
-fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
-    let swap = kernel.memory.swap();
+fn swap_failed(memory: &Memory, group: &Cgroup) -> u64 {
+    let swap = memory.swap();
     2 * swap.refused_to(group.memcg()) + swap.full_for(group.memcg())
 }
 
-fn state(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let populated = populated(view.kernel, group);
+fn state(group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let populated = populated(group);
     write!(text, "populated {populated}\nfrozen {FROZEN}\n")
 }
 
@@ -480,16 +503,16 @@ fn write_events(text: &mut Text, events: &Events) -> fmt::Result {
     Ok(())
 }
 
-fn swap_events(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let swap = view.kernel.memory.swap();
+fn swap_events(memory: &Memory, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let swap = memory.swap();
     let refused = swap.refused_to(group.memcg());
     let failed = refused + swap.full_for(group.memcg());
     write!(text, "high {SWAP_HIGH}\nmax {refused}\nfail {failed}\n")
 }
 
-fn statistics(view: &View<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let charge = view.kernel.cgroups.charge(group);
-    let [minor, major] = view.kernel.cgroups.total_faults(group);
+fn statistics(groups: &Cgroups, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let charge = groups.charge(group);
+    let [minor, major] = groups.total_faults(group);
     let rows = [
         ("anon", bytes_of(charge.private)),
         ("file", FILE.copied(bytes_of(charge.shared))),

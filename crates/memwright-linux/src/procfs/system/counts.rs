@@ -1,6 +1,6 @@
 //! Counts locked frames when a file that contains their number is read. The kernel maintains no counter of them.
 
-use crate::{paged::Paged, view::View};
+use crate::{Memory, paged::Paged, process::Tasks};
 use core::fmt;
 use memwright::{AreaFlags, Sight};
 use memwright_table::{Bits, Entry, Frame, VirtAddr};
@@ -35,10 +35,9 @@ impl FrameSet {
 ///
 /// # Errors
 /// [`fmt::Error`] if the heap is exhausted.
-pub fn locked(view: &View<'_>) -> Result<u64, fmt::Error> {
-    let kernel = view.kernel;
+pub fn locked(tasks: &Tasks, memory: &Memory) -> Result<u64, fmt::Error> {
     let mut found: Option<FrameSet> = None;
-    for process in kernel.tasks.processes() {
+    for process in tasks.processes() {
         let Some(space) = process.space() else {
             continue;
         };
@@ -47,7 +46,7 @@ pub fn locked(view: &View<'_>) -> Result<u64, fmt::Error> {
         }
         let set = match &mut found {
             Some(set) => set,
-            None => found.insert(FrameSet::new(kernel.memory.frames().end())?),
+            None => found.insert(FrameSet::new(memory.frames().end())?),
         };
         let mut from = VirtAddr::new(0);
         let next = |from| {

@@ -2,17 +2,14 @@
 
 use crate::{
     abi::SECOND,
-    host::{Host, InterruptKind},
-    process::ticks,
+    host::{Clock, Cpus, InterruptKind},
+    process::{Tasks, Thread, ticks},
     procfs::node::{Text, stub::stubs},
+    scheduler::Scheduler,
     short::Short,
-    view::View,
 };
-use core::{
-    fmt::{self, Write},
-    sync::atomic::Ordering,
-};
-use memwright_table::CpuId;
+use core::fmt::{self, Write};
+use memwright_table::{CpuId, CpuSet};
 
 stubs! {
     FREQUENCY: "/proc/cpuinfo" "cpu MHz" Text("1000.000"), "The clock counts one nanosecond for each instruction.";
@@ -33,18 +30,13 @@ stubs! {
     BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for I/O.";
 }
 
-/// Iterates over the CPUs by number.
-fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
-    (0..host.cpu_count() as u16).map(CpuId::new)
-}
-
 /// Access to the CPUID leaves that `/proc/cpuinfo` reports.
 trait Identified {
     /// Returns the registers EAX to EDX of a leaf.
     fn leaf(&self, leaf: u32) -> [u32; 4];
 }
 
-impl Identified for &dyn Host {
+impl Identified for dyn Cpus + '_ {
     fn leaf(&self, leaf: u32) -> [u32; 4] {
         self.cpuid(leaf, 0)
     }
@@ -156,33 +148,32 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
 
 /// Writes `/proc/cpuinfo` from the CPUID leaves (`arch/x86/kernel/cpu/proc.c` of Linux 7.2). On this machine, an
 /// instruction takes a nanosecond, which determines the frequency.
-pub fn cpuinfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let host = view.kernel.host;
-    let [highest, first, third, second] = host.leaf(0);
-    let highest_extended = host.leaf(0x8000_0000)[0];
+pub fn cpuinfo(cpus: &dyn Cpus, all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
+    let [highest, first, third, second] = cpus.leaf(0);
+    let highest_extended = cpus.leaf(0x8000_0000)[0];
     let mut name = Short::of(format_args!(""));
     if highest_extended >= 0x8000_0004 {
         for leaf in 0x8000_0002..=0x8000_0004 {
-            write_registers(&mut name, &host.leaf(leaf))?;
+            write_registers(&mut name, &cpus.leaf(leaf))?;
         }
     }
-    let [word, more, _, _] = host.leaf(1);
+    let [word, more, _, _] = cpus.leaf(1);
     let (family, model, stepping) = signature(word);
     let line = (more >> 8 & 0xff) * 8;
     let [sizes, ..] = if highest_extended >= 0x8000_0008 {
-        host.leaf(0x8000_0008)
+        cpus.leaf(0x8000_0008)
     } else {
         [32 << 8 | 36, 0, 0, 0]
     };
     let known = |leaf: u32| leaf <= highest || (0x8000_0000..=highest_extended).contains(&leaf);
     let mut flags = Text::new();
     for &(leaf, register, bit, feature) in FEATURES {
-        if known(leaf) && host.leaf(leaf)[register] & 1 << bit != 0 {
+        if known(leaf) && cpus.leaf(leaf)[register] & 1 << bit != 0 {
             write!(flags, " {feature}")?;
         }
     }
-    let count = host.cpu_count();
-    for cpu in all(host).skip(text.from() as usize) {
+    let count = all_cpus.len();
+    for cpu in all_cpus.iter().skip(text.from() as usize) {
         let number = cpu.index();
         if !text.has_room() {
             text.go_on_from(number as u64);
@@ -224,17 +215,16 @@ const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
 
 /// Writes the rows of `/proc/interrupts` for the interrupts that this kernel has (`arch_show_interrupts` in
 /// `arch/x86/kernel/irq.c` of Linux 7.2).
-pub fn interrupts(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let host = view.kernel.host;
+pub fn interrupts(cpus: &dyn Cpus, all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
     text.write_str("    ")?;
-    for cpu in all(host) {
+    for cpu in all_cpus.iter() {
         write!(text, "       CPU{}", cpu.index())?;
     }
     text.write_char('\n')?;
     for (name, kind, meaning) in INTERRUPTS {
         write!(text, "{name:>3}:")?;
-        for cpu in all(host) {
-            write!(text, " {:10}", host.interrupts(cpu, kind))?;
+        for cpu in all_cpus.iter() {
+            write!(text, " {:10}", cpus.interrupts(cpu, kind))?;
         }
         writeln!(text, "  {meaning}")?;
     }
@@ -242,8 +232,8 @@ pub fn interrupts(view: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Returns the clock ticks that a CPU spent in user mode, in the kernel and idle.
-fn times(host: &dyn Host, cpu: CpuId) -> [u64; 3] {
-    let times = host.times(cpu);
+fn times(cpus: &dyn Cpus, cpu: CpuId) -> [u64; 3] {
+    let times = cpus.times(cpu);
     [times.user, times.system, times.idle].map(ticks)
 }
 
@@ -256,39 +246,49 @@ fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     writeln!(text, " {STOLEN} {GUEST} {GUEST_NICE}")
 }
 
-/// Writes the rows of `/proc/stat` that are supported (`fs/proc/stat.c` of Linux 7.2).
-pub fn stat(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let kernel = view.kernel;
-    let host = kernel.host;
+/// Writes the rows of `/proc/stat` that are supported (`fs/proc/stat.c` of Linux 7.2). `made` processes were
+/// created since the boot at the time `epoch`.
+pub fn stat(
+    cpus: &dyn Cpus,
+    scheduler: &Scheduler<Thread>,
+    made: u64,
+    epoch: u64,
+    text: &mut Text,
+) -> fmt::Result {
+    let all_cpus = scheduler.all_cpus();
     let mut total = [0; 3];
-    for cpu in all(host) {
-        for (sum, part) in total.iter_mut().zip(times(host, cpu)) {
+    for cpu in all_cpus.iter() {
+        for (sum, part) in total.iter_mut().zip(times(cpus, cpu)) {
             *sum += part;
         }
     }
     text.write_str("cpu ")?;
     write_times(text, total)?;
-    for cpu in all(host) {
+    for cpu in all_cpus.iter() {
         write!(text, "cpu{}", cpu.index())?;
-        write_times(text, times(host, cpu))?;
+        write_times(text, times(cpus, cpu))?;
     }
     let kinds = INTERRUPTS.map(|(_, kind, _)| kind);
-    let taken: u64 = all(host)
-        .flat_map(|cpu| kinds.map(|kind| host.interrupts(cpu, kind)))
+    let taken: u64 = all_cpus
+        .iter()
+        .flat_map(|cpu| kinds.map(|kind| cpus.interrupts(cpu, kind)))
         .sum();
-    let made = kernel.processes_made.load(Ordering::Relaxed);
-    writeln!(text, "intr {taken}\nctxt {}", kernel.scheduler.switches())?;
-    writeln!(text, "btime {}", kernel.manifest.epoch)?;
+    writeln!(text, "intr {taken}\nctxt {}", scheduler.switches())?;
+    writeln!(text, "btime {epoch}")?;
     writeln!(text, "processes {made}")?;
-    writeln!(text, "procs_running {}", kernel.scheduler.active())?;
+    writeln!(text, "procs_running {}", scheduler.active())?;
     writeln!(text, "procs_blocked {BLOCKED}")
 }
 
 /// Writes `/proc/uptime`: the time since boot, and the sum of the idle times of all CPUs.
-pub fn uptime(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let host = view.kernel.host;
-    let now = host.now();
-    let idle: u64 = all(host).map(|cpu| host.times(cpu).idle).sum();
+pub fn uptime(
+    clock: &dyn Clock,
+    cpus: &dyn Cpus,
+    all_cpus: CpuSet,
+    text: &mut Text,
+) -> fmt::Result {
+    let now = clock.now();
+    let idle: u64 = all_cpus.iter().map(|cpu| cpus.times(cpu).idle).sum();
     let hundredths = |time: u64| time % SECOND / (SECOND / 100);
     let (up, up_rest) = (now / SECOND, hundredths(now));
     let (idle, idle_rest) = (idle / SECOND, hundredths(idle));
@@ -296,16 +296,20 @@ pub fn uptime(view: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/loadavg` (`fs/proc/loadavg.c` of Linux 7.2).
-pub fn load(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let kernel = view.kernel;
-    for load in kernel.scheduler.load_averages(kernel.host.now()) {
+pub fn load(
+    clock: &dyn Clock,
+    scheduler: &Scheduler<Thread>,
+    tasks: &Tasks,
+    text: &mut Text,
+) -> fmt::Result {
+    for load in scheduler.load_averages(clock.now()) {
         write!(text, "{load} ")?;
     }
     let (threads, last) = {
-        let tasks = kernel.tasks.lock();
+        let tasks = tasks.lock();
         (tasks.threads.len(), tasks.last_id())
     };
-    writeln!(text, "{}/{threads} {last}", kernel.scheduler.active())
+    writeln!(text, "{}/{threads} {last}", scheduler.active())
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use crate::{
     errno::Errno,
-    fs::{file_limits::FileLimits, pipe::rounded_size},
+    fs::{file_limits::FileLimits, pipe::rounded_size, vfs::Vfs},
     procfs::node::{
         SystemControl,
         stub::stubs,
         text::{Text, setting},
     },
-    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -23,10 +22,10 @@ stubs! {
 macro_rules! limit {
     ($field:ident) => {
         SystemControl {
-            read: |view, text| show(view, text, |limits| &limits.$field),
+            read: |view, text| show(&view.parts.vfs().file_limits, text, |limits| &limits.$field),
             store: |view, bytes| {
                 let value = plain(bytes)?;
-                let limits = &view.kernel.vfs.file_limits;
+                let limits = &view.parts.vfs().file_limits;
                 limits.$field.store(value, Ordering::Relaxed);
                 Ok(())
             },
@@ -48,11 +47,15 @@ pub static PIPE_PAGES_HARD: SystemControl = limit!(pipe_pages_hard);
 
 /// `/proc/sys/fs/pipe-max-size`. A written value is rounded up to the size of a pipe.
 pub static LARGEST_PIPE: SystemControl = SystemControl {
-    read: |view, text| show(view, text, |limits| &limits.largest_pipe),
+    read: |view, text| {
+        show(&view.parts.vfs().file_limits, text, |limits| {
+            &limits.largest_pipe
+        })
+    },
     store: |view, bytes| {
         let asked = usize::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)?;
         let size = rounded_size(asked).ok_or(Errno::EINVAL)?;
-        let limits = &view.kernel.vfs.file_limits;
+        let limits = &view.parts.vfs().file_limits;
         limits.largest_pipe.store(size as u64, Ordering::Relaxed);
         Ok(())
     },
@@ -60,19 +63,19 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
 
 /// Writes `/proc/sys/fs/file-nr`: the number of open files, the number of free file structures, which is always 0, and
 /// the limit.
-pub fn open_files(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let open = view.kernel.vfs.open_files.total();
-    let most = &view.kernel.vfs.file_limits.open_files;
+pub fn open_files(vfs: &Vfs, text: &mut Text) -> fmt::Result {
+    let open = vfs.open_files.total();
+    let most = &vfs.file_limits.open_files;
     let most = most.load(Ordering::Relaxed);
     writeln!(text, "{open}\t{UNUSED_FILES}\t{most}")
 }
 
 fn show(
-    view: &View<'_>,
+    limits: &FileLimits,
     text: &mut Text,
     limit: impl Fn(&FileLimits) -> &AtomicU64,
 ) -> fmt::Result {
-    let value = limit(&view.kernel.vfs.file_limits).load(Ordering::Relaxed);
+    let value = limit(limits).load(Ordering::Relaxed);
     writeln!(text, "{value}")
 }
 

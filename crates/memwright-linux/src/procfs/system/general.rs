@@ -1,11 +1,13 @@
 //! Files of `/proc` and `/sys` about the system.
 
 use crate::{
+    Memory,
     errno::Errno,
-    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind},
+    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, vfs::Vfs},
+    host::Contexts,
     identity::{Capabilities, GROUPS_MAX},
     perf_event::UPROBE,
-    process::ID_END,
+    process::{ID_END, Tasks},
     procfs::{
         node::{
             ROOT_NUMBERS, SystemControl,
@@ -15,8 +17,8 @@ use crate::{
         system::{counts, hugetlb},
     },
     random::Random,
-    uname::{self, Name, Which},
-    view::View,
+    swap::Swaps,
+    uname::{self, Name, Names, Which},
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};
@@ -45,14 +47,13 @@ stubs! {
 }
 
 /// Writes the rows of `/proc/meminfo` that are supported (`fs/proc/meminfo.c` of Linux 7.2).
-pub fn meminfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let memory = &view.kernel.memory;
+pub fn meminfo(memory: &Memory, tasks: &Tasks, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
     // KSM pages are anonymous pages too.
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
-    let locked = counts::locked(view)?;
+    let locked = counts::locked(tasks, memory)?;
     let (swap, swapped) = memory.swap().totals();
     let folio = u64::from(FOLIO_FRAMES);
     let (shared, mapped) = frames.object_folios();
@@ -90,11 +91,11 @@ pub fn meminfo(view: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).
-pub fn swaps(view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn swaps(memory: &Memory, swaps: &Swaps, text: &mut Text) -> fmt::Result {
     text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")?;
     let kibibytes = |pages: u32| u64::from(pages) * (PAGE_SIZE as u64 / 1024);
-    for device in view.kernel.memory.swap().devices().unwrap_or_default() {
-        let name = view.kernel.swaps.path_of(device.number);
+    for device in memory.swap().devices().unwrap_or_default() {
+        let name = swaps.path_of(device.number);
         let (size, used) = (kibibytes(device.slots), kibibytes(device.used));
         let gap = if used < 10_000_000 { "\t" } else { "" };
         let priority = device.priority;
@@ -111,7 +112,7 @@ fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
 }
 
 /// Writes `/proc/filesystems`. No file system needs a block device.
-pub fn filesystems(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn filesystems(text: &mut Text) -> fmt::Result {
     let all = [
         FileSystemKind::Tmpfs,
         FileSystemKind::Proc,
@@ -130,72 +131,72 @@ pub fn filesystems(_view: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `/proc/version`.
-pub fn version(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn version(text: &mut Text) -> fmt::Result {
     writeln!(text, "{SYSTEM} version {RELEASE} {BUILD}")
 }
 
 /// Writes `/proc/sys/kernel/ostype`.
-pub fn system_name(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn system_name(text: &mut Text) -> fmt::Result {
     writeln!(text, "{SYSTEM}")
 }
 
 /// `/proc/sys/kernel/hostname`.
 pub static HOST_NAME: SystemControl = SystemControl {
-    read: |view, text| write_name(view, text, Which::Host),
-    store: |view, bytes| set_name(view, bytes, Which::Host),
+    read: |view, text| write_name(view.parts.names(), text, Which::Host),
+    store: |view, bytes| set_name(view.parts.names(), bytes, Which::Host),
 };
 
 /// `/proc/sys/kernel/domainname`.
 pub static DOMAIN_NAME: SystemControl = SystemControl {
-    read: |view, text| write_name(view, text, Which::Domain),
-    store: |view, bytes| set_name(view, bytes, Which::Domain),
+    read: |view, text| write_name(view.parts.names(), text, Which::Domain),
+    store: |view, bytes| set_name(view.parts.names(), bytes, Which::Domain),
 };
 
-fn write_name(view: &View<'_>, text: &mut Text, which: Which) -> fmt::Result {
-    text.push(view.kernel.names.get(which).bytes())?;
+fn write_name(names: &Names, text: &mut Text, which: Which) -> fmt::Result {
+    text.push(names.get(which).bytes())?;
     text.push(b"\n")
 }
 
 /// Sets a name to the first line of `bytes`, cut to the greatest length (`proc_do_uts_string` of Linux 7.2).
-fn set_name(view: &View<'_>, bytes: &[u8], which: Which) -> Result<(), Errno> {
+fn set_name(names: &Names, bytes: &[u8], which: Which) -> Result<(), Errno> {
     let line = bytes.split(|byte| *byte == b'\n').next();
     let name = Name::new(line.unwrap_or_default());
-    view.kernel.names.set(which, name);
+    names.set(which, name);
     Ok(())
 }
 
 /// Writes `/proc/sys/kernel/osrelease`.
-pub fn release(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn release(text: &mut Text) -> fmt::Result {
     writeln!(text, "{RELEASE}")
 }
 
 /// Writes `/proc/sys/kernel/version`.
-pub fn build(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn build(text: &mut Text) -> fmt::Result {
     writeln!(text, "{BUILD}")
 }
 
 /// Writes `/proc/sys/kernel/pid_max`.
-pub fn largest_id(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn largest_id(text: &mut Text) -> fmt::Result {
     writeln!(text, "{LARGEST_ID}")
 }
 
 /// Writes `/proc/sys/fs/nr_open`.
-pub fn most_descriptors(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_descriptors(text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_DESCRIPTORS}")
 }
 
 /// Writes `/proc/sys/kernel/threads-max`, the maximum number of kernel stacks. Programs cannot set it.
-pub fn most_threads(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", view.kernel.host.most_contexts())
+pub fn most_threads(contexts: &dyn Contexts, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", contexts.most_contexts())
 }
 
 /// Writes `/proc/sys/kernel/ngroups_max`.
-pub fn most_groups(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_groups(text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_GROUPS}")
 }
 
 /// Writes `/proc/sys/kernel/cap_last_cap`.
-pub fn last_capability(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn last_capability(text: &mut Text) -> fmt::Result {
     writeln!(text, "{LAST_CAPABILITY}")
 }
 
@@ -215,21 +216,21 @@ fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
 }
 
 /// Writes `/proc/sys/kernel/random/boot_id`, which is constant during a run.
-pub fn boot_id(view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn boot_id(seed: u64, text: &mut Text) -> fmt::Result {
     // A separate generator is used, so that reads of this file do not change the random numbers of others.
-    let mut random = Random::new(view.kernel.manifest.seed ^ ROOT_NUMBERS);
+    let mut random = Random::new(seed ^ ROOT_NUMBERS);
     write_uuid(text, &mut random)
 }
 
 /// Writes `/sys/bus/event_source/devices/uprobe/type`.
-pub fn probe_type(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn probe_type(text: &mut Text) -> fmt::Result {
     writeln!(text, "{PROBE_TYPE}")
 }
 
 /// Writes `/proc/sys/kernel/random/uuid`, a new UUID for each read.
-pub fn uuid(view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn uuid(vfs: &Vfs, text: &mut Text) -> fmt::Result {
     let mut bytes = [0; 8];
-    view.kernel.vfs.random.lock().fill(&mut bytes);
+    vfs.random.lock().fill(&mut bytes);
     write_uuid(text, &mut Random::new(u64::from_le_bytes(bytes)))
 }
 

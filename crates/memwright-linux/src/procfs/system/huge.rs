@@ -1,6 +1,7 @@
 //! `/sys/kernel/mm/transparent_hugepage` (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
 
 use crate::{
+    Memory,
     errno::Errno,
     procfs::{
         node::{
@@ -9,14 +10,14 @@ use crate::{
             text::{Text, attribute, read_switch, switch},
         },
         system::{hugetlb, merge, sizes::Size},
+        view::shows,
     },
-    view::View,
 };
 use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
 };
-use memwright::{HugeMode, HugeSettings, SharedMode, object::HUGE_BYTES};
+use memwright::{HugeMode, SharedMode, object::HUGE_BYTES};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
@@ -44,7 +45,7 @@ static SETTINGS: FixedDirectory = FixedDirectory {
     entries: &[
         ("defrag", 0o644, Control(&DEFRAG)),
         ("enabled", 0o644, Control(&ENABLED)),
-        ("hpage_pmd_size", 0o444, SystemText(size)),
+        ("hpage_pmd_size", 0o444, SystemText(shows!(size))),
         ("hugepages-1024kB", 0o555, Fixed(&Size::<8>::DIRECTORY)),
         ("hugepages-128kB", 0o555, Fixed(&Size::<5>::DIRECTORY)),
         ("hugepages-16kB", 0o555, Fixed(&Size::<2>::DIRECTORY)),
@@ -64,11 +65,15 @@ static SCAN: FixedDirectory = FixedDirectory {
     entries: &[
         ("alloc_sleep_millisecs", 0o644, Control(&ALLOCATION_SLEEP)),
         ("defrag", 0o644, Control(&SCAN_DEFRAG)),
-        ("full_scans", 0o444, SystemText(rounds)),
+        ("full_scans", 0o444, SystemText(shows!(rounds, memory))),
         ("max_ptes_none", 0o644, Control(&MOST_MISSING)),
         ("max_ptes_shared", 0o644, Control(&MOST_SHARED)),
         ("max_ptes_swap", 0o644, Control(&MOST_SWAPPED)),
-        ("pages_collapsed", 0o444, SystemText(collapsed)),
+        (
+            "pages_collapsed",
+            0o444,
+            SystemText(shows!(collapsed, memory)),
+        ),
         ("pages_to_scan", 0o644, Control(&PAGES)),
         ("scan_sleep_millisecs", 0o644, Control(&SLEEP)),
     ],
@@ -76,10 +81,6 @@ static SCAN: FixedDirectory = FixedDirectory {
 
 /// The choices of `defrag`.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
-
-pub(super) fn settings<'a>(view: &'a View<'_>) -> &'a HugeSettings {
-    view.kernel.memory.huge()
-}
 
 /// Writes all choices, with the active choice in brackets.
 pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
@@ -104,13 +105,13 @@ pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
 static ENABLED: SystemControl = SystemControl {
     read: |view, text| {
         let words = HugeMode::ALL.map(|(_, name)| name);
-        choice(text, &words, view.kernel.memory.policy().huge() as usize)
+        choice(text, &words, view.parts.memory().policy().huge() as usize)
     },
     store: |view, bytes| {
         let words = HugeMode::ALL.map(|(_, name)| name);
         let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
-        view.kernel.memory.policy().set_huge(mode);
-        view.kernel.huge_scan.wake();
+        view.parts.memory().policy().set_huge(mode);
+        view.parts.huge_scan().wake();
         Ok(())
     },
 };
@@ -118,13 +119,17 @@ static ENABLED: SystemControl = SystemControl {
 /// `defrag`. See [`DEFRAG_STUB`].
 static DEFRAG: SystemControl = SystemControl {
     read: |view, text| {
-        let now = settings(view).defrag.load(Ordering::Relaxed);
+        let now = view.parts.memory().huge().defrag.load(Ordering::Relaxed);
         choice(text, &DEFRAG_WORDS, now.into())
     },
     store: |view, bytes| {
         let wanted = chosen(&DEFRAG_WORDS, bytes)?;
-        view.kernel.calls.count_stub("transparent_hugepage/defrag");
-        settings(view).defrag.store(wanted as u8, Ordering::Relaxed);
+        view.parts.calls().count_stub("transparent_hugepage/defrag");
+        view.parts
+            .memory()
+            .huge()
+            .defrag
+            .store(wanted as u8, Ordering::Relaxed);
         Ok(())
     },
 };
@@ -132,21 +137,32 @@ static DEFRAG: SystemControl = SystemControl {
 static SHARED: SystemControl = SystemControl {
     read: |view, text| {
         let words = SharedMode::ALL.map(|(_, name)| name);
-        choice(text, &words, settings(view).shared_mode() as usize)
+        choice(
+            text,
+            &words,
+            view.parts.memory().huge().shared_mode() as usize,
+        )
     },
     store: |view, bytes| {
         let words = SharedMode::ALL.map(|(_, name)| name);
         let (mode, _) = SharedMode::ALL[chosen(&words, bytes)?];
-        settings(view).set_shared_mode(mode);
-        view.kernel.huge_scan.wake();
+        view.parts.memory().huge().set_shared_mode(mode);
+        view.parts.huge_scan().wake();
         Ok(())
     },
 };
 
 static ZERO_PAGE: SystemControl = SystemControl {
-    read: |view, text| read_switch(text, settings(view).zero_page.load(Ordering::Relaxed)),
+    read: |view, text| {
+        read_switch(
+            text,
+            view.parts.memory().huge().zero_page.load(Ordering::Relaxed),
+        )
+    },
     store: |view, bytes| {
-        settings(view)
+        view.parts
+            .memory()
+            .huge()
             .zero_page
             .store(switch(bytes)?, Ordering::Relaxed);
         Ok(())
@@ -155,9 +171,21 @@ static ZERO_PAGE: SystemControl = SystemControl {
 
 /// `khugepaged/defrag`. See [`SCAN_DEFRAG_STUB`].
 static SCAN_DEFRAG: SystemControl = SystemControl {
-    read: |view, text| read_switch(text, settings(view).scan.defrag.load(Ordering::Relaxed)),
+    read: |view, text| {
+        read_switch(
+            text,
+            view.parts
+                .memory()
+                .huge()
+                .scan
+                .defrag
+                .load(Ordering::Relaxed),
+        )
+    },
     store: |view, bytes| {
-        settings(view)
+        view.parts
+            .memory()
+            .huge()
             .scan
             .defrag
             .store(switch(bytes)?, Ordering::Relaxed);
@@ -166,42 +194,54 @@ static SCAN_DEFRAG: SystemControl = SystemControl {
 };
 
 static SLEEP: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.sleep),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.sleep),
     store: |view, bytes| {
-        store_number(&settings(view).scan.sleep, bytes, 0..=u32::MAX)?;
-        view.kernel.huge_scan.wake();
+        store_number(&view.parts.memory().huge().scan.sleep, bytes, 0..=u32::MAX)?;
+        view.parts.huge_scan().wake();
         Ok(())
     },
 };
 
 static ALLOCATION_SLEEP: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.allocation_sleep),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.allocation_sleep),
     store: |view, bytes| {
-        let setting = &settings(view).scan.allocation_sleep;
+        let setting = &view.parts.memory().huge().scan.allocation_sleep;
         store_number(setting, bytes, 0..=u32::MAX)?;
-        view.kernel.huge_scan.wake();
+        view.parts.huge_scan().wake();
         Ok(())
     },
 };
 
 static PAGES: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.pages),
-    store: |view, bytes| store_number(&settings(view).scan.pages, bytes, 1..=u32::MAX),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.pages),
+    store: |view, bytes| store_number(&view.parts.memory().huge().scan.pages, bytes, 1..=u32::MAX),
 };
 
 static MOST_MISSING: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.most_missing),
-    store: |view, bytes| store_number(&settings(view).scan.most_missing, bytes, 0..=511),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.most_missing),
+    store: |view, bytes| {
+        store_number(
+            &view.parts.memory().huge().scan.most_missing,
+            bytes,
+            0..=511,
+        )
+    },
 };
 
 static MOST_SWAPPED: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.most_swapped),
-    store: |view, bytes| store_number(&settings(view).scan.most_swapped, bytes, 0..=511),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.most_swapped),
+    store: |view, bytes| {
+        store_number(
+            &view.parts.memory().huge().scan.most_swapped,
+            bytes,
+            0..=511,
+        )
+    },
 };
 
 static MOST_SHARED: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).scan.most_shared),
-    store: |view, bytes| store_number(&settings(view).scan.most_shared, bytes, 0..=511),
+    read: |view, text| read_number(text, &view.parts.memory().huge().scan.most_shared),
+    store: |view, bytes| store_number(&view.parts.memory().huge().scan.most_shared, bytes, 0..=511),
 };
 
 fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
@@ -222,17 +262,17 @@ fn store_number(
 }
 
 /// Writes `hpage_pmd_size`, the size of a huge page in bytes.
-fn size(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+fn size(text: &mut Text) -> fmt::Result {
     writeln!(text, "{SIZE_STUB}")
 }
 
-fn collapsed(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let count = settings(view).scan.collapsed.load(Ordering::Relaxed);
+fn collapsed(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let count = memory.huge().scan.collapsed.load(Ordering::Relaxed);
     writeln!(text, "{count}")
 }
 
-fn rounds(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let count = settings(view).scan.rounds.load(Ordering::Relaxed);
+fn rounds(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let count = memory.huge().scan.rounds.load(Ordering::Relaxed);
     writeln!(text, "{count}")
 }
 

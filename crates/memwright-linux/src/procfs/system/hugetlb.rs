@@ -3,11 +3,13 @@
 use crate::{
     Memory,
     errno::Errno,
-    procfs::node::{
-        FixedDirectory, ProcNode, SystemControl,
-        text::{Text, attribute, kibibyte_row, setting},
+    procfs::{
+        node::{
+            FixedDirectory, ProcNode, SystemControl,
+            text::{Text, attribute, kibibyte_row, setting},
+        },
+        view::shows,
     },
-    view::View,
 };
 use core::fmt::{self, Write};
 use memwright::object::HUGE_BYTES;
@@ -24,70 +26,78 @@ pub static SIZES: FixedDirectory = FixedDirectory {
 static SIZE: FixedDirectory = FixedDirectory {
     first: 0x1200,
     entries: &[
-        ("free_hugepages", 0o444, SystemText(free)),
+        ("free_hugepages", 0o444, SystemText(shows!(free, memory))),
         ("nr_hugepages", 0o644, Control(&PAGES)),
         ("nr_overcommit_hugepages", 0o644, Control(&MOST_SURPLUS)),
-        ("resv_hugepages", 0o444, SystemText(reserved)),
-        ("surplus_hugepages", 0o444, SystemText(surplus)),
+        (
+            "resv_hugepages",
+            0o444,
+            SystemText(shows!(reserved, memory)),
+        ),
+        (
+            "surplus_hugepages",
+            0o444,
+            SystemText(shows!(surplus, memory)),
+        ),
     ],
 };
 
 /// `nr_hugepages`: the size of the pool.
 static PAGES: SystemControl = SystemControl {
-    read: total,
-    store: |view, bytes| resize(view, attribute(bytes)?),
+    read: shows!(total, memory),
+    store: |view, bytes| resize(view.parts.memory(), attribute(bytes)?),
 };
 
 /// `nr_overcommit_hugepages`: the maximum number of surplus pages by which the pool grows on demand.
 static MOST_SURPLUS: SystemControl = SystemControl {
-    read: most_surplus,
-    store: |view, bytes| set_most_surplus(view, attribute(bytes)?),
+    read: shows!(most_surplus, memory),
+    store: |view, bytes| set_most_surplus(view.parts.memory(), attribute(bytes)?),
 };
 
 /// `/proc/sys/vm/nr_hugepages`.
 pub static PAGES_SETTING: SystemControl = SystemControl {
-    read: total,
-    store: |view, bytes| resize(view, setting(bytes)?),
+    read: shows!(total, memory),
+    store: |view, bytes| resize(view.parts.memory(), setting(bytes)?),
 };
 
 /// `/proc/sys/vm/nr_overcommit_hugepages`.
 pub static MOST_SURPLUS_SETTING: SystemControl = SystemControl {
-    read: most_surplus,
-    store: |view, bytes| set_most_surplus(view, setting(bytes)?),
+    read: shows!(most_surplus, memory),
+    store: |view, bytes| set_most_surplus(view.parts.memory(), setting(bytes)?),
 };
 
-fn total(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).total)
+fn total(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).total)
 }
 
-fn resize(view: &View<'_>, pages: u64) -> Result<(), Errno> {
-    view.kernel.memory.frames().resize_pool(pages);
+fn resize(memory: &Memory, pages: u64) -> Result<(), Errno> {
+    memory.frames().resize_pool(pages);
     Ok(())
 }
 
-fn most_surplus(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).most_surplus)
+fn most_surplus(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).most_surplus)
 }
 
-fn set_most_surplus(view: &View<'_>, pages: u64) -> Result<(), Errno> {
-    view.kernel.memory.frames().set_pool_surplus(pages);
+fn set_most_surplus(memory: &Memory, pages: u64) -> Result<(), Errno> {
+    memory.frames().set_pool_surplus(pages);
     Ok(())
 }
 
-fn counts(view: &View<'_>) -> PoolCounts {
-    view.kernel.memory.frames().pool()
+fn counts(memory: &Memory) -> PoolCounts {
+    memory.frames().pool()
 }
 
-fn free(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).free)
+fn free(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).free)
 }
 
-fn reserved(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).reserved)
+fn reserved(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).reserved)
 }
 
-fn surplus(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).surplus)
+fn surplus(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).surplus)
 }
 
 /// Writes the rows of `/proc/meminfo` about the pool (`hugetlb_report_meminfo`).

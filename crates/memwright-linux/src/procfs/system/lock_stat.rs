@@ -2,8 +2,10 @@
 
 use crate::{
     errno::Errno,
-    procfs::node::{SystemControl, stub::stubs, text::Text},
-    view::View,
+    procfs::{
+        node::{SystemControl, stub::stubs, text::Text},
+        view::shows,
+    },
 };
 use core::fmt::{self, Write};
 use memwright_table::sync::{
@@ -18,12 +20,15 @@ stubs! {
 
 /// `/proc/lock_stat`: lock statistics. The file has the purpose of the file with this name in Linux 7.2
 /// (`kernel/locking/lockdep_proc.c`), but another format.
-pub static LOCK_STATISTICS: SystemControl = SystemControl { read, store };
+pub static LOCK_STATISTICS: SystemControl = SystemControl {
+    read: shows!(read),
+    store: |_, bytes| store(bytes),
+};
 
 /// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains the number of
 /// acquisitions or writes, how many of these found that another CPU had written the word or line last, the number of
 /// words or lines that more than one CPU wrote, and the number of acquisitions that had to wait.
-fn read(_: &View<'_>, text: &mut Text) -> fmt::Result {
+fn read(text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");
     }
@@ -61,7 +66,7 @@ fn read(_: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Handles a write: as on Linux, 0 clears the statistics.
-fn store(_: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn store(bytes: &[u8]) -> Result<(), Errno> {
     match bytes.trim_ascii() {
         b"0" => {
             if stat::is_on() {

@@ -2,19 +2,22 @@
 //! implemented, so their files do not exist.
 
 use crate::{
+    Memory,
     errno::Errno,
     merge_scan::Run,
-    procfs::node::{
-        FixedDirectory, ProcNode, SystemControl,
-        text::{Text, attribute, read_switch, switch, truth},
+    procfs::{
+        node::{
+            FixedDirectory, ProcNode, SystemControl,
+            text::{Text, attribute, read_switch, switch, truth},
+        },
+        view::shows,
     },
-    view::View,
 };
 use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
 };
-use memwright::{MergeCounts, MergeSettings, Row};
+use memwright::{MergeCounts, Row};
 
 use ProcNode::{SystemControl as Control, SystemText};
 
@@ -22,119 +25,134 @@ use ProcNode::{SystemControl as Control, SystemText};
 pub static SETTINGS: FixedDirectory = FixedDirectory {
     first: 0x1300,
     entries: &[
-        ("full_scans", 0o444, SystemText(rounds)),
-        ("general_profit", 0o444, SystemText(profit)),
-        ("ksm_zero_pages", 0o444, SystemText(zero_pages)),
+        ("full_scans", 0o444, SystemText(shows!(rounds, memory))),
+        ("general_profit", 0o444, SystemText(shows!(profit, memory))),
+        (
+            "ksm_zero_pages",
+            0o444,
+            SystemText(shows!(zero_pages, memory)),
+        ),
         ("max_page_sharing", 0o644, Control(&MOST_SHARING)),
         ("merge_across_nodes", 0o644, Control(&ACROSS_NODES)),
-        ("pages_scanned", 0o444, SystemText(scanned)),
-        ("pages_shared", 0o444, SystemText(shared)),
-        ("pages_sharing", 0o444, SystemText(sharing)),
+        ("pages_scanned", 0o444, SystemText(shows!(scanned, memory))),
+        ("pages_shared", 0o444, SystemText(shows!(shared, memory))),
+        ("pages_sharing", 0o444, SystemText(shows!(sharing, memory))),
         ("pages_to_scan", 0o644, Control(&PAGES)),
-        ("pages_unshared", 0o444, SystemText(unshared)),
-        ("pages_volatile", 0o444, SystemText(volatile)),
+        (
+            "pages_unshared",
+            0o444,
+            SystemText(shows!(unshared, memory)),
+        ),
+        (
+            "pages_volatile",
+            0o444,
+            SystemText(shows!(volatile, memory)),
+        ),
         ("run", 0o644, Control(&RUN)),
         ("sleep_millisecs", 0o644, Control(&SLEEP)),
-        ("stable_node_chains", 0o444, SystemText(chains)),
+        (
+            "stable_node_chains",
+            0o444,
+            SystemText(shows!(chains, memory)),
+        ),
         ("stable_node_chains_prune_millisecs", 0o644, Control(&PRUNE)),
-        ("stable_node_dups", 0o444, SystemText(duplicates)),
+        (
+            "stable_node_dups",
+            0o444,
+            SystemText(shows!(duplicates, memory)),
+        ),
         ("use_zero_pages", 0o644, Control(&ZERO_PAGES)),
     ],
 };
 
-fn settings<'a>(view: &'a View<'_>) -> &'a MergeSettings {
-    view.kernel.memory.merging().settings()
-}
-
-fn counts(view: &View<'_>) -> MergeCounts {
-    let memory = &view.kernel.memory;
+fn counts(memory: &Memory) -> MergeCounts {
     memory.merging().counts(memory)
 }
 
-fn rounds(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).rounds)
+fn rounds(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).rounds)
 }
 
 /// Writes the number of pages that ksmd has examined.
-fn scanned(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let account = view.kernel.memory.account();
+fn scanned(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let account = memory.account();
     writeln!(text, "{}", account.count(Row::MergeLooked))
 }
 
-fn shared(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).shared)
+fn shared(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).shared)
 }
 
-fn sharing(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).sharing)
+fn sharing(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).sharing)
 }
 
-fn unshared(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).unshared)
+fn unshared(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).unshared)
 }
 
-fn volatile(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).volatile)
+fn volatile(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).volatile)
 }
 
-fn chains(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).chains)
+fn chains(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).chains)
 }
 
-fn duplicates(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", counts(view).duplicates)
+fn duplicates(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(memory).duplicates)
 }
 
-fn zero_pages(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", view.kernel.memory.merged_zero_pages())
+fn zero_pages(memory: &Memory, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", memory.merged_zero_pages())
 }
 
 /// Writes the number of bytes that merging saves, minus the size of the index of pages.
-fn profit(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let counts = counts(view);
-    let pages = counts.sharing + view.kernel.memory.merged_zero_pages();
+fn profit(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let counts = counts(memory);
+    let pages = counts.sharing + memory.merged_zero_pages();
     let bytes = (pages * 4096) as i64 - counts.index_bytes as i64;
     writeln!(text, "{bytes}")
 }
 
 static RUN: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.merge_scan.state()),
+    read: |view, text| writeln!(text, "{}", view.parts.merge_scan().state()),
     store: |view, bytes| {
         let run = attribute(bytes).ok().and_then(Run::of);
         let run = run.ok_or(Errno::EINVAL)?;
-        view.kernel.merge_scan.set(run)
+        view.parts.merge_scan().set(run)
     },
 };
 
 static PAGES: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).pages),
-    store: |view, bytes| store_number(&settings(view).pages, bytes),
+    read: |view, text| read_number(text, &view.parts.memory().merging().settings().pages),
+    store: |view, bytes| store_number(&view.parts.memory().merging().settings().pages, bytes),
 };
 
 static SLEEP: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).sleep),
+    read: |view, text| read_number(text, &view.parts.memory().merging().settings().sleep),
     store: |view, bytes| {
-        store_number(&settings(view).sleep, bytes)?;
-        view.kernel.merge_scan.wake();
+        store_number(&view.parts.memory().merging().settings().sleep, bytes)?;
+        view.parts.merge_scan().wake();
         Ok(())
     },
 };
 
 static PRUNE: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).prune),
-    store: |view, bytes| store_number(&settings(view).prune, bytes),
+    read: |view, text| read_number(text, &view.parts.memory().merging().settings().prune),
+    store: |view, bytes| store_number(&view.parts.memory().merging().settings().prune, bytes),
 };
 
 /// Cannot be changed while pages are merged.
 static MOST_SHARING: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &settings(view).most_sharing),
+    read: |view, text| read_number(text, &view.parts.memory().merging().settings().most_sharing),
     store: |view, bytes| {
-        let setting = &settings(view).most_sharing;
+        let setting = &view.parts.memory().merging().settings().most_sharing;
         let wanted = i32::try_from(attribute(bytes)?).map_err(|_| Errno::ERANGE)? as u32;
         if wanted < 2 {
             return Err(Errno::EINVAL);
         }
-        if wanted != setting.load(Ordering::Relaxed) && counts(view).shared > 0 {
+        if wanted != setting.load(Ordering::Relaxed) && counts(view.parts.memory()).shared > 0 {
             return Err(Errno::EBUSY);
         }
         setting.store(wanted, Ordering::Relaxed);
@@ -144,11 +162,21 @@ static MOST_SHARING: SystemControl = SystemControl {
 
 /// Cannot be changed while pages are merged.
 static ACROSS_NODES: SystemControl = SystemControl {
-    read: |view, text| read_switch(text, settings(view).across_nodes.load(Ordering::Relaxed)),
+    read: |view, text| {
+        read_switch(
+            text,
+            view.parts
+                .memory()
+                .merging()
+                .settings()
+                .across_nodes
+                .load(Ordering::Relaxed),
+        )
+    },
     store: |view, bytes| {
-        let setting = &settings(view).across_nodes;
+        let setting = &view.parts.memory().merging().settings().across_nodes;
         let on = switch(bytes)?;
-        if on != setting.load(Ordering::Relaxed) && counts(view).shared > 0 {
+        if on != setting.load(Ordering::Relaxed) && counts(view.parts.memory()).shared > 0 {
             return Err(Errno::EBUSY);
         }
         setting.store(on, Ordering::Relaxed);
@@ -157,9 +185,22 @@ static ACROSS_NODES: SystemControl = SystemControl {
 };
 
 static ZERO_PAGES: SystemControl = SystemControl {
-    read: |view, text| read_switch(text, settings(view).zero_pages.load(Ordering::Relaxed)),
+    read: |view, text| {
+        read_switch(
+            text,
+            view.parts
+                .memory()
+                .merging()
+                .settings()
+                .zero_pages
+                .load(Ordering::Relaxed),
+        )
+    },
     store: |view, bytes| {
-        settings(view)
+        view.parts
+            .memory()
+            .merging()
+            .settings()
             .zero_pages
             .store(truth(bytes)?, Ordering::Relaxed);
         Ok(())

@@ -3,15 +3,16 @@
 use crate::{
     batch::Batch,
     fs::{
-        inet::{Endpoint, Family, Found, Ip, Protocol, Row, Spot, TcpState},
+        inet::{Endpoint, Family, Found, Ip, Network, Protocol, Row, Spot, TcpState},
         interface,
     },
+    host::Clock,
     procfs::{
         node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
         system::unix_sockets::unix_sockets,
+        view::shows,
     },
     sync::PausePoints,
-    view::View,
 };
 use core::fmt;
 
@@ -37,13 +38,33 @@ const PERMANENT: u64 = 0x80;
 pub static NET: FixedDirectory = FixedDirectory {
     first: 0x680,
     entries: &[
-        ("dev", 0o444, ProcNode::SystemText(counts)),
-        ("if_inet6", 0o444, ProcNode::SystemText(interfaces)),
-        ("tcp", 0o444, ProcNode::SystemText(tcp)),
-        ("tcp6", 0o444, ProcNode::SystemText(tcp6)),
-        ("udp", 0o444, ProcNode::SystemText(udp)),
-        ("udp6", 0o444, ProcNode::SystemText(udp6)),
-        ("unix", 0o444, ProcNode::SystemText(unix_sockets)),
+        ("dev", 0o444, ProcNode::SystemText(shows!(counts))),
+        ("if_inet6", 0o444, ProcNode::SystemText(shows!(interfaces))),
+        (
+            "tcp",
+            0o444,
+            ProcNode::SystemText(shows!(tcp, network, clock)),
+        ),
+        (
+            "tcp6",
+            0o444,
+            ProcNode::SystemText(shows!(tcp6, network, clock)),
+        ),
+        (
+            "udp",
+            0o444,
+            ProcNode::SystemText(shows!(udp, network, clock)),
+        ),
+        (
+            "udp6",
+            0o444,
+            ProcNode::SystemText(shows!(udp6, network, clock)),
+        ),
+        (
+            "unix",
+            0o444,
+            ProcNode::SystemText(shows!(unix_sockets, sockets)),
+        ),
     ],
 };
 
@@ -73,32 +94,32 @@ const COUNTS: &str = "Inter-|   Receive                                         
 ///
 /// # Errors
 /// Those of `text`.
-pub fn tcp(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    sockets(view, text, Protocol::Tcp, Family::V4)
+pub fn tcp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
+    sockets(network, clock, text, Protocol::Tcp, Family::V4)
 }
 
 /// Writes `/proc/net/tcp6`.
 ///
 /// # Errors
 /// Those of `text`.
-pub fn tcp6(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    sockets(view, text, Protocol::Tcp, Family::V6)
+pub fn tcp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
+    sockets(network, clock, text, Protocol::Tcp, Family::V6)
 }
 
 /// Writes `/proc/net/udp`.
 ///
 /// # Errors
 /// Those of `text`.
-pub fn udp(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    sockets(view, text, Protocol::Udp, Family::V4)
+pub fn udp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
+    sockets(network, clock, text, Protocol::Udp, Family::V4)
 }
 
 /// Writes `/proc/net/udp6`.
 ///
 /// # Errors
 /// Those of `text`.
-pub fn udp6(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    sockets(view, text, Protocol::Udp, Family::V6)
+pub fn udp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
+    sockets(network, clock, text, Protocol::Udp, Family::V6)
 }
 
 /// Writes `/proc/net/if_inet6`: address, index, length of the prefix, scope, flags and name of each interface. The only
@@ -106,7 +127,7 @@ pub fn udp6(view: &View<'_>, text: &mut Text) -> fmt::Result {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn interfaces(_: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn interfaces(text: &mut Text) -> fmt::Result {
     let Ip::V6(address) = Ip::LOCAL_V6 else {
         return Ok(());
     };
@@ -125,7 +146,7 @@ pub fn interfaces(_: &View<'_>, text: &mut Text) -> fmt::Result {
 ///
 /// # Errors
 /// Those of `text`.
-pub fn counts(_: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn counts(text: &mut Text) -> fmt::Result {
     /// The widths of the columns.
     const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
     text.push(COUNTS.as_bytes())?;
@@ -140,11 +161,16 @@ pub fn counts(_: &View<'_>, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes the rows of the sockets of a family.
-fn sockets(view: &View<'_>, text: &mut Text, protocol: Protocol, family: Family) -> fmt::Result {
+fn sockets(
+    network: &Network,
+    clock: &dyn Clock,
+    text: &mut Text,
+    protocol: Protocol,
+    family: Family,
+) -> fmt::Result {
     if text.is_first() {
         write_header(text, protocol, family)?;
     }
-    let network = &view.kernel.network;
     let first = Spot::first(protocol);
     // Rows of the other family take no room, so a piece can pass any number of sockets.
     let mut points = PausePoints::every(1);
@@ -153,7 +179,7 @@ fn sockets(view: &View<'_>, text: &mut Text, protocol: Protocol, family: Family)
         network.note(protocol, spot, batch);
     };
     text.sockets(first, TOGETHER, note, |text, before, found| {
-        let row = found.row(view.kernel.vfs.clock.now());
+        let row = found.row(clock.now());
         match row.filter(|row| row.family == family) {
             Some(row) => {
                 write_row(text, protocol, before, &row)?;

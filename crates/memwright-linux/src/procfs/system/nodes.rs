@@ -1,6 +1,7 @@
 //! `/sys/devices/system/node`: a directory for each NUMA node.
 
 use crate::{
+    Memory,
     fs::dirents::DirectoryEntry,
     procfs::{
         node::{
@@ -8,12 +9,12 @@ use crate::{
             ProcessorEntry::Text as File, Text, stub::stubs,
         },
         system::processors::{write_list, write_mask},
+        view::{shows, shows_of},
     },
     short::Short,
-    view::View,
 };
 use core::fmt::{self, Write};
-use memwright_table::{NodeSet, PAGE_SIZE, Topology};
+use memwright_table::{CpuSet, NodeSet, PAGE_SIZE, Topology};
 
 stubs! {
     POSSIBLE: "/sys/devices/system/node/possible" "" Copy("/sys/devices/system/node/online"),
@@ -30,16 +31,16 @@ const PLACE: u64 = 2;
 static NODE: ProcessorDirectory = ProcessorDirectory {
     place: PLACE,
     entries: &[
-        ("cpulist", File(processor_list)),
-        ("cpumap", File(processor_mask)),
-        ("distance", File(distance)),
-        ("meminfo", File(memory)),
-        ("numastat", File(counts)),
+        ("cpulist", File(shows_of!(processor_list, memory, all_cpus))),
+        ("cpumap", File(shows_of!(processor_mask, memory, all_cpus))),
+        ("distance", File(shows_of!(distance, memory))),
+        ("meminfo", File(shows_of!(memory, memory))),
+        ("numastat", File(shows_of!(counts, memory))),
     ],
 };
 
-fn topology<'a>(view: &'a View<'_>) -> &'a Topology {
-    view.kernel.memory.frames().topology()
+fn topology(memory: &Memory) -> &Topology {
+    memory.frames().topology()
 }
 
 /// Returns the directory `nodeN` of the node `number`.
@@ -55,35 +56,43 @@ fn node(number: u32) -> Child {
 static NODES: FixedDirectory = FixedDirectory {
     first: 0xb00,
     entries: &[
-        ("has_cpu", 0o444, ProcNode::SystemText(with_processors)),
-        ("has_memory", 0o444, ProcNode::SystemText(with_memory)),
+        (
+            "has_cpu",
+            0o444,
+            ProcNode::SystemText(shows!(with_processors, memory, all_cpus)),
+        ),
+        (
+            "has_memory",
+            0o444,
+            ProcNode::SystemText(shows!(with_memory, memory)),
+        ),
         (
             "has_normal_memory",
             0o444,
-            ProcNode::SystemText(with_memory),
+            ProcNode::SystemText(shows!(with_memory, memory)),
         ),
-        ("online", 0o444, ProcNode::SystemText(all)),
-        ("possible", 0o444, ProcNode::SystemText(all)),
+        ("online", 0o444, ProcNode::SystemText(shows!(all, memory))),
+        ("possible", 0o444, ProcNode::SystemText(shows!(all, memory))),
     ],
 };
 
 /// Looks up `name` in `/sys/devices/system/node`.
 #[must_use]
-pub fn child(view: &View<'_>, name: &[u8]) -> Option<Child> {
+pub fn child(memory: &Memory, name: &[u8]) -> Option<Child> {
     if let Some(child) = NODES.child(name) {
         return Some(child);
     }
     let number = crate::procfs::node::decimal(name.strip_prefix(b"node")?)?;
-    ((number as usize) < topology(view).nodes()).then(|| node(number))
+    ((number as usize) < topology(memory).nodes()).then(|| node(number))
 }
 
 /// Passes the entries of `/sys/devices/system/node` from `position` on to `emit`.
-pub fn list(view: &View<'_>, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
+pub fn list(memory: &Memory, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
     let first = 2 + NODES.entries.len() as u64;
     if *position < first && !NODES.list(position, emit) {
         return;
     }
-    while *position - first < topology(view).nodes() as u64 {
+    while *position - first < topology(memory).nodes() as u64 {
         let number = (*position - first) as u32;
         let child = node(number);
         let taken = emit(DirectoryEntry {
@@ -105,49 +114,50 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
 }
 
 /// Returns the CPUs of a node as a bit mask.
-fn processors_of(view: &View<'_>, number: u32) -> u64 {
-    let topology = topology(view);
-    let every = view.kernel.scheduler.all_cpus();
-    let own = every
+fn processors_of(memory: &Memory, all_cpus: CpuSet, number: u32) -> u64 {
+    let topology = topology(memory);
+    let own = all_cpus
         .iter()
         .filter(|cpu| u32::from(topology.node_of(*cpu)) == number);
     own.fold(0, |set, cpu| set | 1 << cpu.index())
 }
 
 /// Writes the list of all nodes.
-pub fn all(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    list_line(text, topology(view).all().bits())
+pub fn all(memory: &Memory, text: &mut Text) -> fmt::Result {
+    list_line(text, topology(memory).all().bits())
 }
 
-fn list_where(view: &View<'_>, text: &mut Text, holds: impl Fn(u8) -> bool) -> fmt::Result {
-    let nodes = topology(view).all().iter().filter(|node| holds(*node));
+fn list_where(memory: &Memory, text: &mut Text, holds: impl Fn(u8) -> bool) -> fmt::Result {
+    let nodes = topology(memory).all().iter().filter(|node| holds(*node));
     list_line(text, nodes.fold(0, |set: u64, node| set | 1 << node))
 }
 
 /// Writes the list of the nodes with CPUs.
-pub fn with_processors(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    list_where(view, text, |node| processors_of(view, node.into()) != 0)
+pub fn with_processors(memory: &Memory, all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
+    list_where(memory, text, |node| {
+        processors_of(memory, all_cpus, node.into()) != 0
+    })
 }
 
 /// Writes the list of the nodes with memory.
-pub fn with_memory(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let frames = view.kernel.memory.frames();
-    list_where(view, text, |node| frames.node_usage(node).0 > 0)
+pub fn with_memory(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let frames = memory.frames();
+    list_where(memory, text, |node| frames.node_usage(node).0 > 0)
 }
 
-fn processor_list(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    list_line(text, processors_of(view, number))
+fn processor_list(memory: &Memory, all_cpus: CpuSet, number: u32, text: &mut Text) -> fmt::Result {
+    list_line(text, processors_of(memory, all_cpus, number))
 }
 
-fn processor_mask(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let count = view.kernel.host.cpu_count();
-    write_mask(text, processors_of(view, number), count)?;
+fn processor_mask(memory: &Memory, all_cpus: CpuSet, number: u32, text: &mut Text) -> fmt::Result {
+    let own = processors_of(memory, all_cpus, number);
+    write_mask(text, own, all_cpus.len() as usize)?;
     text.write_char('\n')
 }
 
 /// Writes `nodeN/distance`: the distances to all nodes.
-fn distance(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let topology = topology(view);
+fn distance(memory: &Memory, number: u32, text: &mut Text) -> fmt::Result {
+    let topology = topology(memory);
     for to in topology.all().iter() {
         if to > 0 {
             text.write_char(' ')?;
@@ -158,8 +168,8 @@ fn distance(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `nodeN/meminfo`.
-fn memory(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let (total, free) = view.kernel.memory.frames().node_usage(number as u8);
+fn memory(memory: &Memory, number: u32, text: &mut Text) -> fmt::Result {
+    let (total, free) = memory.frames().node_usage(number as u8);
     let rows = [
         ("MemTotal:", total),
         ("MemFree:", free),
@@ -173,8 +183,8 @@ fn memory(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
 }
 
 /// Writes `nodeN/numastat` (Linux 7.2 Documentation/admin-guide/numastat.rst).
-fn counts(view: &View<'_>, number: u32, text: &mut Text) -> fmt::Result {
-    let counts = view.kernel.memory.frames().node_counts(number as u8);
+fn counts(memory: &Memory, number: u32, text: &mut Text) -> fmt::Result {
+    let counts = memory.frames().node_counts(number as u8);
     let rows = [
         ("numa_hit", counts.hit),
         ("numa_miss", counts.miss),

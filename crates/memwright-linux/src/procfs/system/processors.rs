@@ -2,15 +2,16 @@
 
 use crate::{
     fs::dirents::DirectoryEntry,
-    host::Host,
-    procfs::node::{
-        Child, FixedDirectory, PROCESSOR_NUMBERS, ProcNode, ProcessorDirectory,
-        ProcessorEntry::{Directory, Text as File},
-        Text,
-        stub::stubs,
+    procfs::{
+        node::{
+            Child, FixedDirectory, PROCESSOR_NUMBERS, ProcNode, ProcessorDirectory,
+            ProcessorEntry::{Directory, Text as File},
+            Text,
+            stub::stubs,
+        },
+        view::{shows, shows_of},
     },
     short::Short,
-    view::View,
 };
 use core::fmt::{self, Write};
 use memwright_table::CpuSet;
@@ -32,23 +33,38 @@ stubs! {
 /// `cpuN`. CPUs cannot be taken offline.
 pub static PROCESSOR: ProcessorDirectory = ProcessorDirectory {
     place: 0,
-    entries: &[("online", File(online)), ("topology", Directory(&TOPOLOGY))],
+    entries: &[
+        ("online", File(|_, _, text| online(text))),
+        ("topology", Directory(&TOPOLOGY)),
+    ],
 };
 
 /// `cpuN/topology`. All CPUs are in one package, and each core has one hardware thread.
 static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
     place: 1,
     entries: &[
-        ("core_cpus", File(own_mask)),
-        ("core_cpus_list", File(own_number)),
-        ("core_id", File(own_number)),
-        ("core_siblings", File(all_mask)),
-        ("core_siblings_list", File(all_list)),
-        ("package_cpus", File(all_mask)),
-        ("package_cpus_list", File(all_list)),
-        ("physical_package_id", File(package)),
-        ("thread_siblings", File(own_mask)),
-        ("thread_siblings_list", File(own_number)),
+        ("core_cpus", File(shows_of!(own_mask, all_cpus))),
+        ("core_cpus_list", File(shows_of!(own_number))),
+        ("core_id", File(shows_of!(own_number))),
+        (
+            "core_siblings",
+            File(|view, _, text| all_mask(view.parts.all_cpus(), text)),
+        ),
+        (
+            "core_siblings_list",
+            File(|view, _, text| all_list(view.parts.all_cpus(), text)),
+        ),
+        (
+            "package_cpus",
+            File(|view, _, text| all_mask(view.parts.all_cpus(), text)),
+        ),
+        (
+            "package_cpus_list",
+            File(|view, _, text| all_list(view.parts.all_cpus(), text)),
+        ),
+        ("physical_package_id", File(|_, _, text| package(text))),
+        ("thread_siblings", File(shows_of!(own_mask, all_cpus))),
+        ("thread_siblings_list", File(shows_of!(own_number))),
     ],
 };
 
@@ -65,31 +81,47 @@ fn processor(number: u32) -> Child {
 static PROCESSORS: FixedDirectory = FixedDirectory {
     first: 0xa00,
     entries: &[
-        ("kernel_max", 0o444, ProcNode::SystemText(highest)),
-        ("offline", 0o444, ProcNode::SystemText(absent)),
-        ("online", 0o444, ProcNode::SystemText(present)),
-        ("possible", 0o444, ProcNode::SystemText(present)),
-        ("present", 0o444, ProcNode::SystemText(present)),
+        ("kernel_max", 0o444, ProcNode::SystemText(shows!(highest))),
+        ("offline", 0o444, ProcNode::SystemText(shows!(absent))),
+        (
+            "online",
+            0o444,
+            ProcNode::SystemText(shows!(present, all_cpus)),
+        ),
+        (
+            "possible",
+            0o444,
+            ProcNode::SystemText(shows!(present, all_cpus)),
+        ),
+        (
+            "present",
+            0o444,
+            ProcNode::SystemText(shows!(present, all_cpus)),
+        ),
     ],
 };
 
 /// Looks up `name` in `/sys/devices/system/cpu`.
 #[must_use]
-pub fn child(view: &View<'_>, name: &[u8]) -> Option<Child> {
+pub fn child(all_cpus: CpuSet, name: &[u8]) -> Option<Child> {
     if let Some(child) = PROCESSORS.child(name) {
         return Some(child);
     }
     let number = crate::procfs::node::decimal(name.strip_prefix(b"cpu")?)?;
-    ((number as usize) < view.kernel.host.cpu_count()).then(|| processor(number))
+    (number < all_cpus.len()).then(|| processor(number))
 }
 
 /// Passes the entries of `/sys/devices/system/cpu` from `position` on to `emit`.
-pub fn list(view: &View<'_>, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
+pub fn list(
+    all_cpus: CpuSet,
+    position: &mut u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+) {
     let first = 2 + PROCESSORS.entries.len() as u64;
     if *position < first && !PROCESSORS.list(position, emit) {
         return;
     }
-    let count = view.kernel.host.cpu_count() as u64;
+    let count = u64::from(all_cpus.len());
     while *position - first < count {
         let number = (*position - first) as u32;
         let child = processor(number);
@@ -146,13 +178,8 @@ pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the set of all CPUs as a bit mask.
-fn every(host: &dyn Host) -> u64 {
-    u64::MAX >> (64 - host.cpu_count().clamp(1, 64))
-}
-
-fn mask_line(view: &View<'_>, text: &mut Text, set: u64) -> fmt::Result {
-    write_mask(text, set, view.kernel.host.cpu_count())?;
+fn mask_line(all_cpus: CpuSet, text: &mut Text, set: u64) -> fmt::Result {
+    write_mask(text, set, all_cpus.len() as usize)?;
     text.write_char('\n')
 }
 
@@ -161,42 +188,42 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
     text.write_char('\n')
 }
 
-fn online(_view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+fn online(text: &mut Text) -> fmt::Result {
     writeln!(text, "{ONLINE}")
 }
 
-fn own_number(_view: &View<'_>, processor: u32, text: &mut Text) -> fmt::Result {
+fn own_number(processor: u32, text: &mut Text) -> fmt::Result {
     writeln!(text, "{processor}")
 }
 
-fn own_mask(view: &View<'_>, processor: u32, text: &mut Text) -> fmt::Result {
-    mask_line(view, text, 1 << processor)
+fn own_mask(all_cpus: CpuSet, processor: u32, text: &mut Text) -> fmt::Result {
+    mask_line(all_cpus, text, 1 << processor)
 }
 
-fn all_mask(view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    mask_line(view, text, every(view.kernel.host))
+fn all_mask(all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
+    mask_line(all_cpus, text, all_cpus.bits())
 }
 
-fn all_list(view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    list_line(text, every(view.kernel.host))
+fn all_list(all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
+    list_line(text, all_cpus.bits())
 }
 
-fn package(_view: &View<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+fn package(text: &mut Text) -> fmt::Result {
     writeln!(text, "{PACKAGE}")
 }
 
 /// Writes `/sys/devices/system/cpu/online`, `possible` and `present`.
-pub fn present(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    list_line(text, every(view.kernel.host))
+pub fn present(all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
+    list_line(text, all_cpus.bits())
 }
 
 /// Writes `/sys/devices/system/cpu/offline`, which is empty.
-pub fn absent(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn absent(text: &mut Text) -> fmt::Result {
     writeln!(text, "{OFFLINE}")
 }
 
 /// Writes `/sys/devices/system/cpu/kernel_max`, the highest number that a CPU can have.
-pub fn highest(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn highest(text: &mut Text) -> fmt::Result {
     writeln!(text, "{HIGHEST}")
 }
 

@@ -2,11 +2,12 @@
 //! (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
 
 use crate::{
+    Memory,
     procfs::{
         node::{FixedDirectory, ProcNode, SystemControl, text::Text},
-        system::huge::{choice, chosen, settings},
+        system::huge::{choice, chosen},
+        view::shows,
     },
-    view::View,
 };
 use core::{
     fmt::{self, Write},
@@ -36,15 +37,31 @@ impl<const ORDER: u8> Size<ORDER> {
     const STATS: FixedDirectory = FixedDirectory {
         first: Self::FIRST + 0x10,
         entries: &[
-            ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
-            ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
-            ("shmem_alloc", 0o444, SystemText(Self::shared_filled)),
-            ("shmem_fallback", 0o444, SystemText(Self::shared_refused)),
-            ("swpin", 0o444, SystemText(Self::swapped_in)),
+            (
+                "anon_fault_alloc",
+                0o444,
+                SystemText(shows!(Self::filled, memory)),
+            ),
+            (
+                "anon_fault_fallback",
+                0o444,
+                SystemText(shows!(Self::refused, memory)),
+            ),
+            (
+                "shmem_alloc",
+                0o444,
+                SystemText(shows!(Self::shared_filled, memory)),
+            ),
+            (
+                "shmem_fallback",
+                0o444,
+                SystemText(shows!(Self::shared_refused, memory)),
+            ),
+            ("swpin", 0o444, SystemText(shows!(Self::swapped_in, memory))),
             (
                 "swpin_fallback",
                 0o444,
-                SystemText(Self::swapped_in_smaller),
+                SystemText(shows!(Self::swapped_in_smaller, memory)),
             ),
         ],
     };
@@ -52,14 +69,14 @@ impl<const ORDER: u8> Size<ORDER> {
     const ENABLED: SystemControl = SystemControl {
         read: |view, text| {
             let words = SizeMode::ALL.map(|(_, name)| name);
-            let mode = settings(view).sizes.mode(ORDER);
+            let mode = view.parts.memory().huge().sizes.mode(ORDER);
             choice(text, &words, mode as usize)
         },
         store: |view, bytes| {
             let words = SizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
-            settings(view).sizes.set_mode(ORDER, mode);
-            view.kernel.huge_scan.wake();
+            view.parts.memory().huge().sizes.set_mode(ORDER, mode);
+            view.parts.huge_scan().wake();
             Ok(())
         },
     };
@@ -67,48 +84,48 @@ impl<const ORDER: u8> Size<ORDER> {
     const SHARED: SystemControl = SystemControl {
         read: |view, text| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
-            let mode = settings(view).sizes.shared_mode(ORDER);
+            let mode = view.parts.memory().huge().sizes.shared_mode(ORDER);
             choice(text, &words, mode as usize)
         },
         store: |view, bytes| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
-            settings(view).set_shared_size(ORDER, mode);
-            view.kernel.huge_scan.wake();
+            view.parts.memory().huge().set_shared_size(ORDER, mode);
+            view.parts.huge_scan().wake();
             Ok(())
         },
     };
 
-    fn filled(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.filled)
+    fn filled(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.filled)
     }
 
-    fn refused(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.refused)
+    fn refused(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.refused)
     }
 
-    fn swapped_in(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.swapped_in)
+    fn swapped_in(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.swapped_in)
     }
 
-    fn swapped_in_smaller(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.swapped_in_smaller)
+    fn swapped_in_smaller(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.swapped_in_smaller)
     }
 
-    fn shared_filled(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.shared_filled)
+    fn shared_filled(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.shared_filled)
     }
 
-    fn shared_refused(view: &View<'_>, text: &mut Text) -> fmt::Result {
-        Self::count(view, text, |counts| &counts.shared_refused)
+    fn shared_refused(memory: &Memory, text: &mut Text) -> fmt::Result {
+        Self::count(memory, text, |counts| &counts.shared_refused)
     }
 
     fn count(
-        view: &View<'_>,
+        memory: &Memory,
         text: &mut Text,
         of: impl Fn(&SizeCounts) -> &AtomicU64,
     ) -> fmt::Result {
-        let counts = settings(view).sizes.counts(ORDER);
+        let counts = memory.huge().sizes.counts(ORDER);
         writeln!(text, "{}", of(counts).load(Ordering::Relaxed))
     }
 }

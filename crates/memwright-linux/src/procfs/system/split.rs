@@ -7,10 +7,11 @@
 //! error. A folio that is not larger than the requested order, or cannot be split now, is skipped silently.
 
 use crate::{
+    Memory,
     errno::Errno,
-    fs::{inode::Body, walk::LastLink},
+    fs::{caller::Caller, inode::Body, walk::LastLink},
+    process::Tasks,
     procfs::node::SystemControl,
-    view::View,
 };
 use core::ops::Range;
 use linux_raw_sys::general as raw;
@@ -22,11 +23,15 @@ pub static SPLIT: SystemControl = SystemControl {
     read: |_, _| Ok(()),
     store: |view, bytes| match Request::parse(bytes)? {
         Request::All => {
-            let split = view.kernel.memory.split_all_folios();
+            let split = view.parts.memory().split_all_folios();
             split.map(|_| ()).map_err(|_| Errno::ENOMEM)
         }
-        Request::Process { id, range, split } => split_process(view, id, range, split),
-        Request::File { path, pages, split } => split_file(view, path, pages, split),
+        Request::Process { id, range, split } => {
+            split_process(view.parts.tasks(), id, range, split)
+        }
+        Request::File { path, pages, split } => {
+            split_file(view.parts.memory(), view.caller, path, pages, split)
+        }
     },
 };
 
@@ -152,12 +157,11 @@ impl Scanner<'_> {
 }
 
 fn split_process(
-    view: &View<'_>,
+    tasks: &Tasks,
     id: i32,
     range: Range<u64>,
     split: FolioSplit,
 ) -> Result<(), Errno> {
-    let tasks = &view.kernel.tasks;
     let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
     let thread = || tasks.thread(id).map(|thread| thread.process.clone());
     let process = tasks.process(id).or_else(thread).ok_or(Errno::ESRCH)?;
@@ -173,16 +177,16 @@ fn split_process(
 /// Splits folios of the file at `path`. Fails with `EINVAL` if the path cannot be resolved. Does nothing for a file
 /// that is not a regular file.
 fn split_file(
-    view: &View<'_>,
+    memory: &Memory,
+    caller: &dyn Caller,
     path: &[u8],
     pages: Range<u64>,
     split: FolioSplit,
 ) -> Result<(), Errno> {
-    let walked = view.caller.walk_path(raw::AT_FDCWD, path, LastLink::Follow);
+    let walked = caller.walk_path(raw::AT_FDCWD, path, LastLink::Follow);
     let entry = walked.and_then(|walked| walked.existing());
     let entry = entry.map_err(|_| Errno::EINVAL)?;
     if let Body::Regular(file) = &entry.inode.body {
-        let memory = &view.kernel.memory;
         memory.split_object(file.pages(), pages, split);
     }
     Ok(())

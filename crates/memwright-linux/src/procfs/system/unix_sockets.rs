@@ -2,10 +2,9 @@
 
 use crate::{
     batch::Batch,
-    fs::socket::{Address, FoundSocket, SocketRow},
+    fs::socket::{Address, FoundSocket, Registry, SocketRow},
     procfs::node::{Line, Text, stub::stubs},
     sync::PausePoints,
-    view::View,
 };
 use core::fmt;
 
@@ -27,11 +26,10 @@ const HEADER: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n"
 ///
 /// # Errors
 /// Those of `text`.
-pub fn unix_sockets(view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn unix_sockets(sockets: &Registry, text: &mut Text) -> fmt::Result {
     if text.is_first() {
         text.push(HEADER.as_bytes())?;
     }
-    let sockets = &view.kernel.sockets;
     // A closed socket has no row, so a piece can pass any number of sockets.
     let mut points = PausePoints::every(1);
     let note = |first, batch: &mut Batch<FoundSocket>| {

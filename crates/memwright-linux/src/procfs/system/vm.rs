@@ -1,7 +1,11 @@
 //! The files of `/proc/sys/vm`, `/proc/vmstat`, and the limits on System V shared memory.
 
 use crate::{
+    Memory,
+    call_counts::CallCounts,
     errno::Errno,
+    oom::OomKiller,
+    process::Tasks,
     procfs::{
         node::{
             Line, SystemControl,
@@ -11,11 +15,10 @@ use crate::{
         system::counts,
     },
     user::LOWEST,
-    view::View,
 };
 use core::{
     fmt::{self, Write},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 use memwright::{FaultKind, OvercommitMode, Row, Value};
 use memwright_table::{FOLIO_ORDER, FrameKind, NodeCounts, PAGE_SIZE};
@@ -39,43 +42,43 @@ stubs! {
 /// `/proc/sys/vm/drop_caches`. No cache has contents that are also stored elsewhere, so nothing can be dropped.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
-    store: drop_caches,
+    store: |view, bytes| drop_caches(view.parts.calls(), bytes),
 };
 
 /// `/proc/sys/vm/max_map_count`.
 pub static MOST_AREAS: SystemControl = SystemControl {
     read: |view, text| {
-        let most = view.kernel.most_areas.load(Ordering::Relaxed);
+        let most = view.parts.most_areas().load(Ordering::Relaxed);
         writeln!(text, "{most}")
     },
-    store: set_most_areas,
+    store: |view, bytes| set_most_areas(view.parts.most_areas(), view.parts.tasks(), bytes),
 };
 
 /// `/proc/sys/vm/overcommit_memory`.
 pub static OVERCOMMIT: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().mode() as u8),
-    store: set_overcommit,
+    read: |view, text| writeln!(text, "{}", view.parts.memory().commit().mode() as u8),
+    store: |view, bytes| set_overcommit(view.parts.memory(), bytes),
 };
 
 /// `/proc/sys/vm/overcommit_kbytes`.
 pub static OVERCOMMIT_KIBIBYTES: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().most() * PAGE_KIB),
+    read: |view, text| writeln!(text, "{}", view.parts.memory().commit().most() * PAGE_KIB),
     store: |view, bytes| {
         let kibibytes = setting(bytes)?;
-        view.kernel.memory.commit().set_most(kibibytes / PAGE_KIB);
+        view.parts.memory().commit().set_most(kibibytes / PAGE_KIB);
         Ok(())
     },
 };
 
 /// `/proc/sys/vm/overcommit_ratio`.
 pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
-    read: |view, text| writeln!(text, "{}", view.kernel.memory.commit().ratio()),
+    read: |view, text| writeln!(text, "{}", view.parts.memory().commit().ratio()),
     store: |view, bytes| {
         let ratio = setting(bytes)
             .ok()
             .and_then(|ratio| u32::try_from(ratio).ok());
-        view.kernel
-            .memory
+        view.parts
+            .memory()
             .commit()
             .set_ratio(ratio.ok_or(Errno::EINVAL)?);
         Ok(())
@@ -85,7 +88,7 @@ pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
 /// `/proc/sys/vm/unprivileged_userfaultfd`.
 pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
     read: |view, text| {
-        let anybody = &view.kernel.userfaults.anybody;
+        let anybody = &view.parts.userfaults().anybody;
         writeln!(text, "{}", u8::from(anybody.load(Ordering::Relaxed)))
     },
     store: |view, bytes| {
@@ -93,7 +96,7 @@ pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
         if value > 1 {
             return Err(Errno::EINVAL);
         }
-        let anybody = &view.kernel.userfaults.anybody;
+        let anybody = &view.parts.userfaults().anybody;
         anybody.store(value == 1, Ordering::Relaxed);
         Ok(())
     },
@@ -102,12 +105,12 @@ pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
 /// `/proc/sys/kernel/shmall`.
 pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
     read: |view, text| {
-        let most = &view.kernel.segments.most_pages;
+        let most = &view.parts.segments().most_pages;
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
     store: |view, bytes| {
         let most = setting(bytes)?;
-        let limit = &view.kernel.segments.most_pages;
+        let limit = &view.parts.segments().most_pages;
         limit.store(most, Ordering::Relaxed);
         Ok(())
     },
@@ -116,32 +119,32 @@ pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
 /// `/proc/sys/kernel/shmmax`.
 pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
     read: |view, text| {
-        let most = &view.kernel.segments.most_bytes;
+        let most = &view.parts.segments().most_bytes;
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
     store: |view, bytes| {
         let most = setting(bytes)?;
-        let limit = &view.kernel.segments.most_bytes;
+        let limit = &view.parts.segments().most_bytes;
         limit.store(most, Ordering::Relaxed);
         Ok(())
     },
 };
 
 /// Writes `/proc/sys/kernel/shmmni`.
-pub fn most_segments(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn most_segments(text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_SEGMENTS}")
 }
 
 /// Writes `/proc/sys/vm/mmap_min_addr`.
-pub fn lowest_address(_view: &View<'_>, text: &mut Text) -> fmt::Result {
+pub fn lowest_address(text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST_ADDRESS}")
 }
 
 /// Handles a write to `drop_caches`, and counts it as a call without effect.
-fn drop_caches(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn drop_caches(calls: &CallCounts, bytes: &[u8]) -> Result<(), Errno> {
     match setting(bytes)? {
         1..=4 => {
-            view.kernel.calls.count_stub("drop_caches");
+            calls.count_stub("drop_caches");
             Ok(())
         }
         _ => Err(Errno::EINVAL),
@@ -150,10 +153,10 @@ fn drop_caches(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Handles a write to `max_map_count`: sets the limit on the number of areas for every address space. Existing areas
 /// beyond the limit stay.
-fn set_most_areas(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn set_most_areas(most_areas: &AtomicUsize, tasks: &Tasks, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
-    view.kernel.most_areas.store(most, Ordering::Relaxed);
-    for process in view.kernel.tasks.processes() {
+    most_areas.store(most, Ordering::Relaxed);
+    for process in tasks.processes() {
         if let Some(space) = process.space() {
             let limits = memwright::Limits {
                 areas: most,
@@ -165,21 +168,20 @@ fn set_most_areas(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-fn set_overcommit(view: &View<'_>, bytes: &[u8]) -> Result<(), Errno> {
+fn set_overcommit(memory: &Memory, bytes: &[u8]) -> Result<(), Errno> {
     let mode = match setting(bytes)? {
         0 => OvercommitMode::Guess,
         1 => OvercommitMode::Always,
         2 => OvercommitMode::Never,
         _ => return Err(Errno::EINVAL),
     };
-    view.kernel.memory.commit().set_mode(mode);
+    memory.commit().set_mode(mode);
     Ok(())
 }
 
 /// Writes the rows of `/proc/vmstat` that are supported (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are
 /// those of `CONFIG_DEBUG_TLBFLUSH`).
-pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
-    let memory = &view.kernel.memory;
+pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let account = memory.account();
     let count = |row| match account.get(row) {
@@ -204,7 +206,7 @@ pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
         let nodes = frames.topology().all();
         nodes.iter().map(|node| of(frames.node_counts(node))).sum()
     };
-    let locked = counts::locked(view)?;
+    let locked = counts::locked(tasks, memory)?;
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
@@ -281,7 +283,7 @@ pub fn statistics(view: &View<'_>, text: &mut Text) -> fmt::Result {
         ("nr_tlb_local_flush_one", count(Row::FlushLocalPages)),
         // Linux counts flushed pages and full flushes, but not the number of flushes.
         ("memwright_flush_local", count(Row::FlushLocal)),
-        ("oom_kill", view.kernel.oom.kills()),
+        ("oom_kill", oom.kills()),
     ];
     rows.into_iter().try_for_each(|(name, value)| {
         let mut line = Line::new();

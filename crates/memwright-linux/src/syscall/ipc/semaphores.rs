@@ -3,11 +3,13 @@
 use crate::{
     abi::Timespec,
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::permission::Permission,
-    semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Standing},
+    semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Sets, Standing},
     syscall::{call::int, ipc},
+    user::UserMemory,
     wait::WaitError,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -55,26 +57,25 @@ abi_struct! {
 }
 
 /// Implements `semget`.
-pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    ipc::find_or_make(|| get(context, arguments))
+pub fn semget(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> CallResult {
+    ipc::find_or_make(|| get(current, semaphores, arguments))
 }
 
 /// Returns the set with the key of a `semget`, or creates one. Returns [`ipc::Got::Again`] if another thread created
 /// one with the key in the meantime.
-fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
+fn get(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, count, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
     let count = usize::try_from(int(count)).map_err(|_| Errno::EINVAL)?;
     if count > MOST_IN_SET {
         return Err(Errno::EINVAL);
     }
-    let sets = &context.kernel.semaphores;
     let found = match key {
         ipc::IPC_PRIVATE => None,
-        key => sets.with_key(key),
+        key => semaphores.with_key(key),
     };
     if let Some(set) = found {
-        let subject = context.caller().subject();
+        let subject = current.caller().subject();
         ipc::check_found(flags, count <= set.count(), |wanted| {
             set.permits(subject, wanted)
         })?;
@@ -86,37 +87,38 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     if count == 0 {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
+    current.check_heap()?;
     let standing = Standing {
-        owner: context.caller().subject(),
+        owner: current.caller().subject(),
         mode: flags & 0o777,
         operated: 0,
-        changed: context.kernel.vfs.now().seconds,
+        changed: current.vfs().now().seconds,
     };
-    ipc::Got::of(sets.add(key, count, standing))
+    ipc::Got::of(semaphores.add(key, count, standing))
 }
 
 /// Implements `semop`.
-pub fn semop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn semop(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> CallResult {
     let [id, operations, count, ..] = *arguments;
-    operate(context, id, operations, count, None)
+    operate(current, semaphores, id, operations, count, None)
 }
 
 /// Implements `semtimedop`.
-pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn semtimedop(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> CallResult {
     let [id, operations, count, timeout, ..] = *arguments;
-    let timeout: Option<Timespec> = context.user.read_optional(timeout)?;
+    let timeout: Option<Timespec> = current.user.read_optional(timeout)?;
     let timeout = match timeout {
         Some(timeout) => Some(timeout.to_nanoseconds().ok_or(Errno::EINVAL)?),
         None => None,
     };
-    operate(context, id, operations, count, timeout)
+    operate(current, semaphores, id, operations, count, timeout)
 }
 
 /// Performs the operations at `address` in user memory, and waits for at most `timeout` nanoseconds until they are
 /// possible.
 fn operate(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    semaphores: &Sets,
     id: u64,
     address: u64,
     count: u64,
@@ -130,10 +132,9 @@ fn operate(
     if u64::from(count) > MOST_OPERATIONS {
         return Err(Errno::E2BIG);
     }
-    context.check_heap()?;
-    let operations = read_operations(context, address, count)?;
-    let sets = &context.kernel.semaphores;
-    let set = sets.find(id).ok_or(Errno::EINVAL)?;
+    current.check_heap()?;
+    let operations = read_operations(current.user, address, count)?;
+    let set = semaphores.find(id).ok_or(Errno::EINVAL)?;
     let largest = operations.iter().map(|one| one.number).max();
     if largest.is_some_and(|largest| usize::from(largest) >= set.count()) {
         return Err(Errno::EFBIG);
@@ -143,15 +144,15 @@ fn operate(
     } else {
         Permission::READ
     };
-    may(context, &set, wanted)?;
-    let now = context.kernel.vfs.now().seconds;
-    let process = context.process().id;
+    may(current, &set, wanted)?;
+    let now = current.vfs().now().seconds;
+    let process = current.process().id;
     let pending = match set.operate(process, operations, now)? {
         Operated::Done => return Ok(0),
         Operated::Waits(pending) => pending,
     };
-    let deadline = timeout.map(|time| context.kernel.host.now().saturating_add(time));
-    let waited = context.wait_until(&[&pending.queue], deadline, || pending.outcome());
+    let deadline = timeout.map(|time| current.now().saturating_add(time));
+    let waited = current.wait_until(&[&pending.queue], deadline, || pending.outcome());
     let outcome = waited.or_else(|error: WaitError| {
         // The operations may have completed before they were withdrawn.
         set.give_up(&pending).ok_or_else(|| error.interrupt())
@@ -161,15 +162,14 @@ fn operate(
 
 /// Reads `count` operations (`struct sembuf`).
 fn read_operations(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     address: u64,
     count: u32,
 ) -> Result<Vec<Operation>, Errno> {
     let mut operations = Vec::new();
     operations.try_make_room(count as usize)?;
     for place in 0..u64::from(count) {
-        let [number, add, flags]: [u16; 3] =
-            context.user.read_value(address.wrapping_add(6 * place))?;
+        let [number, add, flags]: [u16; 3] = user.read_value(address.wrapping_add(6 * place))?;
         operations.try_push(Operation {
             number,
             add: add as i16,
@@ -181,44 +181,44 @@ fn read_operations(
 }
 
 /// Implements `semctl`.
-pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn semctl(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> CallResult {
     let &[id, number, command, argument, ..] = arguments;
     let command = command as u32 & !ipc::IPC_64;
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
     if matches!(command, ipc::IPC_INFO | raw::SEM_INFO) {
-        return tell_limits(context, argument, command == raw::SEM_INFO);
+        return tell_limits(current, semaphores, argument, command == raw::SEM_INFO);
     }
     let value = argument as i32;
     if command == raw::SETVAL && !(0..=MOST_VALUE).contains(&value) {
         return Err(Errno::ERANGE);
     }
-    let set = context.kernel.semaphores.find(id);
+    let set = semaphores.find(id);
     let set = set.ok_or(Errno::EINVAL)?;
     match command {
         // The index of a set in the list of all is its number.
         ipc::IPC_STAT | raw::SEM_STAT | raw::SEM_STAT_ANY => {
             if command != raw::SEM_STAT_ANY {
-                may(context, &set, Permission::READ)?;
+                may(current, &set, Permission::READ)?;
             }
-            context.user.write_value(argument, &status(&set))?;
+            current.user.write_value(argument, &status(&set))?;
             Ok(if command == ipc::IPC_STAT {
                 0
             } else {
                 id.into()
             })
         }
-        ipc::IPC_SET | ipc::IPC_RMID => administer(context, &set, command, argument),
-        raw::GETALL | raw::SETALL => all_values(context, &set, command, argument),
+        ipc::IPC_SET | ipc::IPC_RMID => administer(current, semaphores, &set, command, argument),
+        raw::GETALL | raw::SETALL => all_values(current, &set, command, argument),
         raw::SETVAL => {
             let number = number_in(&set, number)?;
-            may(context, &set, Permission::WRITE)?;
-            let now = context.kernel.vfs.now().seconds;
-            let process = context.process().id;
+            may(current, &set, Permission::WRITE)?;
+            let now = current.vfs().now().seconds;
+            let process = current.process().id;
             set.set(number, &[value], process, now);
             Ok(0)
         }
         raw::GETVAL | raw::GETPID | raw::GETNCNT | raw::GETZCNT => {
-            may(context, &set, Permission::READ)?;
+            may(current, &set, Permission::READ)?;
             let number = number_in(&set, number)?;
             let (value, process) = set.value(number).ok_or(Errno::EINVAL)?;
             Ok(match command {
@@ -231,8 +231,8 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-fn may(context: &Context<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
-    ipc::check(set.permits(context.caller().subject(), wanted))
+fn may(current: &Current<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
+    ipc::check(set.permits(current.caller().subject(), wanted))
 }
 
 fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
@@ -245,49 +245,54 @@ fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
 }
 
 /// Changes the owner and permissions of the set, or removes it.
-fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64) -> CallResult {
+fn administer(
+    current: &Current<'_>,
+    semaphores: &Sets,
+    set: &Arc<Set>,
+    command: u32,
+    address: u64,
+) -> CallResult {
     let wanted: Option<SetStatus> = match command {
-        ipc::IPC_SET => Some(context.user.read_value(address)?),
+        ipc::IPC_SET => Some(current.user.read_value(address)?),
         _ => None,
     };
-    if !set.is_owned_by(context.caller().subject()) {
+    if !set.is_owned_by(current.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let Some(wanted) = wanted else {
-        let sets = &context.kernel.semaphores;
-        sets.remove(set.id);
+        semaphores.remove(set.id);
         return Ok(0);
     };
-    let now = context.kernel.vfs.now().seconds;
+    let now = current.vfs().now().seconds;
     let (owner, mode) = wanted.ownership.wanted();
     set.set_owner(owner, mode, now);
     Ok(0)
 }
 
 /// Returns the values of all semaphores, or sets them.
-fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> CallResult {
+fn all_values(current: &Current<'_>, set: &Set, command: u32, address: u64) -> CallResult {
     // Number of values that are copied through the stack at a time.
     const TOGETHER: usize = 256;
     const WORD: usize = size_of::<u16>();
     let mut words = [0; TOGETHER * WORD];
     let at = |part: usize| address.wrapping_add((part * TOGETHER * WORD) as u64);
     if command == raw::GETALL {
-        may(context, set, Permission::READ)?;
+        may(current, set, Permission::READ)?;
         for (part, values) in set.values()?.chunks(TOGETHER).enumerate() {
             for (word, value) in words.chunks_mut(WORD).zip(values) {
                 word.copy_from_slice(&(*value as u16).to_ne_bytes());
             }
-            context
+            current
                 .user
                 .write_bytes(at(part), &words[..values.len() * WORD])?;
         }
         return Ok(0);
     }
-    may(context, set, Permission::WRITE)?;
-    context.check_heap()?;
+    may(current, set, Permission::WRITE)?;
+    current.check_heap()?;
     let mut values = set.values()?;
     for (part, values) in values.chunks_mut(TOGETHER).enumerate() {
-        context
+        current
             .user
             .read_bytes(at(part), &mut words[..values.len() * WORD])?;
         for (word, value) in words.chunks(WORD).zip(values) {
@@ -297,21 +302,21 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
             }
         }
     }
-    let now = context.kernel.vfs.now().seconds;
-    let process = context.process().id;
+    let now = current.vfs().now().seconds;
+    let process = current.process().id;
     set.set(0, &values, process, now);
     Ok(0)
 }
 
 /// Writes a `struct seminfo` with the limits. If `used`, two of its fields contain the numbers of sets and semaphores
 /// in use instead.
-fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
+fn tell_limits(current: &Current<'_>, semaphores: &Sets, address: u64, used: bool) -> CallResult {
     let all = (MOST_IN_SET * MOST_SETS) as u32;
-    let (sets, semaphores) = context.kernel.semaphores.totals();
+    let (sets, values) = semaphores.totals();
     let most = MOST_VALUE as u32;
     let operations = MOST_OPERATIONS as u32;
     let (size, undone) = if used {
-        (sets as u32, semaphores as u32)
+        (sets as u32, values as u32)
     } else {
         (UNDO_SIZE, most)
     };
@@ -327,8 +332,8 @@ fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
         most,
         undone,
     ];
-    context.user.write_value(address, &words)?;
-    Ok(context.kernel.semaphores.largest_id().into())
+    current.user.write_value(address, &words)?;
+    Ok(semaphores.largest_id().into())
 }
 
 fn status(set: &Set) -> SetStatus {

@@ -1,16 +1,19 @@
 //! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
 use crate::{
-    abi_struct,
-    context::{Arguments, CallResult, Context},
+    Memory, abi_struct,
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     fs::permission::Permission,
     identity::{Capabilities, Resource},
-    ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
+    ipc::{Contents, MOST_SEGMENTS, Segment, Segments, Wanted},
     memory::{map_errno, unmap_errno},
+    process::Process,
     syscall::{call::int, ipc, memory, memory::hugetlb},
     user::UserMemory,
+    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -63,22 +66,31 @@ abi_struct! {
 const PAGE: u64 = 4096;
 
 /// Implements `shmget`.
-pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    ipc::find_or_make(|| get(context, arguments))
+pub fn shmget(
+    current: &Current<'_>,
+    segments: &Segments,
+    memory: &Arc<Memory>,
+    arguments: &Arguments,
+) -> CallResult {
+    ipc::find_or_make(|| get(current, segments, memory, arguments))
 }
 
 /// Returns the segment with the key of a `shmget`, or creates one. Returns [`ipc::Got::Again`] if another thread
 /// created one with the key in the meantime.
-fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
+fn get(
+    current: &Current<'_>,
+    segments: &Segments,
+    memory: &Arc<Memory>,
+    arguments: &Arguments,
+) -> Result<ipc::Got, Errno> {
     let &[key, size, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
-    let segments = &context.kernel.segments;
     let found = match key {
         ipc::IPC_PRIVATE => None,
         key => segments.with_key(key),
     };
     if let Some(segment) = found {
-        let subject = context.caller().subject();
+        let subject = current.caller().subject();
         ipc::check_found(flags, size <= segment.size, |wanted| {
             segment.permits(subject, wanted)
         })?;
@@ -90,31 +102,36 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     if size == 0 || size > segments.most_bytes.load(Ordering::Relaxed) {
         return Err(Errno::EINVAL);
     }
-    context.check_heap()?;
+    current.check_heap()?;
     segments.check_room(size)?;
     let wanted = Wanted {
         key,
         size,
         mode: flags,
-        maker: (context.caller().subject(), context.process().id),
-        now: context.kernel.vfs.now().seconds,
+        maker: (current.caller().subject(), current.process().id),
+        now: current.vfs().now().seconds,
     };
-    let contents = contents(context, size, flags)?;
+    let contents = contents(current, memory, size, flags)?;
     ipc::Got::of(segments.add(&wanted, contents))
 }
 
 /// Creates the pages of a segment. Unless the flags contain `SHM_NORESERVE`, they are accounted, or reserved in the
 /// hugetlb pool.
-fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Errno> {
+fn contents(
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
+    size: u64,
+    flags: u32,
+) -> Result<Contents, Errno> {
     let reserves = flags & raw::SHM_NORESERVE == 0;
     if flags & raw::SHM_HUGETLB != 0 {
         if !hugetlb::has_size(flags) {
             return Err(Errno::EINVAL);
         }
-        if !may_have_huge_pages(context) {
+        if !may_have_huge_pages(current.process()) {
             return Err(Errno::EPERM);
         }
-        let file = hugetlb::nameless_file(context, size)?;
+        let file = hugetlb::nameless_file(current, memory, size)?;
         if reserves {
             let pages = size.div_ceil(memwright::object::HUGE_BYTES);
             file.reserve(0..pages).map_err(|_| Errno::ENOMEM)?;
@@ -125,10 +142,9 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
         .checked_next_multiple_of(PAGE)
         .filter(|size| *size <= crate::user::USER_END)
         .ok_or(Errno::ENOMEM)?;
-    context.caller().check_open_files()?;
-    let memory = context.kernel.memory.clone();
+    current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
-    let mut pages = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    let mut pages = Shmem::new(memory.clone(), size, identity).map_err(|_| Errno::ENOMEM)?;
     if reserves {
         pages = pages.promised().map_err(|_| Errno::ENOMEM)?;
     }
@@ -139,9 +155,9 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
 
 /// Returns whether the caller is allowed to create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the
 /// group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
-fn may_have_huge_pages(context: &Context<'_>) -> bool {
+fn may_have_huge_pages(process: &Process) -> bool {
     const GROUP: u32 = 0;
-    let credentials = context.process().identity.credentials.lock();
+    let credentials = process.identity.credentials.lock();
     let effective = credentials.capabilities.effective;
     effective.contains(Capabilities::LOCK_MEMORY)
         || credentials.group.file == GROUP
@@ -149,11 +165,16 @@ fn may_have_huge_pages(context: &Context<'_>) -> bool {
 }
 
 /// Implements `shmat`.
-pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn shmat(
+    current: &Current<'_>,
+    segments: &Segments,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
     let &[id, address, flags, ..] = arguments;
     let (id, flags) = (int(id), flags as u32);
     let id = u32::try_from(id).map_err(|_| Errno::EINVAL)?;
-    let segment = context.kernel.segments.find(id).ok_or(Errno::EINVAL)?;
+    let segment = segments.find(id).ok_or(Errno::EINVAL)?;
     let reads_only = flags & raw::SHM_RDONLY != 0;
     let mut rights = Rights::READ;
     let mut wanted = Permission::READ;
@@ -166,8 +187,8 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         wanted |= Permission::EXECUTE;
     }
     let placement = attach_place(&segment, address, flags)?;
-    ipc::check(segment.permits(context.caller().subject(), wanted))?;
-    context.check_heap()?;
+    ipc::check(segment.permits(current.caller().subject(), wanted))?;
+    current.check_heap()?;
     let object: Arc<dyn Object<crate::M>> = segment.clone();
     let request = MapRequest {
         length: segment.size,
@@ -186,14 +207,14 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         flags: AreaFlags::empty(),
         populate: false,
     };
-    let mapped = memory::map(context, &request).map_err(|error| match error {
+    let mapped = memory::map(current, userfaults, &request).map_err(|error| match error {
         // Another mapping is at the address.
         MapError::Taken(_) => Errno::EINVAL,
         other => map_errno(other),
     })?;
     let mut standing = segment.standing.lock();
-    standing.times[0] = context.kernel.vfs.now().seconds;
-    standing.last = context.process().id;
+    standing.times[0] = current.vfs().now().seconds;
+    standing.last = current.process().id;
     Ok(mapped.as_u64())
 }
 
@@ -221,17 +242,16 @@ fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement
 }
 
 /// Implements `shmdt`: unmaps all areas that an attach of the segment at this address created and that still map it.
-pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn shmdt(current: &Current<'_>, segments: &Segments, arguments: &Arguments) -> CallResult {
     let start = arguments[0];
     if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     let first = VirtAddr::new(start).page();
-    let segments = &context.kernel.segments;
     let mut found = None;
     let mut from = first;
     // Handle one area at a time: look up its segment while the address space is not locked, then unmap it.
-    while let Some((part, identity)) = next_part(context, first, from) {
+    while let Some((part, identity)) = next_part(current, first, from) {
         from = part.end;
         if found.is_none() {
             found = segments.shown(identity);
@@ -241,25 +261,25 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         let (at, length) = (part.start.address(), part.len() * PAGE);
         // `shmdt` sends no userfaultfd events (Linux 7.2 `ksys_shmdt`).
-        let unmap = || context.with_space(|space| space.unmap(at, length));
-        context.kernel.reclaim.retry(unmap).map_err(unmap_errno)?;
+        let unmap = || current.with_space(|space| space.unmap(at, length));
+        current.reclaim().retry(unmap).map_err(unmap_errno)?;
     }
     let segment = found.ok_or(Errno::EINVAL)?;
     let mut standing = segment.standing.lock();
-    standing.times[1] = context.kernel.vfs.now().seconds;
-    standing.last = context.process().id;
+    standing.times[1] = current.vfs().now().seconds;
+    standing.last = current.process().id;
     Ok(0)
 }
 
 /// Returns the next area from page `from` on that maps an object at the offset that it would have if the object had
 /// been mapped from its beginning at `first`. Also returns the object's identity.
 fn next_part(
-    context: &Context<'_>,
+    current: &Current<'_>,
     first: Page,
     from: Page,
 ) -> Option<(PageRange, ObjectIdentity)> {
     let mut found = None;
-    context.with_space(|space| {
+    current.with_space(|space| {
         space.areas_from(from.address(), &mut |area| {
             let ahead = area.start().number().checked_sub(first.number());
             let object = area.object().filter(|_| ahead == Some(area.offset()));
@@ -271,9 +291,8 @@ fn next_part(
 }
 
 /// Implements `shmctl`.
-pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments) -> CallResult {
     let &[id, command, address, ..] = arguments;
-    let segments = &context.kernel.segments;
     let command = command as u32 & !ipc::IPC_64;
     match command {
         ipc::IPC_INFO => {
@@ -286,14 +305,14 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 MOST_SEGMENTS,
                 pages,
             ];
-            write_words(context.user, address, &limits, 72)?;
+            write_words(current.user, address, &limits, 72)?;
             return Ok(segments.largest_id().into());
         }
         raw::SHM_INFO => {
             let totals = segments.totals();
             let count = u64::from(totals.segments);
             let words = [count, totals.pages, totals.resident, totals.swapped];
-            write_words(context.user, address, &words, 48)?;
+            write_words(current.user, address, &words, 48)?;
             return Ok(segments.largest_id().into());
         }
         _ => {}
@@ -301,34 +320,34 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
     // Read the new attributes before searching for the segment.
     let wanted: Option<SegmentStatus> = match command {
-        ipc::IPC_SET => Some(context.user.read_value(address)?),
+        ipc::IPC_SET => Some(current.user.read_value(address)?),
         _ => None,
     };
     let segment = segments.find(id).ok_or(Errno::EINVAL)?;
     if let Some(wanted) = wanted {
-        return set_status(context, &segment, &wanted);
+        return set_status(current, &segment, &wanted);
     }
     match command {
         // The index of a segment in the list of all is its number.
         ipc::IPC_STAT | raw::SHM_STAT | raw::SHM_STAT_ANY => {
             if command != raw::SHM_STAT_ANY {
-                ipc::check(segment.permits(context.caller().subject(), Permission::READ))?;
+                ipc::check(segment.permits(current.caller().subject(), Permission::READ))?;
             }
-            context.user.write_value(address, &status(&segment))?;
+            current.user.write_value(address, &status(&segment))?;
             Ok(if command == ipc::IPC_STAT {
                 0
             } else {
                 id.into()
             })
         }
-        ipc::IPC_RMID if !segment.is_owned_by(context.caller().subject()) => Err(Errno::EPERM),
+        ipc::IPC_RMID if !segment.is_owned_by(current.caller().subject()) => Err(Errno::EPERM),
         ipc::IPC_RMID => {
             segments.remove(id);
             Ok(0)
         }
-        raw::SHM_LOCK => lock_segment(context, &segment),
+        raw::SHM_LOCK => lock_segment(current, segments, &segment),
         raw::SHM_UNLOCK => {
-            check_locker(context, &segment)?;
+            check_locker(current, &segment)?;
             segment.lock_pages(None);
             Ok(0)
         }
@@ -338,11 +357,11 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Checks whether the caller is allowed to lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
 /// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
-fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
-    if context.caller().has_any(Capabilities::LOCK_MEMORY) {
+fn check_locker(current: &Current<'_>, segment: &Segment) -> Result<bool, Errno> {
+    if current.caller().has_any(Capabilities::LOCK_MEMORY) {
         return Ok(true);
     }
-    let user = context.caller().subject().user;
+    let user = current.caller().subject().user;
     let owners = [segment.standing.lock().owner.user, segment.maker.0.user];
     if owners.contains(&user) {
         Ok(false)
@@ -355,17 +374,17 @@ fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno>
 ///
 /// # Errors
 /// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
-fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
-    let unlimited = check_locker(context, segment)?;
-    let limit = context.process().identity.soft_limit(Resource::Locked);
+fn lock_segment(current: &Current<'_>, segments: &Segments, segment: &Segment) -> CallResult {
+    let unlimited = check_locker(current, segment)?;
+    let limit = current.process().identity.soft_limit(Resource::Locked);
     if !unlimited && limit == 0 {
         return Err(Errno::EPERM);
     }
     if segment.is_huge() || segment.standing.lock().locker.is_some() {
         return Ok(0);
     }
-    let user = context.caller().subject().user;
-    let locked = context.kernel.segments.locked_by(user);
+    let user = current.caller().subject().user;
+    let locked = segments.locked_by(user);
     if !unlimited && locked + segment.size.div_ceil(PAGE) > limit / PAGE {
         return Err(Errno::ENOMEM);
     }
@@ -374,13 +393,13 @@ fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
 }
 
 /// Changes the owner and permissions of a segment (`IPC_SET`).
-fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
-    if !segment.is_owned_by(context.caller().subject()) {
+fn set_status(current: &Current<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
+    if !segment.is_owned_by(current.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let mut standing = segment.standing.lock();
     (standing.owner, standing.mode) = wanted.ownership.wanted();
-    standing.times[2] = context.kernel.vfs.now().seconds;
+    standing.times[2] = current.vfs().now().seconds;
     Ok(0)
 }
 

@@ -2,11 +2,14 @@
 
 use crate::{
     Space,
-    context::{Arguments, CallResult, Context},
+    call_counts::CallCounts,
+    context::{Arguments, CallResult},
     current::Current,
     direct_reclaim::Retry,
     errno::Errno,
+    huge_scan::HugeScan,
     memory::advise_errno,
+    merge_scan::MergeScan,
     userfault::{Announced, Userfaults},
 };
 use alloc::sync::Arc;
@@ -18,28 +21,51 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// Implements `madvise`. The report lists advice that has no effect as a stub, by its name.
-pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+/// Advice that was applied.
+pub(crate) struct Applied {
+    advice: Advice,
+    name: &'static str,
+    advised: Advised,
+}
+
+impl Applied {
+    /// Wakes the background scan that the advice is for. The report lists advice that has no effect as a stub, by its
+    /// name.
+    pub(in crate::syscall) fn finish(
+        self,
+        huge_scan: &HugeScan,
+        merge_scan: &MergeScan,
+        calls: &CallCounts,
+    ) -> CallResult {
+        if self.advice == Advice::Huge {
+            huge_scan.want();
+        }
+        if self.advice == Advice::Mergeable {
+            merge_scan.want();
+        }
+        if self.advised == Advised::AdvisedOnly {
+            calls.count_stub(self.name);
+        }
+        Ok(0)
+    }
+}
+
+/// Implements `madvise`, which [`Applied::finish`] completes.
+pub fn madvise(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> Result<Applied, Errno> {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
     let address = VirtAddr::new(address);
-    let advised = advise(
-        context,
-        context.kernel.userfaults,
-        &context.space(),
-        (address, length),
+    let space = current.space();
+    let advised = advise(current, userfaults, &space, (address, length), advice)?;
+    Ok(Applied {
         advice,
-    )?;
-    if advice == Advice::Huge {
-        context.kernel.huge_scan.want();
-    }
-    if advice == Advice::Mergeable {
-        context.kernel.merge_scan.want();
-    }
-    if advised == Advised::AdvisedOnly {
-        context.kernel.calls.count_stub(name);
-    }
-    Ok(0)
+        name,
+        advised,
+    })
 }
 
 /// Applies advice to a range. Sends the userfaultfd events for discarded contents before discarding them, so that the

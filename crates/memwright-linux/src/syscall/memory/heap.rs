@@ -1,26 +1,28 @@
 //! The `brk` system call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     identity::Resource,
     syscall::memory::{changes::telling, plan::PAGE, populate::make_resident},
     user::USER_END,
+    userfault::Userfaults,
 };
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::VirtAddr;
 
 /// Implements `brk`. The call never fails: it returns the end of the heap, whether that was moved or not.
-pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn brk(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let wanted = arguments[0];
-    let Some(image) = context.process().image() else {
+    let Some(image) = current.process().image() else {
         return Ok(0);
     };
     let heap = *image.heap.lock();
     if wanted < heap.start || wanted > USER_END {
         return Ok(heap.end);
     }
-    let data_limit = context.process().identity.soft_limit(Resource::Data);
+    let data_limit = current.process().identity.soft_limit(Resource::Data);
     if wanted - heap.start > data_limit {
         return Ok(heap.end);
     }
@@ -32,17 +34,17 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
         // The mapping replaces no area, so there are no userfaultfd events to send.
-        let map = || context.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
-        if context.check_heap().is_ok() {
-            let mapped = context.kernel.reclaim.retry(map).ok();
+        let map = || current.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
+        if current.check_heap().is_ok() {
+            let mapped = current.reclaim().retry(map).ok();
             to_populate = mapped.map(|mapped| mapped.to_populate);
         }
         to_populate.is_some()
     } else if new < old {
         let end = VirtAddr::new(new);
-        let unmapped = telling(context, |space, witness| {
+        let unmapped = telling(current, userfaults, |space, witness| {
             let unmap = || space.unmap_telling(end, old - new, witness);
-            context.kernel.reclaim.retry(unmap)
+            current.reclaim().retry(unmap)
         });
         unmapped.is_ok()
     } else {
@@ -53,7 +55,7 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     image.heap.lock().end = wanted;
     if let Some(to_populate) = to_populate {
-        make_resident(context, to_populate);
+        make_resident(current, userfaults, to_populate);
     }
     Ok(wanted)
 }

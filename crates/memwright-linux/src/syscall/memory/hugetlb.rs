@@ -1,6 +1,6 @@
 //! Hugetlb memory for the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
 
-use crate::{M, context::Context, errno::Errno};
+use crate::{M, Memory, current::Current, errno::Errno};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
@@ -21,18 +21,21 @@ pub const fn has_size(flags: u32) -> bool {
 ///
 /// # Errors
 /// `EINVAL` for a length of 0, `ENOMEM` for a length that is too large, `ENFILE`.
-pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<M>>, Errno> {
+pub fn nameless_file(
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
+    length: u64,
+) -> Result<Arc<HugeFile<M>>, Errno> {
     if length == 0 {
         return Err(Errno::EINVAL);
     }
     let size = length.checked_next_multiple_of(HUGE_BYTES);
     let size = size.filter(|size| *size <= crate::user::USER_END);
-    context.caller().check_open_files()?;
-    let memory = context.kernel.memory.clone();
+    current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
     let name = "/anon_hugepage (deleted)";
     Ok(Arc::new(HugeFile::new(
-        memory,
+        memory.clone(),
         size.ok_or(Errno::ENOMEM)?,
         identity,
         name,
@@ -69,7 +72,7 @@ impl Promise {
 /// # Errors
 /// `ENOMEM` if the pool has too few pages; `EINVAL` for an offset inside a page.
 pub fn promised(
-    context: &Context<'_>,
+    memory: &Arc<Memory>,
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
     promise: Promise,
@@ -95,8 +98,7 @@ pub fn promised(
     if promise != Promise::Mapping {
         return Ok(object);
     }
-    let memory = context.kernel.memory.clone();
-    let shown = PrivateHuge::new(memory, object, range).map_err(|_| Errno::ENOMEM)?;
+    let shown = PrivateHuge::new(memory.clone(), object, range).map_err(|_| Errno::ENOMEM)?;
     Ok(Arc::new(shown))
 }
 

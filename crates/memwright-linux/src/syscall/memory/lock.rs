@@ -1,67 +1,76 @@
 //! The `mlock` family of system calls.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     memory::lock_errno,
     syscall::memory::{plan::PAGE, populate::make_resident},
+    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};
 use memwright_table::VirtAddr;
 
 /// Implements `mlock`.
-pub fn mlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    lock(context, arguments[0], arguments[1], false)
+pub fn mlock(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
+    lock(current, userfaults, arguments[0], arguments[1], false)
 }
 
 /// Implements `mlock2`.
-pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn mlock2(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     if flags & !u64::from(raw::MLOCK_ONFAULT) != 0 {
         return Err(Errno::EINVAL);
     }
-    lock(context, address, length, flags != 0)
+    lock(current, userfaults, address, length, flags != 0)
 }
 
-fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
-    lock_errno(error, context.with_space(|space| space.limits().locked))
+fn lock_failed(current: &Current<'_>, error: LockError) -> Errno {
+    lock_errno(error, current.with_space(|space| space.limits().locked))
 }
 
-fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
+fn lock(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    address: u64,
+    length: u64,
+    on_fault: bool,
+) -> CallResult {
     let address = VirtAddr::new(address);
-    let space = context.space();
+    let space = current.space();
     let lock = || space.begin_lock(address, length, on_fault);
-    let begun = context.kernel.reclaim.retry(lock);
-    let mut rest = begun.map_err(|error| lock_failed(context, error))?;
-    let locked = context
-        .kernel
-        .userfaults
-        .awaiting(context.thread, &space, || {
-            let populate = || (space.populate_locked(&mut rest), rest.next());
-            match context.kernel.reclaim.retry_onward(populate) {
-                Err(LockError::Watched(awaited)) => Err(awaited),
-                locked => Ok(locked),
-            }
-        });
+    let begun = current.reclaim().retry(lock);
+    let mut rest = begun.map_err(|error| lock_failed(current, error))?;
+    let locked = userfaults.awaiting(current.thread, &space, || {
+        let populate = || (space.populate_locked(&mut rest), rest.next());
+        match current.reclaim().retry_onward(populate) {
+            Err(LockError::Watched(awaited)) => Err(awaited),
+            locked => Ok(locked),
+        }
+    });
     // Any failure to fault a page in is `ENOMEM` (`__mlock_posix_error_return`).
     let locked = locked.map_err(|_| Errno::ENOMEM)?;
-    locked.map_err(|error| lock_failed(context, error))?;
+    locked.map_err(|error| lock_failed(current, error))?;
     Ok(0)
 }
 
 /// Implements `munlock`.
-pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn munlock(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
-    let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
-    let unlocked = context.kernel.reclaim.retry(unlock);
-    unlocked.map_err(|error| lock_failed(context, error))?;
+    let unlock = || current.with_space(|space| space.unlock(address, arguments[1]));
+    let unlocked = current.reclaim().retry(unlock);
+    unlocked.map_err(|error| lock_failed(current, error))?;
     Ok(0)
 }
 
 /// Implements `mlockall`.
-pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn mlockall(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
     let flags = arguments[0] as u32;
     let known = raw::MCL_CURRENT | raw::MCL_FUTURE | raw::MCL_ONFAULT;
     if flags & !known != 0 || flags & (raw::MCL_CURRENT | raw::MCL_FUTURE) == 0 {
@@ -73,19 +82,19 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         (true, false) => LockFuture::Populated,
         (true, true) => LockFuture::OnFault,
     };
-    let current = flags & raw::MCL_CURRENT != 0;
-    let lock = || context.with_space(|space| space.lock_all(current, future, on_fault));
-    let locked = context.kernel.reclaim.retry(lock);
-    let to_populate = locked.map_err(|error| lock_failed(context, error))?;
-    make_resident(context, to_populate);
+    let present = flags & raw::MCL_CURRENT != 0;
+    let lock = || current.with_space(|space| space.lock_all(present, future, on_fault));
+    let locked = current.reclaim().retry(lock);
+    let to_populate = locked.map_err(|error| lock_failed(current, error))?;
+    make_resident(current, userfaults, to_populate);
     Ok(0)
 }
 
 /// Implements `munlockall`.
-pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let unlock = || context.with_space(|space| space.unlock_all());
-    let unlocked = context.kernel.reclaim.retry(unlock);
-    unlocked.map_err(|error| lock_failed(context, error))?;
+pub fn munlockall(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    let unlock = || current.with_space(|space| space.unlock_all());
+    let unlocked = current.reclaim().retry(unlock);
+    unlocked.map_err(|error| lock_failed(current, error))?;
     Ok(0)
 }
 
@@ -94,8 +103,8 @@ pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
 ///
 /// # Errors
 /// `EPERM` if the limit is 0, `EAGAIN` if the limit would be exceeded.
-pub(super) fn check_lock(context: &Context<'_>, length: u64) -> Result<(), Errno> {
-    let (limits, locked) = context.with_space(|space| (space.limits(), space.totals().locked));
+pub(super) fn check_lock(current: &Current<'_>, length: u64) -> Result<(), Errno> {
+    let (limits, locked) = current.with_space(|space| (space.limits(), space.totals().locked));
     if limits.may_lock_any {
         return Ok(());
     }

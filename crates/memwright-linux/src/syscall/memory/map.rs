@@ -1,8 +1,9 @@
 //! The `mmap` system call.
 
 use crate::{
-    M, Space,
-    context::{Arguments, CallResult, Context},
+    M, Memory, Space,
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     fs::{
@@ -12,6 +13,9 @@ use crate::{
         tmpfs::MountFlags,
     },
     memory::map_errno,
+    probes::Probes,
+    process::Process,
+    protection_keys::ProtectionKeys,
     syscall::{
         call::int,
         memory::{
@@ -23,6 +27,7 @@ use crate::{
         },
     },
     user::USER_END,
+    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -32,20 +37,48 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// Implements `mmap`.
-pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+/// A new mapping.
+pub(crate) struct Mapped {
+    address: VirtAddr,
+    /// Whether the program can set breakpoints in it that count their hits.
+    probed: bool,
+}
+
+impl Mapped {
+    /// Sets the breakpoints of the file, and returns the address.
+    pub(in crate::syscall) fn finish(self, probes: &Probes, process: &Process) -> CallResult {
+        if probes.exist() && self.probed {
+            probes.mapped(process);
+        }
+        Ok(self.address.as_u64())
+    }
+}
+
+/// Implements `mmap`, which [`Mapped::finish`] completes.
+pub fn mmap(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    protection_keys: &ProtectionKeys,
+    arguments: &Arguments,
+) -> Result<Mapped, Errno> {
     let [_, length, _, flags, descriptor, offset] = *arguments;
-    context.check_heap()?;
+    current.check_heap()?;
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
-    let open = mapped_file(context, flags, descriptor)?;
+    let open = mapped_file(current, flags, descriptor)?;
     if length == 0 {
         return Err(Errno::EINVAL);
     }
-    match map_anything(context, arguments, open.as_ref()) {
-        Ok(address) => Ok(address),
-        Err(error) => Err(first_refusal(context, arguments, open.as_ref())
+    match map_anything(
+        current,
+        userfaults,
+        protection_keys,
+        arguments,
+        open.as_ref(),
+    ) {
+        Ok(mapped) => Ok(mapped),
+        Err(error) => Err(first_refusal(current, arguments, open.as_ref())
             .err()
             .unwrap_or(error)),
     }
@@ -56,7 +89,7 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// first.
 #[cold]
 fn first_refusal(
-    context: &Context<'_>,
+    current: &Current<'_>,
     arguments: &Arguments,
     open: Option<&Arc<OpenFile>>,
 ) -> Result<(), Errno> {
@@ -75,10 +108,10 @@ fn first_refusal(
         return Err(Errno::EINVAL);
     }
     let placement = placement(address, flags as u32);
-    let checked = context.with_space(|space| space.check_place(length, placement, huge));
+    let checked = current.with_space(|space| space.check_place(length, placement, huge));
     checked.map_err(map_errno)?;
     if has(raw::MAP_LOCKED) {
-        check_lock(context, length)?;
+        check_lock(current, length)?;
     }
     // Only regular files have a largest offset (`file_mmap_ok`).
     let limited = open.is_some_and(|open| open.inode().regular().is_some());
@@ -90,23 +123,26 @@ fn first_refusal(
 }
 
 fn map_anything(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    protection_keys: &ProtectionKeys,
     arguments: &Arguments,
     open: Option<&Arc<OpenFile>>,
-) -> CallResult {
+) -> Result<Mapped, Errno> {
     let [address, length, protection, flags, _, offset] = *arguments;
     let mut plan = map_plan(address, protection, flags)?;
     if plan.rights == Rights::EXECUTE {
-        let key = keys::execute_only(context).unwrap_or_default();
+        let key = keys::execute_only(current, protection_keys).unwrap_or_default();
         plan.rights = plan.rights.with_key(key);
     }
-    let strict = context.kernel.memory.commit().mode() == OvercommitMode::Never;
+    let memory = &current.vfs().memory;
+    let strict = memory.commit().mode() == OvercommitMode::Never;
     if strict && !plan.flags.contains(AreaFlags::DROPPABLE) {
         plan.flags -= AreaFlags::NORESERVE;
     }
     let mut being_made = None;
     let (kind, max_rights) = match open {
-        None => anonymous(context, &plan, length)?,
+        None => anonymous(current, memory, &plan, length)?,
         Some(open) => {
             if is_secret(open) {
                 plan = secret_plan(plan)?;
@@ -114,31 +150,35 @@ fn map_anything(
             if plan.shared && open.is_writable() {
                 being_made = WritableMapping::begin(open)?;
             }
-            file(context, &plan, open, length, offset)?
+            file(current, memory, &plan, open, length, offset)?
         }
     };
     if plan.low {
-        return map_low(context, plan, length, kind, max_rights);
+        let address = map_low(current, userfaults, plan, length, kind, max_rights)?;
+        return Ok(Mapped {
+            address,
+            probed: false,
+        });
     }
     let request = request(plan, length, kind, max_rights);
-    let mapped = map(context, &request).map_err(map_errno)?;
+    let address = map(current, userfaults, &request).map_err(map_errno)?;
     drop(being_made);
-    if context.kernel.probes.exist() && !plan.anonymous {
-        context.kernel.probes.mapped(context.process());
-    }
-    Ok(mapped.as_u64())
+    Ok(Mapped {
+        address,
+        probed: !plan.anonymous,
+    })
 }
 
 /// Returns the file to map. An error of this lookup precedes all other errors (`ksys_mmap_pgoff`).
 fn mapped_file(
-    context: &Context<'_>,
+    current: &Current<'_>,
     flags: u64,
     descriptor: u64,
 ) -> Result<Option<Arc<OpenFile>>, Errno> {
     if flags as u32 & raw::MAP_ANONYMOUS != 0 {
         return Ok(None);
     }
-    let open = context.files().get_usable(int(descriptor))?;
+    let open = current.files().get_usable(int(descriptor))?;
     Ok(Some(open))
 }
 
@@ -147,14 +187,15 @@ fn mapped_file(
 /// # Errors
 /// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
 pub(in crate::syscall) fn map(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
     request: &MapRequest<M>,
 ) -> Result<VirtAddr, MapError> {
-    let mapped = telling(context, |space, witness| {
+    let mapped = telling(current, userfaults, |space, witness| {
         let map = || space.map_telling(request, witness);
-        context.kernel.reclaim.retry(map)
+        current.reclaim().retry(map)
     })?;
-    make_resident(context, mapped.to_populate);
+    make_resident(current, userfaults, mapped.to_populate);
     Ok(mapped.start)
 }
 
@@ -173,12 +214,13 @@ fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> 
 
 /// Maps at the lowest free address below 2 GiB (`MAP_32BIT`).
 fn map_low(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    userfaults: &Userfaults,
     plan: MapPlan,
     length: u64,
     kind: MapKind<M>,
     max_rights: Rights,
-) -> CallResult {
+) -> Result<VirtAddr, Errno> {
     const LOW: (u64, u64) = (0x4000_0000, 0x8000_0000);
     let pages = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
     let mut request = request(plan, length, kind, max_rights);
@@ -186,12 +228,11 @@ fn map_low(
         plan.placement,
         Placement::Fixed(_) | Placement::FixedNoReplace(_)
     ) {
-        let free = context.with_space(|space| first_free(space, LOW, pages));
+        let free = current.with_space(|space| first_free(space, LOW, pages));
         let free = free.ok_or(Errno::ENOMEM)?;
         request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
     }
-    let mapped = map(context, &request).map_err(map_errno)?;
-    Ok(mapped.as_u64())
+    map(current, userfaults, &request).map_err(map_errno)
 }
 
 /// Returns the start of the first gap of `length` bytes within the range.
@@ -213,13 +254,14 @@ fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u6
 
 /// Creates the object of an anonymous mapping. Also returns the most rights that the mapping can ever get.
 fn anonymous(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
     plan: &MapPlan,
     length: u64,
 ) -> Result<(MapKind<M>, Rights), Errno> {
     if plan.huge {
-        let object: Arc<dyn Object<M>> = hugetlb::nameless_file(context, length)?;
-        return huge_pages(context, plan, object, (0, length));
+        let object: Arc<dyn Object<M>> = hugetlb::nameless_file(current, memory, length)?;
+        return huge_pages(current, memory, plan, object, (0, length));
     }
     if !plan.shared {
         return Ok((MapKind::Anonymous, Rights::all()));
@@ -232,10 +274,9 @@ fn anonymous(
         return Err(Errno::ENOMEM);
     }
     // As on Linux, the mapping has an open file (`shmem_zero_setup`).
-    context.caller().check_open_files()?;
-    let memory = context.kernel.memory.clone();
+    current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
-    let mut shmem = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    let mut shmem = Shmem::new(memory.clone(), size, identity).map_err(|_| Errno::ENOMEM)?;
     if !plan.flags.contains(AreaFlags::NORESERVE) {
         shmem = shmem.promised().map_err(|_| Errno::ENOMEM)?;
     }
@@ -252,7 +293,8 @@ fn anonymous(
 
 /// Returns the object of a mapping of a hugetlb file, after reserving its pages.
 fn huge_pages(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
     plan: &MapPlan,
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
@@ -260,17 +302,17 @@ fn huge_pages(
     // Linux chooses the place before it reserves pages: a mapping that has no place leaves no reservation.
     let rounded = length.checked_next_multiple_of(HUGE_BYTES);
     let rounded = rounded.ok_or(Errno::EINVAL)?;
-    let checked = context.with_space(|space| space.check_place(rounded, plan.placement, true));
+    let checked = current.with_space(|space| space.check_place(rounded, plan.placement, true));
     checked.map_err(map_errno)?;
     // Huge pages of a file count against `RLIMIT_MEMLOCK` only when they are mapped.
     if plan.flags.contains(AreaFlags::LOCKED) {
-        check_lock(context, length)?;
+        check_lock(current, length)?;
     }
     let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
     let promise = hugetlb::Promise::of(plan.shared, reserved);
     let grows = plan.rights.contains(Rights::WRITE);
     let kind = MapKind::Object {
-        object: hugetlb::promised(context, object, (offset, length), promise, grows)?,
+        object: hugetlb::promised(memory, object, (offset, length), promise, grows)?,
         offset,
         shared: plan.shared,
     };
@@ -279,7 +321,8 @@ fn huge_pages(
 
 /// Checks the rights to a file. Returns the object to map, and the most rights that the mapping can ever get.
 fn file(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
     plan: &MapPlan,
     open: &Arc<OpenFile>,
     length: u64,
@@ -319,12 +362,14 @@ fn file(
     }
     match mapping {
         Mapping::Object(object) if object.huge().is_some() => {
-            let (kind, _) = huge_pages(context, plan, object, (offset, length))?;
+            let (kind, _) = huge_pages(current, memory, plan, object, (offset, length))?;
             Ok((kind, max_rights))
         }
         // `MAP_HUGETLB` is valid only for hugetlb files, whose pages come from the pool.
         Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
-        Mapping::Zeroes => anonymous(context, plan, length).map(|(kind, _)| (kind, max_rights)),
+        Mapping::Zeroes => {
+            anonymous(current, memory, plan, length).map(|(kind, _)| (kind, max_rights))
+        }
         Mapping::Object(object) => Ok((
             MapKind::Object {
                 object,

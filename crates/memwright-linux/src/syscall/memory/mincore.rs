@@ -1,7 +1,8 @@
 //! The `mincore` system call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     memory::advise_errno,
     syscall::memory::plan::PAGE,
@@ -10,7 +11,7 @@ use alloc::vec::Vec;
 use memwright_table::VirtAddr;
 
 /// Implements `mincore`.
-pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn mincore(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, vector, ..] = *arguments;
     if address % PAGE != 0 {
         return Err(Errno::EINVAL);
@@ -27,14 +28,14 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         bytes
             .try_reserve_exact((step / PAGE) as usize)
             .map_err(|_| Errno::EAGAIN)?;
-        let found = context.with_space(|space| {
+        let found = current.with_space(|space| {
             space.resident(VirtAddr::new(next), step, &mut |_, resident| {
                 #[expect(clippy::disallowed_methods, reason = "there is room for each page")]
                 bytes.push(u8::from(resident));
             })
         });
         // Write the results for the pages below a hole before failing for the hole.
-        context.user.write_bytes(out, &bytes)?;
+        current.user.write_bytes(out, &bytes)?;
         found.map_err(advise_errno)?;
         out += bytes.len() as u64;
         next += step;

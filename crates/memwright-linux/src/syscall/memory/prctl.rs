@@ -1,10 +1,12 @@
 //! The `prctl` settings of an address space.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     memory::name_errno,
+    merge_scan::MergeScan,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::prctl;
@@ -17,13 +19,13 @@ const LONGEST_NAME: usize = 80;
 
 /// Implements `PR_SET_MDWE`: from now on, memory that is not executable cannot become executable. The setting cannot be
 /// revoked or changed (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
-pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn set_exec_gain(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, bits, rest @ .., _] = *arguments;
     let wanted = exec_gain(bits).ok_or(Errno::EINVAL)?;
     if rest != [0; 3] {
         return Err(Errno::EINVAL);
     }
-    context.with_space(|space| {
+    current.with_space(|space| {
         let now = space.exec_gain();
         if now != ExecGain::Granted && now != wanted {
             return Err(Errno::EPERM);
@@ -34,13 +36,13 @@ pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult
 }
 
 /// Implements `PR_GET_MDWE`.
-pub fn get_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn get_exec_gain(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {
         return Err(Errno::EINVAL);
     }
     let refuse = u64::from(prctl::PR_MDWE_REFUSE_EXEC_GAIN);
-    Ok(match context.with_space(|space| space.exec_gain()) {
+    Ok(match current.with_space(|space| space.exec_gain()) {
         ExecGain::Granted => 0,
         ExecGain::Refused { inherited: true } => refuse,
         ExecGain::Refused { inherited: false } => refuse | u64::from(prctl::PR_MDWE_NO_INHERIT),
@@ -63,7 +65,7 @@ fn exec_gain(bits: u64) -> Option<ExecGain> {
 const PR_THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
 
 /// Implements `PR_SET_THP_DISABLE` (`prctl_set_thp_disable` of Linux 7.2, `kernel/sys.c`).
-pub fn set_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn set_huge_refusal(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, disable, flags, rest @ .., _] = *arguments;
     if rest != [0; 2] {
         return Err(Errno::EINVAL);
@@ -74,17 +76,17 @@ pub fn set_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallRes
         (true, PR_THP_DISABLE_EXCEPT_ADVISED) => HugeRefusal::ExceptAdvised,
         (false | true, _) => return Err(Errno::EINVAL),
     };
-    context.with_space(|space| space.refuse_huge(refusal));
+    current.with_space(|space| space.refuse_huge(refusal));
     Ok(0)
 }
 
 /// Implements `PR_GET_THP_DISABLE`.
-pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn get_huge_refusal(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {
         return Err(Errno::EINVAL);
     }
-    Ok(match context.with_space(|space| space.huge_refusal()) {
+    Ok(match current.with_space(|space| space.huge_refusal()) {
         HugeRefusal::Nothing => 0,
         HugeRefusal::Everywhere => 1,
         HugeRefusal::ExceptAdvised => 1 | PR_THP_DISABLE_EXCEPT_ADVISED,
@@ -92,38 +94,42 @@ pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallRes
 }
 
 /// Implements `PR_SET_MEMORY_MERGE` (`kernel/sys.c` of Linux 7.2).
-pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn set_merging(
+    current: &Current<'_>,
+    merge_scan: &MergeScan,
+    arguments: &Arguments,
+) -> CallResult {
     let [_, on, rest @ .., _] = *arguments;
     if rest != [0; 3] {
         return Err(Errno::EINVAL);
     }
-    let merge = || context.with_space(|space| space.merge_all(on != 0));
-    let set = context.kernel.reclaim.retry(merge);
+    let merge = || current.with_space(|space| space.merge_all(on != 0));
+    let set = current.reclaim().retry(merge);
     set.map_err(|_| Errno::ENOMEM)?;
-    context.kernel.merge_scan.want();
+    merge_scan.want();
     Ok(0)
 }
 
 /// Implements `PR_GET_MEMORY_MERGE`.
-pub fn get_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn get_merging(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {
         return Err(Errno::EINVAL);
     }
-    Ok(context.with_space(|space| space.merges_all()).into())
+    Ok(current.with_space(|space| space.merges_all()).into())
 }
 
 /// Implements `PR_SET_VMA`, whose only attribute is the name of anonymous memory (`kernel/sys.c` of Linux 7.2).
-pub fn set_area_attribute(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn set_area_attribute(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[_, attribute, address, length, name, _] = arguments;
     if attribute as u32 != prctl::PR_SET_VMA_ANON_NAME {
         return Err(Errno::EINVAL);
     }
-    context.caller().check_heap()?;
+    current.caller().check_heap()?;
     let name = match name {
         0 => None,
         at => {
-            let bytes = context.user.read_string(at, LONGEST_NAME, Errno::EINVAL)?;
+            let bytes = current.user.read_string(at, LONGEST_NAME, Errno::EINVAL)?;
             if !is_name(&bytes) {
                 return Err(Errno::EINVAL);
             }
@@ -131,8 +137,8 @@ pub fn set_area_attribute(context: &Context<'_>, arguments: &Arguments) -> CallR
         }
     };
     let address = VirtAddr::new(address);
-    let set = || context.with_space(|space| space.name_memory(address, length, name.as_ref()));
-    context.kernel.reclaim.retry(set).map_err(name_errno)?;
+    let set = || current.with_space(|space| space.name_memory(address, length, name.as_ref()));
+    current.reclaim().retry(set).map_err(name_errno)?;
     Ok(0)
 }
 

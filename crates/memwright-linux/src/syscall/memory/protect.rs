@@ -2,10 +2,12 @@
 
 use crate::{
     Space,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     memory::protect_errno,
+    protection_keys::ProtectionKeys,
     syscall::memory::{keys, known_rights, plan::PAGE, rights},
 };
 use alloc::sync::Arc;
@@ -14,29 +16,37 @@ use memwright::{AreaFlags, ProtectError, Rights};
 use memwright_table::VirtAddr;
 
 /// Implements `mprotect`.
-pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn mprotect(
+    current: &Current<'_>,
+    protection_keys: &ProtectionKeys,
+    arguments: &Arguments,
+) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let plain = u64::from(raw::PROT_READ | raw::PROT_WRITE | raw::PROT_EXEC);
     let is_plain = protection & !plain == 0 && protection != u64::from(raw::PROT_EXEC);
     if !is_plain || address % PAGE != 0 || length == 0 {
-        return protect_specially(context, arguments);
+        return protect_specially(current, protection_keys, arguments);
     }
     let rights = known_rights(protection);
     let address = VirtAddr::new(address);
-    match context.with_space(|space| space.protect(address, length, rights)) {
+    match current.with_space(|space| space.protect(address, length, rights)) {
         Ok(()) => Ok(0),
-        Err(error) => protect_failed(context, arguments, error),
+        Err(error) => protect_failed(current, arguments, error),
     }
 }
 
 /// Handles rare arguments of `mprotect`. Out of line, so that the common path is short.
 #[cold]
 #[inline(never)]
-fn protect_specially(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn protect_specially(
+    current: &Current<'_>,
+    protection_keys: &ProtectionKeys,
+    arguments: &Arguments,
+) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
     if protection & grows != 0 {
-        return protect_growing(context, arguments);
+        return protect_growing(current, protection_keys, arguments);
     }
     if address % PAGE != 0 {
         return Err(Errno::EINVAL);
@@ -47,21 +57,28 @@ fn protect_specially(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let Ok(rights) = rights(protection) else {
         return range_end(address, length).and(Err(Errno::EINVAL));
     };
-    protect_range(context, VirtAddr::new(address), length, rights)
+    protect_range(
+        current,
+        protection_keys,
+        VirtAddr::new(address),
+        length,
+        rights,
+    )
 }
 
 /// Changes the rights of a range.
 fn protect_range(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    protection_keys: &ProtectionKeys,
     address: VirtAddr,
     length: u64,
     rights: Rights,
 ) -> CallResult {
     if rights == Rights::EXECUTE {
-        return protect_execute_only(context, address, length);
+        return protect_execute_only(current, protection_keys, address, length);
     }
-    let protect = || context.with_space(|space| space.protect(address, length, rights));
-    let protected = context.kernel.reclaim.retry(protect);
+    let protect = || current.with_space(|space| space.protect(address, length, rights));
+    let protected = current.reclaim().retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
 }
@@ -81,7 +98,11 @@ pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
 /// grows upwards, so `PROT_GROWSUP` fails (`do_mprotect_pkey` of Linux 7.3).
 #[cold]
 #[inline(never)]
-fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn protect_growing(
+    current: &Current<'_>,
+    protection_keys: &ProtectionKeys,
+    arguments: &Arguments,
+) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let (down, up) = (u64::from(raw::PROT_GROWSDOWN), u64::from(raw::PROT_GROWSUP));
     let asked = protection & (down | up);
@@ -100,7 +121,7 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             (start, area.flags().contains(AreaFlags::GROWSDOWN))
         })
     };
-    let (start, is_stack) = context.with_space(look).ok_or(Errno::ENOMEM)?;
+    let (start, is_stack) = current.with_space(look).ok_or(Errno::ENOMEM)?;
     // With `PROT_GROWSDOWN`, the address can be below the stack area, as long as the area begins before the end of the
     // range.
     let begins_too_late = if asked == down {
@@ -114,22 +135,28 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if asked == up || !is_stack {
         return Err(Errno::EINVAL);
     }
-    protect_range(context, VirtAddr::new(start), end - start, rights)
+    protect_range(
+        current,
+        protection_keys,
+        VirtAddr::new(start),
+        end - start,
+        rights,
+    )
 }
 
 /// Handles a protection change that failed: retries it after direct reclaim, and returns the error. Out of line.
 #[cold]
 #[inline(never)]
-fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
+fn protect_failed(current: &Current<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
     let mut first = Some(error);
     let [address, length, protection, ..] = *arguments;
     let (address, rights) = (VirtAddr::new(address), rights(protection)?);
     // The first attempt has already failed.
     let protect = || match first.take() {
         Some(error) => Err(error),
-        None => context.with_space(|space| space.protect(address, length, rights)),
+        None => current.with_space(|space| space.protect(address, length, rights)),
     };
-    let protected = context.kernel.reclaim.retry(protect);
+    let protected = current.reclaim().retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
 }
@@ -137,15 +164,20 @@ fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectEr
 /// Makes a range execute-only, with a protection key that denies reads.
 #[cold]
 #[inline(never)]
-fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
-    let key = keys::execute_only(context);
+fn protect_execute_only(
+    current: &Current<'_>,
+    protection_keys: &ProtectionKeys,
+    address: VirtAddr,
+    length: u64,
+) -> CallResult {
+    let key = keys::execute_only(current, protection_keys);
     let protect = || {
-        context.with_space(|space| match key {
+        current.with_space(|space| match key {
             Some(key) => space.protect_execute_only(address, length, key),
             None => space.protect(address, length, Rights::EXECUTE),
         })
     };
-    let result = context.kernel.reclaim.retry(protect);
+    let result = current.reclaim().retry(protect);
     result.map_err(protect_errno)?;
     Ok(0)
 }

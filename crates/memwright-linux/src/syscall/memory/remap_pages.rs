@@ -1,10 +1,12 @@
 //! `remap_file_pages`, which `mmap` supersedes, and `map_shadow_stack`, which no supported processor can implement.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     memory::map_errno,
     syscall::memory::{map, plan::PAGE},
+    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, MapKind, MapRequest, Placement};
@@ -12,7 +14,11 @@ use memwright_table::VirtAddr;
 
 /// Implements `remap_file_pages`: replaces part of a shared mapping with other pages of the same file (Linux 7.3
 /// `mm/mmap.c`). The range must be in one area; Linux also accepts adjacent areas of the same file.
-pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn remap_file_pages(
+    current: &Current<'_>,
+    userfaults: &Userfaults,
+    arguments: &Arguments,
+) -> CallResult {
     let [address, length, protection, first, flags, _] = *arguments;
     let (start, length) = (address & !(PAGE - 1), length & !(PAGE - 1));
     let end = start.checked_add(length).filter(|end| *end > start);
@@ -21,7 +27,7 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
         return Err(Errno::EINVAL);
     }
     let at = VirtAddr::new(start);
-    let shown = context.with_space(|space| {
+    let shown = current.with_space(|space| {
         space.find(at, |area| {
             let covers = area.start() <= at.page() && area.end().address().as_u64() >= end;
             let object = area.object().filter(|_| covers && area.is_shared())?;
@@ -33,7 +39,7 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
     let placement = Placement::Fixed(at);
     // Check the number of areas and the placement before the offset, as `do_mmap` does.
     let first_error = |error: Errno| {
-        let placed = context.with_space(|space| space.check_place(length, placement, false));
+        let placed = current.with_space(|space| space.check_place(length, placement, false));
         placed.map_err(map_errno).err().unwrap_or(error)
     };
     let offset = first.checked_mul(PAGE);
@@ -51,12 +57,12 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
         flags: locked,
         populate: flags as u32 & raw::MAP_NONBLOCK == 0,
     };
-    map(context, &request).map_err(|error| first_error(map_errno(error)))?;
+    map(current, userfaults, &request).map_err(|error| first_error(map_errno(error)))?;
     Ok(0)
 }
 
 /// Implements `map_shadow_stack`, which is refused: processors here have no shadow stacks (Linux 7.3
 /// `arch/x86/kernel/shstk.c`).
-pub fn map_shadow_stack(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+pub fn map_shadow_stack(_current: &Current<'_>, _arguments: &Arguments) -> CallResult {
     Err(Errno::EOPNOTSUPP)
 }

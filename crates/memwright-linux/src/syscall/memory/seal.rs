@@ -1,7 +1,8 @@
 //! The `mseal` system call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     memory::seal_errno,
@@ -9,13 +10,13 @@ use crate::{
 use memwright_table::VirtAddr;
 
 /// Implements `mseal`.
-pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn mseal(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
     let address = VirtAddr::new(address);
-    let seal = || context.with_space(|space| space.seal(address, length));
-    context.kernel.reclaim.retry(seal).map_err(seal_errno)?;
+    let seal = || current.with_space(|space| space.seal(address, length));
+    current.reclaim().retry(seal).map_err(seal_errno)?;
     Ok(0)
 }

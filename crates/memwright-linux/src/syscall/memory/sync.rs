@@ -1,7 +1,8 @@
 //! The `msync` system call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     memory::sync_errno,
     syscall::memory::plan::PAGE,
@@ -11,7 +12,7 @@ use memwright::SyncFlags;
 use memwright_table::VirtAddr;
 
 /// Implements `msync`.
-pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn msync(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let flags = flags as u32;
     let known = raw::MS_ASYNC | raw::MS_INVALIDATE | raw::MS_SYNC;
@@ -25,7 +26,7 @@ pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(address);
     // A length that wraps when it is rounded up becomes 0.
     let length = length.wrapping_add(PAGE - 1) & !(PAGE - 1);
-    context
+    current
         .with_space(|space| space.sync(address, length, wanted))
         .map_err(sync_errno)?;
     Ok(0)

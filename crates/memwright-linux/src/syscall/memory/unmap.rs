@@ -1,20 +1,22 @@
 //! The `munmap` system call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     memory::unmap_errno,
     syscall::memory::changes::telling,
+    userfault::Userfaults,
 };
 use memwright_table::VirtAddr;
 
 /// Implements `munmap`.
-pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn munmap(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
     let address = VirtAddr::new(address);
-    telling(context, |space, witness| {
+    telling(current, userfaults, |space, witness| {
         let unmap = || space.unmap_telling(address, length, witness);
-        context.kernel.reclaim.retry(unmap)
+        current.reclaim().retry(unmap)
     })
     .map_err(unmap_errno)?;
     Ok(0)

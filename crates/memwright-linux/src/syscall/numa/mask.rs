@@ -1,6 +1,6 @@
 //! Node masks in user memory (Linux 7.2 `mm/mempolicy.c`, `get_nodes` and `copy_nodes_to_user`).
 
-use crate::{context::Context, errno::Errno, numa::MOST_NODES};
+use crate::{errno::Errno, numa::MOST_NODES, user::UserMemory};
 use memwright_table::NodeSet;
 
 /// Number of bits in the longest mask, which fills a page.
@@ -48,7 +48,7 @@ impl From<NodeSet> for Named {
 ///
 /// # Errors
 /// `EINVAL` if the mask is longer than a page, or contains a node beyond the largest possible one; `EFAULT`.
-pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Named, Errno> {
+pub(super) fn read(user: UserMemory<'_>, address: u64, count: u64) -> Result<Named, Errno> {
     let mut named = Named::NONE;
     let bits = count.wrapping_sub(1);
     if bits == 0 || address == 0 {
@@ -58,7 +58,7 @@ pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Na
         return Err(Errno::EINVAL);
     }
     for word in 0..bits.div_ceil(WORD) {
-        let value: u64 = context.user.read_value(address + 8 * word)?;
+        let value: u64 = user.read_value(address + 8 * word)?;
         let used = (bits - word * WORD).min(WORD);
         let value = value & (u64::MAX >> (WORD - used));
         match named.0.get_mut(word as usize) {
@@ -75,7 +75,7 @@ pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Na
 /// # Errors
 /// `EINVAL` if the mask would be longer than a page; `EFAULT`.
 pub(super) fn write(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     address: u64,
     count: u64,
     nodes: NodeSet,
@@ -87,7 +87,7 @@ pub(super) fn write(
     }
     for word in 0..words {
         let value = if word == 0 { nodes.bits() } else { 0 };
-        context.user.write_value(address + 8 * word, &value)?;
+        user.write_value(address + 8 * word, &value)?;
     }
     Ok(())
 }

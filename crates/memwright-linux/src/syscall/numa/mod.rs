@@ -4,7 +4,7 @@ mod mask;
 mod pages;
 mod policy;
 
-use crate::syscall::call::{Kind, SystemCall, real};
+use crate::syscall::call::{Kind, SystemCall, handler, real};
 use linux_raw_sys::general as raw;
 
 /// The table entries of this group.
@@ -20,13 +20,13 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Unsigned,
             Kind::Hex,
         ],
-        policy::mbind,
+        handler!(policy::mbind, memory, machine),
     ),
     real(
         raw::__NR_set_mempolicy,
         "set_mempolicy",
         &[Kind::Int, Kind::In(8), Kind::Unsigned],
-        policy::set_mempolicy,
+        handler!(policy::set_mempolicy, memory, tasks),
     ),
     real(
         raw::__NR_get_mempolicy,
@@ -38,13 +38,13 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Hex,
             Kind::Hex,
         ],
-        policy::get_mempolicy,
+        handler!(policy::get_mempolicy, memory),
     ),
     real(
         raw::__NR_migrate_pages,
         "migrate_pages",
         &[Kind::Int, Kind::Unsigned, Kind::In(8), Kind::In(8)],
-        pages::migrate_pages,
+        handler!(pages::migrate_pages, tasks, memory),
     ),
     real(
         raw::__NR_move_pages,
@@ -57,12 +57,12 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Out(4),
             Kind::Hex,
         ],
-        pages::move_pages,
+        handler!(pages::move_pages, tasks, memory),
     ),
     real(
         raw::__NR_set_mempolicy_home_node,
         "set_mempolicy_home_node",
         &[Kind::Hex, Kind::Unsigned, Kind::Unsigned, Kind::Hex],
-        policy::set_mempolicy_home_node,
+        handler!(policy::set_mempolicy_home_node, memory),
     ),
 ];

@@ -1,11 +1,12 @@
 //! Page migration on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
 
 use crate::{
-    Space,
-    context::{Arguments, CallResult, Context},
+    Memory, Space,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     identity::Capabilities,
-    process::Process,
+    process::{Process, Tasks},
     sync::PausePoints,
     syscall::{
         call::int,
@@ -22,13 +23,13 @@ const PAGES: u32 = 64;
 
 /// Returns the address space of process `id`, or of the caller for 0, after checking that the caller is allowed to
 /// inspect it.
-fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
+fn space_of(current: &Current<'_>, tasks: &Tasks, id: u64) -> Result<Arc<Space>, Errno> {
     if int(id) == 0 {
-        return Ok(context.with_space(Arc::clone));
+        return Ok(current.with_space(Arc::clone));
     }
-    let process = process_of(context, int(id) as u32).ok_or(Errno::ESRCH)?;
-    if !Arc::ptr_eq(&process, context.process())
-        && !context.process().identity.may_look_into(&process.identity)
+    let process = process_of(tasks, int(id) as u32).ok_or(Errno::ESRCH)?;
+    if !Arc::ptr_eq(&process, current.process())
+        && !current.process().identity.may_look_into(&process.identity)
     {
         return Err(Errno::EPERM);
     }
@@ -36,19 +37,14 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
 }
 
 /// Returns the process of thread `id`, which may be a zombie.
-fn process_of(context: &Context<'_>, id: u32) -> Option<Arc<Process>> {
-    let tasks = &context.kernel.tasks;
+fn process_of(tasks: &Tasks, id: u32) -> Option<Arc<Process>> {
     let thread = tasks.thread(id).map(|thread| thread.process.clone());
     thread.or_else(|| tasks.process(id))
 }
 
-fn may_move_all(context: &Context<'_>) -> bool {
-    context
-        .process()
-        .identity
-        .credentials
-        .lock()
-        .has(Capabilities::NICE)
+fn may_move_all(process: &Process) -> bool {
+    let credentials = process.identity.credentials.lock();
+    credentials.has(Capabilities::NICE)
 }
 
 /// Returns a choice that permits only this node.
@@ -81,7 +77,12 @@ fn status_word(status: Result<u8, Errno>) -> i32 {
 }
 
 /// Implements `move_pages`.
-pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn move_pages(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    memory: &Memory,
+    arguments: &Arguments,
+) -> CallResult {
     let &[id, count, pages, nodes, statuses, flags] = arguments;
     const MOVE: u32 = raw::MPOL_MF_MOVE;
     const MOVE_ALL: u32 = raw::MPOL_MF_MOVE_ALL;
@@ -89,7 +90,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
     if flags & !(MOVE | MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & MOVE_ALL != 0 && !may_move_all(context) {
+    if flags & MOVE_ALL != 0 && !may_move_all(current.process()) {
         return Err(Errno::EPERM);
     }
     let moving = if flags & MOVE_ALL != 0 {
@@ -97,20 +98,20 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
     } else {
         Moving::Own
     };
-    let space = space_of(context, id)?;
-    let all = policy::all(context);
+    let space = space_of(current, tasks, id)?;
+    let all = policy::all(memory);
     let mut points = PausePoints::every(PAGES);
     for index in 0..count {
         points.round();
-        let address: u64 = context.user.read_value(pages.wrapping_add(8 * index))?;
+        let address: u64 = current.user.read_value(pages.wrapping_add(8 * index))?;
         let page = VirtAddr::new(address).page();
         let to = statuses.wrapping_add(4 * index);
         if nodes == 0 {
             let status = status_of(space.node_of(page).map(Moved::Stays));
-            context.user.write_value(to, &status_word(status))?;
+            current.user.write_value(to, &status_word(status))?;
             continue;
         }
-        let node: i32 = context.user.read_value(nodes.wrapping_add(4 * index))?;
+        let node: i32 = current.user.read_value(nodes.wrapping_add(4 * index))?;
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
         match space.migrate(page, only(node), moving) {
@@ -120,7 +121,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
             moved @ (Ok(_)
             | Err(
                 Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_),
-            )) => context
+            )) => current
                 .user
                 .write_value(to, &status_word(status_of(moved)))?,
         }
@@ -129,20 +130,25 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
 }
 
 /// Implements `migrate_pages`.
-pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn migrate_pages(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    memory: &Memory,
+    arguments: &Arguments,
+) -> CallResult {
     let [id, count, from, to, ..] = *arguments;
-    let from = mask::read(context, from, count)?;
-    let to = mask::read(context, to, count)?;
-    let space = space_of(context, id)?;
-    let all = policy::all(context);
-    if !to.are_among(all) && !may_move_all(context) {
+    let from = mask::read(current.user, from, count)?;
+    let to = mask::read(current.user, to, count)?;
+    let space = space_of(current, tasks, id)?;
+    let all = policy::all(memory);
+    if !to.are_among(all) && !may_move_all(current.process()) {
         return Err(Errno::EPERM);
     }
     let (from, to) = (from.low(), to.low().intersection(all));
     if to.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let moving = if may_move_all(context) {
+    let moving = if may_move_all(current.process()) {
         Moving::All
     } else {
         Moving::Own

@@ -1,16 +1,21 @@
 //! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     direct_reclaim::Retry,
     errno::Errno,
     identity::Capabilities,
     numa::{advance, set_policy},
+    process::Tasks,
     syscall::numa::mask::{self, Named},
+    user::UserMemory,
 };
+use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
-use memwright_table::{NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Machine, NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 const DEFAULT: u32 = 0;
 const PREFERRED: u32 = 1;
@@ -102,14 +107,14 @@ fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
 }
 
 /// Returns all nodes of the machine.
-pub(super) fn all(context: &Context<'_>) -> NodeSet {
-    context.kernel.memory.frames().topology().all()
+pub(super) fn all(memory: &Memory) -> NodeSet {
+    memory.frames().topology().all()
 }
 
 /// Returns the node of the CPU on which the caller runs.
-pub(super) fn here(context: &Context<'_>) -> u8 {
-    let topology = context.kernel.memory.frames().topology();
-    topology.node_of(context.kernel.host.cpu())
+fn here(memory: &Memory, machine: &dyn Machine) -> u8 {
+    let topology = memory.frames().topology();
+    topology.node_of(machine.cpu())
 }
 
 fn bind_errno(error: BindError) -> Errno {
@@ -123,18 +128,23 @@ fn bind_errno(error: BindError) -> Errno {
 }
 
 /// Implements `mbind`.
-pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn mbind(
+    current: &Current<'_>,
+    memory: &Memory,
+    machine: &dyn Machine,
+    arguments: &Arguments,
+) -> CallResult {
     let &[address, length, mode, nodes, count, flags] = arguments;
     const STRICT: u32 = raw::MPOL_MF_STRICT;
     const MOVE: u32 = raw::MPOL_MF_MOVE;
     const MOVE_ALL: u32 = raw::MPOL_MF_MOVE_ALL;
     mode_and_flags(mode as u32)?;
-    let nodes = mask::read(context, nodes, count)?;
+    let nodes = mask::read(current.user, nodes, count)?;
     let flags = flags as u32;
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    let may_move_all = context
+    let may_move_all = current
         .process()
         .identity
         .credentials
@@ -153,15 +163,16 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     if start.is_aligned() && length.wrapping_add(PAGE_SIZE as u64 - 1) < PAGE_SIZE as u64 {
         return Ok(0);
     }
-    let policy = policy(mode as u32, &nodes, all(context))?;
+    let policy = policy(mode as u32, &nodes, all(memory))?;
     let strict = flags & STRICT != 0 && policy.is_some();
     let looks = strict && moving == Moving::None;
-    let bind = || context.with_space(|space| space.bind(start, length, policy, looks));
-    context.kernel.reclaim.retry(bind).map_err(bind_errno)?;
+    let bind = || current.with_space(|space| space.bind(start, length, policy, looks));
+    current.reclaim().retry(bind).map_err(bind_errno)?;
     if moving == Moving::None {
         return Ok(0);
     }
-    let left = move_misplaced(context, start, length, policy, moving);
+    let near = here(memory, machine);
+    let left = move_misplaced(current, memory, near, (start, length), policy, moving);
     if strict && left > 0 {
         return Err(Errno::EIO);
     }
@@ -169,18 +180,18 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 }
 
 /// Moves the pages of a range that are not on a node of its policy. Returns the number of pages that could not be
-/// moved.
+/// moved. `near` is the node of the CPU.
 fn move_misplaced(
-    context: &Context<'_>,
-    start: VirtAddr,
-    length: u64,
+    current: &Current<'_>,
+    memory: &Memory,
+    near: u8,
+    (start, length): (VirtAddr, u64),
     policy: Option<PlacePolicy>,
     moving: Moving,
 ) -> u64 {
     let end = VirtAddr::new(start.as_u64().saturating_add(length).div_ceil(4096) * 4096);
     let range = PageRange::new(start.page(), end.page());
     let wanted = policy.map_or(NodeSet::EMPTY, |policy| policy.nodes);
-    let near = here(context);
     let usual = PlacePolicy {
         mode: PlaceMode::Local,
         nodes: NodeSet::EMPTY,
@@ -189,12 +200,12 @@ fn move_misplaced(
         home: None,
     };
     let mut left = 0;
-    context.with_space(|space| {
+    current.with_space(|space| {
         space.placed_pages(range, near, &mut |page: Page, node, choice| {
             if wanted.contains(node) {
                 return true;
             }
-            let choice = choice.unwrap_or(usual.choice(near, 0, all(context), |_| 1));
+            let choice = choice.unwrap_or(usual.choice(near, 0, all(memory), |_| 1));
             match space.migrate(page, choice, moving) {
                 // Pages that other processes also map are not moved (`migrate_folio_add`).
                 Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
@@ -213,27 +224,31 @@ fn move_misplaced(
 }
 
 /// Implements `set_mempolicy`.
-pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn set_mempolicy(
+    current: &Current<'_>,
+    memory: &Arc<Memory>,
+    tasks: &'static Tasks,
+    arguments: &Arguments,
+) -> CallResult {
     let [mode, nodes, count, ..] = *arguments;
     mode_and_flags(mode as u32)?;
-    let nodes = mask::read(context, nodes, count)?;
-    let policy = policy(mode as u32, &nodes, all(context))?;
-    set_policy(
-        &context.kernel.memory,
-        context.kernel.tasks,
-        context.thread,
-        policy,
-    )?;
+    let nodes = mask::read(current.user, nodes, count)?;
+    let policy = policy(mode as u32, &nodes, all(memory))?;
+    set_policy(memory, tasks, current.thread, policy)?;
     Ok(0)
 }
 
 /// Implements `get_mempolicy`.
-pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn get_mempolicy(
+    current: &Current<'_>,
+    memory: &Memory,
+    arguments: &Arguments,
+) -> CallResult {
     let &[to, nodes_to, count, address, flags, _] = arguments;
     const NODE: u64 = raw::MPOL_F_NODE as u64;
     const ADDR: u64 = raw::MPOL_F_ADDR as u64;
     const ALLOWED: u64 = raw::MPOL_F_MEMS_ALLOWED as u64;
-    let all = all(context);
+    let all = all(memory);
     if flags & !(NODE | ADDR | ALLOWED) != 0 || nodes_to != 0 && count < u64::from(all.len()) {
         return Err(Errno::EINVAL);
     }
@@ -241,13 +256,13 @@ pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
         if flags & (NODE | ADDR) != 0 {
             return Err(Errno::EINVAL);
         }
-        context.user.write_optional(to, &(DEFAULT as i32))?;
-        return write_nodes(context, nodes_to, count, all);
+        current.user.write_optional(to, &(DEFAULT as i32))?;
+        return write_nodes(current.user, nodes_to, count, all);
     }
-    let thread = &context.thread.placement;
-    let mut policy = thread.policy(&context.kernel.memory);
+    let thread = &current.thread.placement;
+    let mut policy = thread.policy(memory);
     if flags & ADDR != 0 {
-        let area = context.with_space(|space| space.placement_at(VirtAddr::new(address)));
+        let area = current.with_space(|space| space.placement_at(VirtAddr::new(address)));
         policy = area.ok_or(Errno::EFAULT)?;
     } else if address != 0 {
         return Err(Errno::EINVAL);
@@ -256,52 +271,55 @@ pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
         let flags = policy.map_or(0, |policy| u32::from(policy.flags));
         policy.map_or(DEFAULT, |policy| number(policy.mode)) | flags
     } else if flags & ADDR != 0 {
-        u32::from(node_at(context, address)?)
+        u32::from(node_at(current, memory, address)?)
     } else {
         let next = policy.and_then(|policy| advance(&policy, thread.turn(), all));
         u32::from(next.ok_or(Errno::EINVAL)?)
     };
-    context.user.write_optional(to, &(told as i32))?;
+    current.user.write_optional(to, &(told as i32))?;
     let nodes = policy.map_or(NodeSet::EMPTY, |policy| {
         policy.named.unwrap_or(policy.nodes)
     });
-    write_nodes(context, nodes_to, count, nodes)
+    write_nodes(current.user, nodes_to, count, nodes)
 }
 
-fn write_nodes(context: &Context<'_>, to: u64, count: u64, nodes: NodeSet) -> CallResult {
+fn write_nodes(user: UserMemory<'_>, to: u64, count: u64, nodes: NodeSet) -> CallResult {
     if to != 0 {
-        mask::write(context, to, count, nodes)?;
+        mask::write(user, to, count, nodes)?;
     }
     Ok(0)
 }
 
 /// Returns the node of the page at `address`, after faulting it in if necessary (`lookup_node`).
-fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
+fn node_at(current: &Current<'_>, memory: &Memory, address: u64) -> Result<u8, Errno> {
     let page = VirtAddr::new(address).page();
-    let look = || context.with_space(|space| space.node_of(page));
+    let look = || current.with_space(|space| space.node_of(page));
     match look() {
         Ok(node) => return Ok(node),
-        Err(Unmoved::Unmovable) => return Ok(zero_node(context)),
+        Err(Unmoved::Unmovable) => return Ok(zero_node(memory)),
         Err(_) => {}
     }
-    let _: u8 = context.user.read_value(address)?;
+    let _: u8 = current.user.read_value(address)?;
     match look() {
         Ok(node) => Ok(node),
-        Err(Unmoved::Unmovable) => Ok(zero_node(context)),
+        Err(Unmoved::Unmovable) => Ok(zero_node(memory)),
         Err(_) => Err(Errno::EFAULT),
     }
 }
 
 /// Returns the node of the zero page.
-fn zero_node(context: &Context<'_>) -> u8 {
-    let memory = &context.kernel.memory;
+fn zero_node(memory: &Memory) -> u8 {
     memory.frames().node_of(memory.zero_frame())
 }
 
 /// Implements `set_mempolicy_home_node`.
-pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub(super) fn set_mempolicy_home_node(
+    current: &Current<'_>,
+    memory: &Memory,
+    arguments: &Arguments,
+) -> CallResult {
     let [address, length, home, flags, ..] = *arguments;
-    if flags != 0 || home >= u64::from(all(context).len()) {
+    if flags != 0 || home >= u64::from(all(memory).len()) {
         return Err(Errno::EINVAL);
     }
     if address % PAGE_SIZE as u64 != 0 {
@@ -314,7 +332,7 @@ pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Argumen
     };
     let may = |policy: PlacePolicy| matches!(number(policy.mode), BIND | PREFERRED_MANY);
     let start = VirtAddr::new(address);
-    let set = context.with_space(|space| space.set_home_node(start, length, home as u8, may));
+    let set = current.with_space(|space| space.set_home_node(start, length, home as u8, may));
     set.map(|()| 0).map_err(|error| match error {
         BindError::Hole(_) => Errno::ENOENT,
         BindError::Misaligned

@@ -2,21 +2,55 @@
 
 use crate::{
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::Arguments,
     errno::Errno,
-    lifecycle::{CloneFlags, CloneRequest, clone as process_clone},
+    lifecycle::{CloneFlags, CloneRequest, create},
+    ptrace::Traced,
     signal::Signal,
+    syscall::call::{Kind, SystemCall, flags::CLONE, real},
+    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
 
-/// Implements `fork`.
-pub fn fork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    process_clone(context, &plain(CloneFlags::empty()))
+/// Returns the handler of a call: creates and starts the thread or process that `$request` returns.
+macro_rules! creating {
+    ($request:expr) => {
+        |context, arguments| {
+            let (current, registers) = (&context.current, &context.registers);
+            let request = $request(current.user, arguments)?;
+            let child = create(current, registers, context.userfaults(), &request)?;
+            let traced = Traced::new(current, registers, context.tasks(), context.oom());
+            Ok(child.start(&traced, context.oom()))
+        }
+    };
 }
 
-/// Implements `vfork`: the parent waits until the child calls `execve` or exits.
-pub fn vfork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    process_clone(context, &plain(CloneFlags::VM | CloneFlags::VFORK))
+/// The table entries of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_clone,
+        "clone",
+        &[CLONE, Kind::Hex, Kind::Out(4), Kind::Out(4), Kind::Hex],
+        creating!(clone),
+    ),
+    real(raw::__NR_fork, "fork", &[], creating!(fork)),
+    real(raw::__NR_vfork, "vfork", &[], creating!(vfork)),
+    real(
+        raw::__NR_clone3,
+        "clone3",
+        &[Kind::In(88), Kind::Unsigned],
+        creating!(clone3),
+    ),
+];
+
+/// Returns the request of `fork`.
+fn fork(_user: UserMemory<'_>, _arguments: &Arguments) -> Result<CloneRequest, Errno> {
+    Ok(plain(CloneFlags::empty()))
+}
+
+/// Returns the request of `vfork`: the parent waits until the child calls `execve` or exits.
+fn vfork(_user: UserMemory<'_>, _arguments: &Arguments) -> Result<CloneRequest, Errno> {
+    Ok(plain(CloneFlags::VM | CloneFlags::VFORK))
 }
 
 fn plain(flags: CloneFlags) -> CloneRequest {
@@ -36,8 +70,8 @@ fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
     CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
 }
 
-/// Implements `clone`.
-pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+/// Returns the request of `clone`.
+fn clone(_user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, Errno> {
     let [flags, stack, parent_tid, child_tid, thread_pointer, _] = *arguments;
     // The exit signal is in the low byte. `clone` ignores flags beyond 32 bits.
     let exit_signal = flags & u64::from(raw::CSIGNAL);
@@ -47,7 +81,7 @@ pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags.contains(two) || flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
         return Err(Errno::EINVAL);
     }
-    let request = CloneRequest {
+    Ok(CloneRequest {
         flags,
         stack,
         parent_tid,
@@ -55,8 +89,7 @@ pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         descriptor: parent_tid,
         thread_pointer,
         exit_signal,
-    };
-    process_clone(context, &request)
+    })
 }
 
 abi_struct! {
@@ -81,8 +114,8 @@ abi_struct! {
     }
 }
 
-/// Implements `clone3`.
-pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+/// Returns the request of `clone3`.
+fn clone3(user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, Errno> {
     let [address, size, ..] = *arguments;
     if size < 64 {
         return Err(Errno::EINVAL);
@@ -90,10 +123,10 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
-    let wanted: CloneArguments = context.user.read_value(address)?;
+    let wanted: CloneArguments = user.read_value(address)?;
     // Fields of later versions of the structure must be zero.
     for offset in (64..size).step_by(8) {
-        let word: u64 = context.user.read_value(address + offset)?;
+        let word: u64 = user.read_value(address + offset)?;
         if word != 0 {
             return Err(if offset < 88 {
                 Errno::EINVAL
@@ -110,7 +143,7 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags.intersects(without_signal) && wanted.exit_signal != 0 {
         return Err(Errno::EINVAL);
     }
-    let request = CloneRequest {
+    Ok(CloneRequest {
         flags,
         stack: wanted.stack.wrapping_add(wanted.stack_size),
         parent_tid: wanted.parent_tid,
@@ -118,6 +151,5 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         descriptor: wanted.pidfd,
         thread_pointer: wanted.thread_pointer,
         exit_signal: wanted.exit_signal,
-    };
-    process_clone(context, &request)
+    })
 }

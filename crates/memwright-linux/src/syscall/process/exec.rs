@@ -1,18 +1,20 @@
 //! `execve`.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
+    exec::{Programs, Request, STRING_MAX, Strings, strings_limit, strings_room},
     identity::Resource,
+    thread_registers::ThreadRegisters,
+    user::UserMemory,
 };
-use alloc::{sync::Arc, vec::Vec};
 
 /// Returns the number of strings in a NULL-terminated array of pointers, at most `most`. As on Linux, a null array is
 /// empty.
-fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, Errno> {
+fn count_strings(user: UserMemory<'_>, address: u64, most: u64) -> Result<u64, Errno> {
     let mut count = 0;
-    while address != 0 && string_at(context, address, count)? != 0 {
+    while address != 0 && string_at(user, address, count)? != 0 {
         count += 1;
         if count > most {
             return Err(Errno::E2BIG);
@@ -22,15 +24,15 @@ fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, 
 }
 
 /// Reads the pointer number `index` of an array of string pointers.
-fn string_at(context: &Context<'_>, array: u64, index: u64) -> Result<u64, Errno> {
+fn string_at(user: UserMemory<'_>, array: u64, index: u64) -> Result<u64, Errno> {
     let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
-    context.user.read_value(at)
+    user.read_value(at)
 }
 
 /// Reads `count` strings of an array. `room` is the number of bytes that strings can still occupy, and is reduced by
 /// their size.
 fn read_strings(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     array: u64,
     count: u64,
     room: &mut u64,
@@ -38,8 +40,8 @@ fn read_strings(
     let mut strings = Strings::new();
     for index in 0..count {
         // Another thread may have shortened the array since it was counted; the pointer is then null.
-        let pointer = string_at(context, array, index)?;
-        let length = read_string(context, pointer, *room, &mut strings)?;
+        let pointer = string_at(user, array, index)?;
+        let length = read_string(user, pointer, *room, &mut strings)?;
         *room -= length as u64 + 1;
     }
     Ok(strings)
@@ -47,52 +49,49 @@ fn read_strings(
 
 /// Appends the string at `from` to `strings`, if it fits in `room` bytes together with its NUL. Returns its length.
 fn read_string(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     from: u64,
     room: u64,
     strings: &mut Strings,
 ) -> Result<usize, Errno> {
     let limit = STRING_MAX.min(usize::try_from(room).unwrap_or(STRING_MAX));
-    let length = context
-        .user
-        .each_string_part(from, limit, Errno::E2BIG, |part| {
-            strings.push_part(part).map_err(|_| Errno::ENOMEM)
-        })?;
+    let length = user.each_string_part(from, limit, Errno::E2BIG, |part| {
+        strings.push_part(part).map_err(|_| Errno::ENOMEM)
+    })?;
     strings.end(length).map_err(|_| Errno::ENOMEM)?;
     Ok(length)
 }
 
 /// Implements `execve`.
-pub fn execve(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let path = context.user.read_path(arguments[0])?;
-    let start = context.fs().directory();
-    execute(context, path, start, arguments[1], arguments[2])
-}
-
-fn execute(
-    context: &Context<'_>,
-    path: Vec<u8>,
-    start: Arc<crate::fs::dentry::Dentry>,
-    argument_array: u64,
-    environment_array: u64,
+pub(crate) fn execve(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    programs: &Programs,
+    arguments: &Arguments,
 ) -> CallResult {
-    let stack = context.process().identity.soft_limit(Resource::Stack);
+    let [path, argument_array, environment_array, ..] = *arguments;
+    let user = current.user;
+    let path = user.read_path(path)?;
+    let start = current.fs().directory();
+    let stack = current.process().identity.soft_limit(Resource::Stack);
     let most = strings_limit(stack) / 8;
-    let argument_count = count_strings(context, argument_array, most)?;
-    let environment_count = count_strings(context, environment_array, most)?;
+    let argument_count = count_strings(user, argument_array, most)?;
+    let environment_count = count_strings(user, environment_array, most)?;
     let room = strings_room(stack, [argument_count, environment_count])?;
     let mut room = room
         .checked_sub(path.len() as u64 + 1)
         .ok_or(Errno::E2BIG)?;
     // Read the environment before the arguments, as Linux does: the order determines the error.
-    let environment = read_strings(context, environment_array, environment_count, &mut room)?;
-    let arguments = read_strings(context, argument_array, argument_count, &mut room)?;
+    let environment = read_strings(user, environment_array, environment_count, &mut room)?;
+    let arguments = read_strings(user, argument_array, argument_count, &mut room)?;
     let request = Request {
         path,
         start,
         arguments,
         environment,
     };
-    exec::execute(context, request).map_err(|error| error.errno)?;
+    programs
+        .execute(current, registers, request)
+        .map_err(|error| error.errno)?;
     Ok(0)
 }

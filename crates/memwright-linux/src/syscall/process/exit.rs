@@ -1,21 +1,22 @@
 //! `exit` and `exit_group`.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     lifecycle::end_group,
     process::ExitStatus,
     syscall::call::int,
 };
 
 /// Implements `exit`: terminates the calling thread, and the process if it is the last thread.
-pub fn exit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    context.thread.end_alone(int(arguments[0]));
+pub fn exit(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    current.thread.end_alone(int(arguments[0]));
     Ok(0)
 }
 
 /// Implements `exit_group`.
-pub fn exit_group(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn exit_group(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let status = ExitStatus::Exited(int(arguments[0]));
-    end_group(context.process(), status);
+    end_group(current.process(), status);
     Ok(0)
 }

@@ -2,11 +2,12 @@
 
 use crate::{
     abi::{SECOND, Timespec},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    futex::{ANY, RequeueRequest},
+    futex::{ANY, Futexes, RequeueRequest},
     identity::Capabilities,
-    process::{Scope, WaitRequest},
+    process::{Scope, Tasks, WaitRequest},
     syscall::call::int,
 };
 use core::sync::atomic::Ordering;
@@ -69,14 +70,13 @@ fn decode(operation: u32) -> Option<(Command, Scope)> {
 }
 
 /// Implements `futex`.
-pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn futex(current: &Current<'_>, futexes: &Futexes, arguments: &Arguments) -> CallResult {
     let [address, operation, value, fourth, second, third_value] = *arguments;
     let (value, third_value) = (value as u32, third_value as u32);
     let (command, scope) = decode(operation as u32).ok_or(Errno::ENOSYS)?;
-    let futexes = &context.kernel.futexes;
     match command {
         Command::Wait { timeout, any } => {
-            let deadline = deadline(context, fourth, timeout)?;
+            let deadline = deadline(current, fourth, timeout)?;
             let request = WaitRequest {
                 address,
                 value,
@@ -84,12 +84,12 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 scope,
                 deadline,
             };
-            context.with_space(|space| futexes.wait(context.thread, space, request))
+            current.with_space(|space| futexes.wait(current.thread, space, request))
         }
         Command::Wake { any } => {
             let bits = if any { ANY } else { third_value };
             let woken =
-                context.with_space(|space| futexes.wake(space, address, scope, value, bits))?;
+                current.with_space(|space| futexes.wake(space, address, scope, value, bits))?;
             Ok(woken.into())
         }
         Command::Requeue { compare } => {
@@ -101,12 +101,12 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 requeue: fourth as u32,
                 value: compare.then_some(third_value),
             };
-            context.with_space(|space| futexes.requeue(space, &request))
+            current.with_space(|space| futexes.requeue(space, &request))
         }
         Command::Operate => {
             let most = [value, fourth as u32];
             let words = [address, second];
-            context.with_space(|space| {
+            current.with_space(|space| {
                 futexes.wake_and_operate(space, words, scope, most, third_value)
             })
         }
@@ -114,50 +114,49 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Reads a timeout from user memory and converts it to a time of the host's clock. Returns `None` for a null pointer.
-fn deadline(context: &Context<'_>, address: u64, timeout: Timeout) -> Result<Option<u64>, Errno> {
-    let Some(time): Option<Timespec> = context.user.read_optional(address)? else {
+fn deadline(current: &Current<'_>, address: u64, timeout: Timeout) -> Result<Option<u64>, Errno> {
+    let Some(time): Option<Timespec> = current.user.read_optional(address)? else {
         return Ok(None);
     };
     let time = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
-    let kernel = context.kernel;
     Ok(Some(match timeout {
-        Timeout::Relative => kernel.host.now().saturating_add(time),
+        Timeout::Relative => current.now().saturating_add(time),
         Timeout::Monotonic => time,
-        Timeout::Real => time.saturating_sub(kernel.manifest.epoch * SECOND),
+        Timeout::Real => time.saturating_sub(current.vfs().epoch * SECOND),
     }))
 }
 
 /// Implements `set_robust_list`.
-pub fn set_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn set_robust_list(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] != ROBUST_HEAD {
         return Err(Errno::EINVAL);
     }
-    let list = &context.thread.robust_list;
+    let list = &current.thread.robust_list;
     list.store(arguments[0], Ordering::Relaxed);
     Ok(0)
 }
 
 /// Implements `get_robust_list`. The list of another process's thread is available only to root and the same user.
-pub fn get_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn get_robust_list(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [id, head, length, ..] = *arguments;
     let thread = match int(id) {
-        0 => context.thread.clone(),
+        0 => current.thread.clone(),
         id => {
-            let thread = context.kernel.tasks.thread(id as u32);
+            let thread = tasks.thread(id as u32);
             thread.ok_or(Errno::ESRCH)?
         }
     };
-    if thread.process.id != context.process().id {
-        let own = context.process().identity.credentials.lock().clone();
+    if thread.process.id != current.process().id {
+        let own = current.process().identity.credentials.lock().clone();
         let other = thread.process.identity.credentials.lock().user;
         let same = [other.real, other.effective, other.saved] == [own.user.real; 3];
         if !own.has(Capabilities::TRACE) && !same {
             return Err(Errno::EPERM);
         }
     }
-    context.user.write_value(length, &ROBUST_HEAD)?;
+    current.user.write_value(length, &ROBUST_HEAD)?;
     let list = thread.robust_list.load(Ordering::Relaxed);
-    context.user.write_value(head, &list).map(|()| 0)
+    current.user.write_value(head, &list).map(|()| 0)
 }
 
 #[cfg(test)]

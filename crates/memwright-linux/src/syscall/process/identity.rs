@@ -3,44 +3,138 @@
 use crate::{
     abi::Plain,
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids},
-    memory::space_limits,
+    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids, Users},
+    memory::Spaces,
+    process::{Process, Tasks},
+    syscall::call::{Kind, SystemCall, handler, real},
+    user::UserMemory,
 };
 use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
 use memwright_table::{OutOfMemory, TryPush};
 
-fn read(context: &Context<'_>, get: impl FnOnce(&Credentials) -> u32) -> CallResult {
-    Ok(get(&context.process().identity.credentials.lock()).into())
+/// The table entries of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_getuid, "getuid", &[], handler!(getuid)),
+    real(raw::__NR_getgid, "getgid", &[], handler!(getgid)),
+    real(
+        raw::__NR_setuid,
+        "setuid",
+        &[Kind::Int],
+        handler!(setuid, users, spaces),
+    ),
+    real(raw::__NR_setgid, "setgid", &[Kind::Int], handler!(setgid)),
+    real(raw::__NR_geteuid, "geteuid", &[], handler!(geteuid)),
+    real(raw::__NR_getegid, "getegid", &[], handler!(getegid)),
+    real(
+        raw::__NR_setreuid,
+        "setreuid",
+        &[Kind::Int, Kind::Int],
+        handler!(setreuid, users, spaces),
+    ),
+    real(
+        raw::__NR_setregid,
+        "setregid",
+        &[Kind::Int, Kind::Int],
+        handler!(setregid),
+    ),
+    real(
+        raw::__NR_getgroups,
+        "getgroups",
+        &[Kind::Int, Kind::Out(4)],
+        handler!(getgroups),
+    ),
+    real(
+        raw::__NR_setgroups,
+        "setgroups",
+        &[Kind::Int, Kind::In(4)],
+        handler!(setgroups),
+    ),
+    real(
+        raw::__NR_setresuid,
+        "setresuid",
+        &[Kind::Int, Kind::Int, Kind::Int],
+        handler!(setresuid, users, spaces),
+    ),
+    real(
+        raw::__NR_getresuid,
+        "getresuid",
+        &[Kind::Out(4), Kind::Out(4), Kind::Out(4)],
+        handler!(getresuid),
+    ),
+    real(
+        raw::__NR_setresgid,
+        "setresgid",
+        &[Kind::Int, Kind::Int, Kind::Int],
+        handler!(setresgid),
+    ),
+    real(
+        raw::__NR_getresgid,
+        "getresgid",
+        &[Kind::Out(4), Kind::Out(4), Kind::Out(4)],
+        handler!(getresgid),
+    ),
+    real(
+        raw::__NR_setfsuid,
+        "setfsuid",
+        &[Kind::Int],
+        handler!(setfsuid, users, spaces),
+    ),
+    real(
+        raw::__NR_setfsgid,
+        "setfsgid",
+        &[Kind::Int],
+        handler!(setfsgid),
+    ),
+    real(
+        raw::__NR_capget,
+        "capget",
+        &[Kind::InOut(8), Kind::Out(24)],
+        handler!(capget, tasks),
+    ),
+    real(
+        raw::__NR_capset,
+        "capset",
+        &[Kind::InOut(8), Kind::In(24)],
+        handler!(capset, spaces),
+    ),
+];
+
+fn read(process: &Process, get: impl FnOnce(&Credentials) -> u32) -> CallResult {
+    Ok(get(&process.identity.credentials.lock()).into())
 }
 
 /// Implements `getuid`.
-pub fn getuid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    read(context, |credentials| credentials.user.real)
+fn getuid(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    read(current.process(), |credentials| credentials.user.real)
 }
 
 /// Implements `geteuid`.
-pub fn geteuid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    read(context, |credentials| credentials.user.effective)
+fn geteuid(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    read(current.process(), |credentials| credentials.user.effective)
 }
 
 /// Implements `getgid`.
-pub fn getgid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    read(context, |credentials| credentials.group.real)
+fn getgid(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    read(current.process(), |credentials| credentials.group.real)
 }
 
 /// Implements `getegid`.
-pub fn getegid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    read(context, |credentials| credentials.group.effective)
+fn getegid(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    read(current.process(), |credentials| credentials.group.effective)
 }
 
 /// Changes the user ids. A process that stops being root loses its capabilities.
 fn change_user<R>(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    users: &Users,
+    spaces: &Spaces,
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    let process = context.process();
+    let process = current.process();
     let (before, result, real, capabilities) = {
         let mut credentials = process.identity.credentials.lock();
         let before = credentials.clone();
@@ -49,7 +143,7 @@ fn change_user<R>(
         (before, result, credentials.user.real, capabilities)
     };
     if real != before.user.real {
-        match context.kernel.users.get(real) {
+        match users.get(real) {
             Ok(user) => process.change_user(user),
             // Linux returns this error as well if it has no memory for the new user's counts (`set_user`).
             Err(OutOfMemory) => {
@@ -58,114 +152,133 @@ fn change_user<R>(
             }
         }
     }
-    let limits = space_limits(
-        context.kernel,
-        &process.identity.limits.lock(),
-        capabilities,
-    );
-    context.with_space(|space| space.set_limits(limits));
+    let limits = spaces.limits(&process.identity.limits.lock(), capabilities);
+    current.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
 
 fn change_group<R>(
-    context: &Context<'_>,
+    current: &Current<'_>,
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    let mut credentials = context.process().identity.credentials.lock();
+    let mut credentials = current.process().identity.credentials.lock();
     let privileged = credentials.has(Capabilities::SET_GROUP);
     change(&mut credentials.group, privileged)
 }
 
 /// Implements `setuid`.
-pub fn setuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    change_user(context, |ids, privileged| {
+fn setuid(
+    current: &Current<'_>,
+    users: &Users,
+    spaces: &Spaces,
+    arguments: &Arguments,
+) -> CallResult {
+    change_user(current, users, spaces, |ids, privileged| {
         ids.set(arguments[0] as u32, privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setgid`.
-pub fn setgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    change_group(context, |ids, privileged| {
+fn setgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    change_group(current, |ids, privileged| {
         ids.set(arguments[0] as u32, privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setreuid`.
-pub fn setreuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setreuid(
+    current: &Current<'_>,
+    users: &Users,
+    spaces: &Spaces,
+    arguments: &Arguments,
+) -> CallResult {
     let [real, effective, ..] = arguments.map(|id| id as u32);
-    change_user(context, |ids, privileged| {
+    change_user(current, users, spaces, |ids, privileged| {
         ids.set_two(real, effective, privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setregid`.
-pub fn setregid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setregid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, ..] = arguments.map(|id| id as u32);
-    change_group(context, |ids, privileged| {
+    change_group(current, |ids, privileged| {
         ids.set_two(real, effective, privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setresuid`.
-pub fn setresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setresuid(
+    current: &Current<'_>,
+    users: &Users,
+    spaces: &Spaces,
+    arguments: &Arguments,
+) -> CallResult {
     let [real, effective, saved, ..] = arguments.map(|id| id as u32);
-    change_user(context, |ids, privileged| {
+    change_user(current, users, spaces, |ids, privileged| {
         ids.set_three([real, effective, saved], privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setresgid`.
-pub fn setresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setresgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, saved, ..] = arguments.map(|id| id as u32);
-    change_group(context, |ids, privileged| {
+    change_group(current, |ids, privileged| {
         ids.set_three([real, effective, saved], privileged)
     })?;
     Ok(0)
 }
 
 /// Implements `setfsuid`: returns the previous id, whether or not it was changed.
-pub fn setfsuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setfsuid(
+    current: &Current<'_>,
+    users: &Users,
+    spaces: &Spaces,
+    arguments: &Arguments,
+) -> CallResult {
     let id = arguments[0] as u32;
-    Ok(change_user(context, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
+    Ok(change_user(current, users, spaces, |ids, privileged| {
+        Ok(ids.set_file(id, privileged))
+    })?
+    .into())
 }
 
 /// Implements `setfsgid`: returns the previous id, whether or not it was changed.
-pub fn setfsgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setfsgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let id = arguments[0] as u32;
-    Ok(change_group(context, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
+    Ok(change_group(current, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
 }
 
-fn write_three(context: &Context<'_>, arguments: &Arguments, ids: Ids) -> CallResult {
+fn write_three(user: UserMemory<'_>, arguments: &Arguments, ids: Ids) -> CallResult {
     for (address, id) in arguments.iter().zip([ids.real, ids.effective, ids.saved]) {
-        context.user.write_value(*address, &id)?;
+        user.write_value(*address, &id)?;
     }
     Ok(0)
 }
 
 /// Implements `getresuid`.
-pub fn getresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let ids = context.process().identity.credentials.lock().user;
-    write_three(context, arguments, ids)
+fn getresuid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let ids = current.process().identity.credentials.lock().user;
+    write_three(current.user, arguments, ids)
 }
 
 /// Implements `getresgid`.
-pub fn getresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let ids = context.process().identity.credentials.lock().group;
-    write_three(context, arguments, ids)
+fn getresgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let ids = current.process().identity.credentials.lock().group;
+    write_three(current.user, arguments, ids)
 }
 
 /// Number of groups that are copied to user memory at a time.
 const TOGETHER: usize = 64;
 
 /// Implements `getgroups`. With a size of 0 the call only returns the number of groups.
-pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn getgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
-    let groups = context.process().identity.credentials.lock().groups.clone();
+    let groups = current.process().identity.credentials.lock().groups.clone();
     let groups = groups.as_ref().map_or(&[][..], |groups| groups.as_slice());
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
         return Err(Errno::EINVAL);
@@ -178,7 +291,7 @@ pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             for (bytes, group) in bytes.chunks_exact_mut(4).zip(part) {
                 group.to_bytes(bytes);
             }
-            context.user.write_bytes(to, bytes)?;
+            current.user.write_bytes(to, bytes)?;
             to = to.wrapping_add(bytes.len() as u64);
         }
     }
@@ -186,9 +299,9 @@ pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `setgroups`.
-pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn setgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [count, list, ..] = *arguments;
-    if !context
+    if !current
         .process()
         .identity
         .credentials
@@ -204,12 +317,12 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let room = groups.try_make_room(count as usize);
     room.map_err(|_| Errno::ENOMEM)?;
     for index in 0..count {
-        let group = context.user.read_value(list.wrapping_add(index * 4))?;
+        let group = current.user.read_value(list.wrapping_add(index * 4))?;
         groups.try_push(group).map_err(|_| Errno::ENOMEM)?;
     }
     let groups = Arc::new(groups);
     let old = {
-        let mut credentials = context.process().identity.credentials.lock();
+        let mut credentials = current.process().identity.credentials.lock();
         credentials.groups.replace(groups)
     };
     drop(old);
@@ -231,13 +344,13 @@ const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
 /// Returns the header and the number of words in each set of its version.
-fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
-    let header: CapabilityHeader = context.user.read_value(address)?;
+fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
+    let header: CapabilityHeader = user.read_value(address)?;
     match header.version {
         VERSION_1 => Ok((header, 1)),
         VERSION_2 | VERSION_3 => Ok((header, WORDS)),
         _ => {
-            context.user.write_value(address, &VERSION_3)?;
+            user.write_value(address, &VERSION_3)?;
             Err(Errno::EINVAL)
         }
     }
@@ -247,21 +360,17 @@ fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64)
 const WORDS: u64 = 2;
 
 /// Implements `capget`.
-pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn capget(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
-    let (header, words) = match header(context, address) {
+    let (header, words) = match header(current.user, address) {
         // A null data pointer only queries the version.
         Err(Errno::EINVAL) if data == 0 => return Ok(0),
         header => header?,
     };
     let process = match header.process {
-        0 => context.process().clone(),
+        0 => current.process().clone(),
         id if id < 0 => return Err(Errno::EINVAL),
-        id => context
-            .kernel
-            .tasks
-            .process(id as u32)
-            .ok_or(Errno::ESRCH)?,
+        id => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
     };
     if data == 0 {
         return Ok(0);
@@ -270,27 +379,27 @@ pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     for index in 0..words {
         let word = |set: Capabilities| (set.bits() >> (32 * index)) as u32;
         let triple = [sets.effective, sets.permitted, sets.inheritable].map(word);
-        context.user.write_value(data + index * 12, &triple)?;
+        current.user.write_value(data + index * 12, &triple)?;
     }
     Ok(0)
 }
 
 /// Implements `capset`, for the calling process only.
-pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+fn capset(current: &Current<'_>, spaces: &Spaces, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
-    let (header, words) = header(context, address)?;
-    if header.process != 0 && header.process != context.process().id as i32 {
+    let (header, words) = header(current.user, address)?;
+    if header.process != 0 && header.process != current.process().id as i32 {
         return Err(Errno::EPERM);
     }
     let mut sets = [0; 3];
     for index in 0..words {
-        let triple: [u32; 3] = context.user.read_value(data.wrapping_add(index * 12))?;
+        let triple: [u32; 3] = current.user.read_value(data.wrapping_add(index * 12))?;
         for (set, word) in sets.iter_mut().zip(triple) {
             *set |= u64::from(word) << (32 * index);
         }
     }
     let [effective, permitted, inheritable] = sets.map(Capabilities::from_bits_retain);
-    let process = context.process();
+    let process = current.process();
     let capabilities = {
         let mut credentials = process.identity.credentials.lock();
         let now = credentials.capabilities;
@@ -302,11 +411,7 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })?;
         credentials.capabilities.effective
     };
-    let limits = space_limits(
-        context.kernel,
-        &process.identity.limits.lock(),
-        capabilities,
-    );
-    context.with_space(|space| space.set_limits(limits));
+    let limits = spaces.limits(&process.identity.limits.lock(), capabilities);
+    current.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

@@ -1,38 +1,39 @@
 //! Process and thread ids, process groups and sessions.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     lifecycle::{set_group, set_session},
-    process::Process,
+    process::{Process, Tasks},
     syscall::call::int,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-fn find(context: &Context<'_>, id: u64) -> Result<Arc<Process>, Errno> {
+fn find(current: &Current<'_>, tasks: &Tasks, id: u64) -> Result<Arc<Process>, Errno> {
     match int(id) {
-        0 => Ok(context.process().clone()),
+        0 => Ok(current.process().clone()),
         id if id < 0 => Err(Errno::ESRCH),
-        id => context.kernel.tasks.process(id as u32).ok_or(Errno::ESRCH),
+        id => tasks.process(id as u32).ok_or(Errno::ESRCH),
     }
 }
 
 /// Implements `getpgid`.
-pub fn getpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    Ok(find(context, arguments[0])?.group().into())
+pub fn getpgid(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
+    Ok(find(current, tasks, arguments[0])?.group().into())
 }
 
 /// Implements `getpgrp`.
-pub fn getpgrp(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(context.process().group().into())
+pub fn getpgrp(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(current.process().group().into())
 }
 
 /// Implements `setpgid`.
-pub fn setpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn setpgid(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     set_group(
-        context.kernel,
-        context.process(),
+        tasks,
+        current.process(),
         int(arguments[0]),
         int(arguments[1]),
     )?;
@@ -40,20 +41,20 @@ pub fn setpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `getsid`.
-pub fn getsid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    Ok(find(context, arguments[0])?.session().into())
+pub fn getsid(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
+    Ok(find(current, tasks, arguments[0])?.session().into())
 }
 
 /// Implements `setsid`.
-pub fn setsid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(set_session(context.kernel, context.process())?.into())
+pub fn setsid(current: &Current<'_>, tasks: &Tasks, _arguments: &Arguments) -> CallResult {
+    Ok(set_session(tasks, current.process())?.into())
 }
 
 /// Implements `set_tid_address`.
-pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    context
+pub fn set_tid_address(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    current
         .thread
         .clear_child_tid
         .store(arguments[0], Ordering::Relaxed);
-    Ok(context.thread.id().into())
+    Ok(current.thread.id().into())
 }

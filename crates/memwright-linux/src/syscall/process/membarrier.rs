@@ -1,12 +1,13 @@
 //! `membarrier`: memory barriers on other CPUs.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
 };
 use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general::membarrier_cmd as raw;
-use memwright_table::CpuSet;
+use memwright_table::{CpuSet, Machine};
 
 flags! {
     /// The kinds of barriers that a process has registered for. The bits are the numbers of the registering commands.
@@ -64,12 +65,16 @@ fn decode(command: u32) -> Option<Command> {
 
 /// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented by the
 /// expedited one: there is no slower and cheaper way to wait for all CPUs.
-pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn membarrier(
+    current: &Current<'_>,
+    machine: &dyn Machine,
+    arguments: &Arguments,
+) -> CallResult {
     let [command, flags, ..] = *arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let registered = &context.process().barriers;
+    let registered = &current.process().barriers;
     match decode(command as u32).ok_or(Errno::EINVAL)? {
         Command::Query => Ok(COMMANDS.into()),
         Command::Registrations => Ok(registered.load(Ordering::Relaxed).into()),
@@ -82,7 +87,7 @@ pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             if !have.contains(needed) {
                 return Err(Errno::EPERM);
             }
-            barrier(context, extent);
+            barrier(current, machine, extent);
             Ok(0)
         }
     }
@@ -91,18 +96,17 @@ pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Interrupts the CPUs and waits until each has answered. The accesses of these CPUs before their answers are ordered
 /// before the accesses of the caller after this call. The accesses of the caller before this call are ordered before
 /// the accesses of these CPUs after their answers.
-fn barrier(context: &Context<'_>, extent: Extent) {
-    let host = context.kernel.host;
+fn barrier(current: &Current<'_>, machine: &dyn Machine, extent: Extent) {
     // A CPU that loads the address space after this fence executes a barrier when it does so.
     fence(Ordering::SeqCst);
-    let (root, loaded) = context.with_space(|space| (space.table().root(), space.table().loaded()));
+    let (root, loaded) = current.with_space(|space| (space.table().root(), space.table().loaded()));
     let targets = match extent {
         Extent::Space => loaded,
-        Extent::Machine => CpuSet::from_bits(u64::MAX >> (64 - host.cpu_count())),
+        Extent::Machine => CpuSet::from_bits(u64::MAX >> (64 - machine.cpu_count())),
     };
-    let targets = targets.without(host.cpu());
+    let targets = targets.without(machine.cpu());
     if !targets.is_empty() {
-        host.invalidate_remote(targets, root, &[]);
+        machine.invalidate_remote(targets, root, &[]);
     }
     fence(Ordering::SeqCst);
 }

@@ -1,6 +1,6 @@
 //! System calls that create, replace, terminate, schedule and observe processes and threads.
 
-mod clone;
+pub(super) mod clone;
 mod exec;
 mod exit;
 pub(super) mod futex;
@@ -15,8 +15,7 @@ pub(super) mod scheduling;
 pub(super) mod signal;
 mod wait;
 
-pub use clone::{clone, clone3, fork, vfork};
-pub use exec::execve;
+pub(crate) use exec::execve;
 pub use exit::{exit, exit_group};
 pub use ids::{getpgid, getpgrp, getsid, set_tid_address, setpgid, setsid};
 pub use prctl::{arch_prctl, prctl};

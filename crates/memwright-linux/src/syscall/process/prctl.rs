@@ -2,38 +2,45 @@
 
 use crate::{
     arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
-    process::TIMER_SLACK,
+    merge_scan::MergeScan,
+    process::{TIMER_SLACK, Tasks},
     signal::Signal,
+    thread_registers::ThreadRegisters,
     user::USER_END,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::prctl;
 
 /// Implements `arch_prctl`.
-pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn arch_prctl(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    arguments: &Arguments,
+) -> CallResult {
     let [operation, address, ..] = *arguments;
-    context.registers.store_bases();
+    registers.store_bases();
     match operation {
         ARCH_SET_FS | ARCH_SET_GS if address >= USER_END => Err(Errno::EPERM),
         ARCH_SET_FS | ARCH_SET_GS => {
-            let mut state = *context.registers.state();
+            let mut state = *registers.state();
             if operation == ARCH_SET_FS {
                 state.fs_base = address;
             } else {
                 state.gs_base = address;
             }
-            context.registers.replace_state(state);
+            registers.replace_state(state);
             Ok(0)
         }
         ARCH_GET_FS => {
-            let base = context.registers.state().fs_base;
-            context.user.write_value(address, &base).map(|()| 0)
+            let base = registers.state().fs_base;
+            current.user.write_value(address, &base).map(|()| 0)
         }
         ARCH_GET_GS => {
-            let base = context.registers.state().gs_base;
-            context.user.write_value(address, &base).map(|()| 0)
+            let base = registers.state().gs_base;
+            current.user.write_value(address, &base).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -41,25 +48,30 @@ pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings with a fixed
 /// value.
-pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn prctl(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    merge_scan: &MergeScan,
+    arguments: &Arguments,
+) -> CallResult {
     let [operation, value, ..] = *arguments;
-    let process = context.process();
+    let process = current.process();
     match operation as u32 {
         prctl::PR_SET_NAME => {
             let mut name = [0; 16];
-            let text = context.user.read_string(value, 16, Errno::E2BIG);
+            let text = current.user.read_string(value, 16, Errno::E2BIG);
             match text {
                 Ok(text) => name[..text.len()].copy_from_slice(&text),
                 // Longer names are truncated.
-                Err(Errno::E2BIG) => context.user.read_bytes(value, &mut name)?,
+                Err(Errno::E2BIG) => current.user.read_bytes(value, &mut name)?,
                 Err(error) => return Err(error),
             }
-            context.thread.set_name(&name[..15]);
+            current.thread.set_name(&name[..15]);
             Ok(0)
         }
-        prctl::PR_GET_NAME => context
+        prctl::PR_GET_NAME => current
             .user
-            .write_bytes(value, &context.thread.name())
+            .write_bytes(value, &current.thread.name())
             .map(|()| 0),
         prctl::PR_SET_PDEATHSIG => {
             if value != 0 && Signal::new(value).is_none() {
@@ -72,7 +84,7 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         prctl::PR_GET_PDEATHSIG => {
             let signal = i32::from(process.parent_death_signal.load(Ordering::SeqCst));
-            context.user.write_value(value, &signal).map(|()| 0)
+            current.user.write_value(value, &signal).map(|()| 0)
         }
         prctl::PR_GET_DUMPABLE => Ok(process.dumpable.load(Ordering::SeqCst).into()),
         prctl::PR_SET_DUMPABLE if value <= 1 => {
@@ -81,36 +93,34 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         prctl::PR_GET_SECCOMP => Ok(0),
         prctl::PR_SET_CHILD_SUBREAPER => {
-            context
-                .kernel
-                .tasks
-                .lock()
-                .set_subreaper(process, value != 0);
+            tasks.lock().set_subreaper(process, value != 0);
             Ok(0)
         }
         prctl::PR_GET_CHILD_SUBREAPER => {
             let adopts = i32::from(process.adopts.load(Ordering::SeqCst));
-            context.user.write_value(value, &adopts).map(|()| 0)
+            current.user.write_value(value, &adopts).map(|()| 0)
         }
         prctl::PR_GET_TID_ADDRESS => {
-            let word = context.thread.clear_child_tid.load(Ordering::Relaxed);
-            context.user.write_value(value, &word).map(|()| 0)
+            let word = current.thread.clear_child_tid.load(Ordering::Relaxed);
+            current.user.write_value(value, &word).map(|()| 0)
         }
-        prctl::PR_SET_MDWE => crate::syscall::memory::set_exec_gain(context, arguments),
-        prctl::PR_GET_MDWE => crate::syscall::memory::get_exec_gain(context, arguments),
-        prctl::PR_SET_THP_DISABLE => crate::syscall::memory::set_huge_refusal(context, arguments),
-        prctl::PR_GET_THP_DISABLE => crate::syscall::memory::get_huge_refusal(context, arguments),
-        prctl::PR_SET_MEMORY_MERGE => crate::syscall::memory::set_merging(context, arguments),
-        prctl::PR_SET_VMA => crate::syscall::memory::set_area_attribute(context, arguments),
-        prctl::PR_GET_MEMORY_MERGE => crate::syscall::memory::get_merging(context, arguments),
-        prctl::PR_GET_TIMERSLACK => Ok(context.thread.timer_slack.load(Ordering::Relaxed)),
+        prctl::PR_SET_MDWE => crate::syscall::memory::set_exec_gain(current, arguments),
+        prctl::PR_GET_MDWE => crate::syscall::memory::get_exec_gain(current, arguments),
+        prctl::PR_SET_THP_DISABLE => crate::syscall::memory::set_huge_refusal(current, arguments),
+        prctl::PR_GET_THP_DISABLE => crate::syscall::memory::get_huge_refusal(current, arguments),
+        prctl::PR_SET_MEMORY_MERGE => {
+            crate::syscall::memory::set_merging(current, merge_scan, arguments)
+        }
+        prctl::PR_SET_VMA => crate::syscall::memory::set_area_attribute(current, arguments),
+        prctl::PR_GET_MEMORY_MERGE => crate::syscall::memory::get_merging(current, arguments),
+        prctl::PR_GET_TIMERSLACK => Ok(current.thread.timer_slack.load(Ordering::Relaxed)),
         prctl::PR_SET_TIMERSLACK => {
             let slack = if (value as i64) <= 0 {
                 TIMER_SLACK
             } else {
                 value
             };
-            context.thread.timer_slack.store(slack, Ordering::Relaxed);
+            current.thread.timer_slack.store(slack, Ordering::Relaxed);
             Ok(0)
         }
         _ => {

@@ -21,13 +21,15 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_getpriority,
         "getpriority",
         &[Kind::Int, Kind::Int],
-        |context, &[which, number, ..]| getpriority(context.thread, which as u32, number as u32),
+        |context, &[which, number, ..]| {
+            getpriority(context.current.thread, which as u32, number as u32)
+        },
     ),
     real(
         raw::__NR_setpriority,
         "setpriority",
         &[Kind::Int, Kind::Int, Kind::Int],
-        |context, arguments| setpriority(context.thread, arguments),
+        |context, arguments| setpriority(context.current.thread, arguments),
     ),
 ];
 

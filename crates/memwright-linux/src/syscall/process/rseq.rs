@@ -15,8 +15,13 @@ pub const CALLS: &[SystemCall] = &[real(
     "rseq",
     &[Kind::Hex, Kind::Unsigned, Kind::Hex, Kind::Hex],
     |context, arguments| {
-        let place = Place::of(context.kernel.host, &context.kernel.memory);
-        rseq(context.user, context.thread, place, arguments)
+        let place = Place::of(context.memory());
+        rseq(
+            context.current.user,
+            context.current.thread,
+            place,
+            arguments,
+        )
     },
 )];
 

@@ -1,21 +1,27 @@
 //! System calls on scheduling. There is one policy, and all CPUs are equal.
 
 use crate::{
+    Memory,
     abi::Timespec,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     identity::Capabilities,
     process::Thread,
-    scheduler::TIME_SLICE,
+    scheduler::{Scheduler, TIME_SLICE},
     syscall::call::int,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
-use memwright_table::CpuSet;
+use memwright_table::{CpuSet, Machine};
 
 /// Implements `sched_yield`.
-pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    context.kernel.scheduler.yield_now(context.thread);
+pub fn sched_yield(
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
+    _arguments: &Arguments,
+) -> CallResult {
+    scheduler.yield_now(current.thread);
     Ok(0)
 }
 
@@ -42,29 +48,35 @@ fn check(caller: &Arc<Thread>, id: u64) -> Result<(), Errno> {
 }
 
 /// Implements `sched_getaffinity`: returns the existing CPUs on which the thread is allowed to run.
-pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_getaffinity(
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
+    arguments: &Arguments,
+) -> CallResult {
     let [id, size, mask, ..] = *arguments;
-    let scheduler = &context.kernel.scheduler;
     if size.saturating_mul(8) < u64::from(scheduler.all_cpus().len()) || size % 8 != 0 {
         return Err(Errno::EINVAL);
     }
-    let allowed = find(context.thread, id)?.affinity().bits() & scheduler.all_cpus().bits();
-    context.user.write_value(mask, &allowed)?;
+    let allowed = find(current.thread, id)?.affinity().bits() & scheduler.all_cpus().bits();
+    current.user.write_value(mask, &allowed)?;
     Ok(8)
 }
 
 /// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves to another CPU before it returns
 /// to user mode.
-pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_setaffinity(
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
+    arguments: &Arguments,
+) -> CallResult {
     let [id, size, mask, ..] = *arguments;
     let mut bytes = [0; 8];
     let length = bytes.len().min(size as usize);
-    context.user.read_bytes(mask, &mut bytes[..length])?;
-    let thread = find(context.thread, id)?;
-    if !Rights::of(context.thread, &thread).may_change() {
+    current.user.read_bytes(mask, &mut bytes[..length])?;
+    let thread = find(current.thread, id)?;
+    if !Rights::of(current.thread, &thread).may_change() {
         return Err(Errno::EPERM);
     }
-    let scheduler = &context.kernel.scheduler;
     let wanted = u64::from_le_bytes(bytes) & scheduler.all_cpus().bits();
     if wanted == 0 {
         return Err(Errno::EINVAL);
@@ -106,18 +118,18 @@ impl Rights {
 }
 
 /// Implements `sched_getscheduler`: always `SCHED_OTHER`.
-pub fn sched_getscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    check(context.thread, arguments[0])?;
+pub fn sched_getscheduler(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    check(current.thread, arguments[0])?;
     Ok(0)
 }
 
 /// Implements `sched_getparam`: always priority 0, the only one of `SCHED_OTHER`.
-pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_getparam(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] == 0 {
         return Err(Errno::EINVAL);
     }
-    check(context.thread, arguments[0])?;
-    context.user.write_value(arguments[1], &0i32).map(|()| 0)
+    check(current.thread, arguments[0])?;
+    current.user.write_value(arguments[1], &0i32).map(|()| 0)
 }
 
 /// Returns the lowest and the highest priority of a policy.
@@ -144,54 +156,59 @@ fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
 }
 
 /// Implements `sched_setscheduler` for `SCHED_OTHER` only.
-pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_setscheduler(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [id, policy, parameter, ..] = *arguments;
     if parameter == 0 || int(policy) < 0 || int(id) < 0 {
         return Err(Errno::EINVAL);
     }
-    let priority: i32 = context.user.read_value(parameter)?;
-    check(context.thread, id)?;
+    let priority: i32 = current.user.read_value(parameter)?;
+    check(current.thread, id)?;
     change_policy(int(policy), priority).map(|()| 0)
 }
 
 /// Implements `sched_setparam` for priority 0 only.
-pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_setparam(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [id, parameter, ..] = *arguments;
     if parameter == 0 || int(id) < 0 {
         return Err(Errno::EINVAL);
     }
-    let priority: i32 = context.user.read_value(parameter)?;
-    check(context.thread, id)?;
+    let priority: i32 = current.user.read_value(parameter)?;
+    check(current.thread, id)?;
     change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
 }
 
 /// Implements `sched_get_priority_max`.
-pub fn sched_get_priority_max(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_get_priority_max(_current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(priorities(int(arguments[0]))?.1 as u64)
 }
 
 /// Implements `sched_get_priority_min`.
-pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sched_get_priority_min(_current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(priorities(int(arguments[0]))?.0 as u64)
 }
 
 /// Implements `sched_rr_get_interval`: returns the time slice.
-pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    check(context.thread, arguments[0])?;
-    context
+pub fn sched_rr_get_interval(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    check(current.thread, arguments[0])?;
+    current
         .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))
         .map(|()| 0)
 }
 
 /// Implements `getcpu`.
-pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let cpu = context.kernel.host.cpu();
-    let node = context.kernel.memory.frames().topology().node_of(cpu);
-    context
+pub fn getcpu(
+    current: &Current<'_>,
+    memory: &Memory,
+    machine: &dyn Machine,
+    arguments: &Arguments,
+) -> CallResult {
+    let cpu = machine.cpu();
+    let node = memory.frames().topology().node_of(cpu);
+    current
         .user
         .write_optional(arguments[0], &(cpu.index() as u32))?;
-    context
+    current
         .user
         .write_optional(arguments[1], &u32::from(node))?;
     Ok(0)

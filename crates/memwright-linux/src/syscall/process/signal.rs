@@ -8,14 +8,17 @@ use crate::{
         uapi::FP_XSTATE_MAGIC2,
         xstate::{self, Extent, Unloadable},
     },
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
     current::Current,
     errno::Errno,
-    process::{Process, REAPER, force_fault, queue, send_to_process},
+    host::Registers,
+    process::{Process, REAPER, Tasks, force_fault, queue, send_to_process},
     protection_keys,
     signal::{Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code},
     sync::PausePoints,
     syscall::call::int,
+    thread_registers::ThreadRegisters,
+    user::UserMemory,
     wait::WaitError,
 };
 use alloc::sync::Arc;
@@ -35,16 +38,16 @@ fn check_size(size: u64) -> Result<(), Errno> {
 }
 
 /// Implements `rt_sigaction`.
-pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigaction(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [signal, new, old, size, ..] = *arguments;
     check_size(size)?;
-    let new: Option<KernelAction> = context.user.read_optional(new)?;
+    let new: Option<KernelAction> = current.user.read_optional(new)?;
     let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
     if new.is_some() && SignalSet::UNBLOCKABLE.contains(signal) {
         return Err(Errno::EINVAL);
     }
     let before = {
-        let mut signals = context.process().signals.lock();
+        let mut signals = current.process().signals.lock();
         let before = match new.map(Action::from) {
             None => signals.actions.get(signal),
             Some(new) => signals.actions.replace(signal, new),
@@ -57,30 +60,30 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
             for state in signals.threads.values_mut() {
                 state.pending.discard_one(signal);
             }
-            signals.recalculate(context.thread);
+            signals.recalculate(current.thread);
         }
         before
     };
     if let Some(new) = new {
         let ignores = Action::from(new).ignores(signal);
         if ignores || before.ignores(signal) {
-            context.process().change_timer_action(signal, ignores);
+            current.process().change_timer_action(signal, ignores);
         }
     }
-    context
+    current
         .user
         .write_optional(old, &KernelAction::from(before))?;
     Ok(0)
 }
 
 /// Implements `rt_sigprocmask`.
-pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigprocmask(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [how, new, old, size, ..] = *arguments;
     check_size(size)?;
-    let new: Option<u64> = context.user.read_optional(new)?;
+    let new: Option<u64> = current.user.read_optional(new)?;
     let before = {
-        let mut signals = context.process().signals.lock();
-        let before = signals.thread(context.thread).blocked;
+        let mut signals = current.process().signals.lock();
+        let before = signals.thread(current.thread).blocked;
         if let Some(set) = new.map(SignalSet) {
             let blocked = match how as u32 {
                 raw::SIG_BLOCK => before.union(set),
@@ -88,23 +91,23 @@ pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResul
                 raw::SIG_SETMASK => set,
                 _ => return Err(Errno::EINVAL),
             };
-            signals.set_blocked(context.thread, blocked);
+            signals.set_blocked(current.thread, blocked);
         }
         before
     };
-    context.user.write_optional(old, &before.0)?;
+    current.user.write_optional(old, &before.0)?;
     Ok(0)
 }
 
 /// Implements `rt_sigpending`.
-pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigpending(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] > SET_SIZE {
         return Err(Errno::EINVAL);
     }
     let pending = {
-        let mut signals = context.process().signals.lock();
+        let mut signals = current.process().signals.lock();
         let shared = signals.pending.set();
-        let state = signals.thread(context.thread);
+        let state = signals.thread(current.thread);
         state
             .pending
             .set()
@@ -112,7 +115,7 @@ pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult
             .intersection(state.blocked)
     };
     let bytes = pending.0.to_le_bytes();
-    context
+    current
         .user
         .write_bytes(arguments[0], &bytes[..arguments[1] as usize])?;
     Ok(0)
@@ -137,45 +140,45 @@ pub fn restore_mask(current: &Current<'_>) {
 }
 
 /// Implements `rt_sigsuspend`.
-pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigsuspend(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     check_size(arguments[1])?;
-    let mask: u64 = context.user.read_value(arguments[0])?;
-    with_mask_until_return(context, SignalSet(mask));
-    wait_for_signal(context)
+    let mask: u64 = current.user.read_value(arguments[0])?;
+    with_mask_until_return(current, SignalSet(mask));
+    wait_for_signal(current)
 }
 
 /// Implements `pause`.
-pub fn pause(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    wait_for_signal(context)
+pub fn pause(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
+    wait_for_signal(current)
 }
 
-fn wait_for_signal(context: &Context<'_>) -> CallResult {
-    let never = context.wait_until(&[], None, || None::<()>);
+fn wait_for_signal(current: &Current<'_>) -> CallResult {
+    let never = current.wait_until(&[], None, || None::<()>);
     debug_assert_eq!(never, Err(WaitError::Interrupted));
     Err(Errno::ERESTARTNOHAND)
 }
 
 /// Implements `rt_sigtimedwait`.
-pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigtimedwait(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [set, info, timeout, size, ..] = *arguments;
     check_size(size)?;
-    let set: u64 = context.user.read_value(set)?;
+    let set: u64 = current.user.read_value(set)?;
     let set = SignalSet(set).minus(SignalSet::UNBLOCKABLE);
-    let timeout: Option<Timespec> = context.user.read_optional(timeout)?;
+    let timeout: Option<Timespec> = current.user.read_optional(timeout)?;
     let deadline = match timeout {
         Some(timeout) => {
             let length = timeout.to_nanoseconds().ok_or(Errno::EINVAL)?;
-            Some(context.kernel.host.now().saturating_add(length))
+            Some(current.now().saturating_add(length))
         }
         None => None,
     };
-    let process = context.process();
+    let process = current.process();
     let take = || {
         loop {
             let taken = {
                 let mut signals = process.signals.lock();
-                let taken = signals.take(context.thread, SignalSet(!set.0));
-                signals.recalculate(context.thread);
+                let taken = signals.take(current.thread, SignalSet(!set.0));
+                signals.recalculate(current.thread);
                 taken?
             };
             let completed = process.complete_signal(taken);
@@ -184,25 +187,29 @@ pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResu
             }
         }
     };
-    process.signals.lock().thread(context.thread).waited = set;
-    let result = context.wait_until(&[], deadline, take);
-    process.signals.lock().thread(context.thread).waited = SignalSet::EMPTY;
+    process.signals.lock().thread(current.thread).waited = set;
+    let result = current.wait_until(&[], deadline, take);
+    process.signals.lock().thread(current.thread).waited = SignalSet::EMPTY;
     let taken = result.map_err(WaitError::interrupt)?;
     if info != 0 {
-        context.user.write_bytes(info, &taken.to_bytes())?;
+        current.user.write_bytes(info, &taken.to_bytes())?;
     }
     Ok(taken.signal.number().into())
 }
 
 /// Implements `sigaltstack`.
-pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn sigaltstack(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    arguments: &Arguments,
+) -> CallResult {
     /// `MINSIGSTKSZ` of `asm/signal.h`.
     const LEAST: u64 = 2048;
-    let new: Option<AlternateStack> = context.user.read_optional(arguments[0])?;
-    let pointer = context.registers.state().regs.rsp;
+    let new: Option<AlternateStack> = current.user.read_optional(arguments[0])?;
+    let pointer = registers.state().regs.rsp;
     let before = {
-        let mut signals = context.process().signals.lock();
-        let state = signals.thread(context.thread);
+        let mut signals = current.process().signals.lock();
+        let state = signals.thread(current.thread);
         let mut before = state.alternate_stack;
         let now = before.state(pointer);
         if let Some(new) = new {
@@ -224,43 +231,55 @@ pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         before.flags |= now;
         before
     };
-    context.user.write_optional(arguments[1], &before)?;
+    current.user.write_optional(arguments[1], &before)?;
     Ok(0)
 }
 
 /// Implements `rt_sigreturn`: loads the registers from the frame. A frame that cannot be read raises SIGSEGV.
-pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let regs = context.registers.state().regs;
-    match restore_frame(context, regs.rsp.wrapping_sub(8)) {
+pub fn rt_sigreturn(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    _arguments: &Arguments,
+) -> CallResult {
+    let regs = registers.state().regs;
+    match restore_frame(current, registers, regs.rsp.wrapping_sub(8)) {
         Ok(()) => {
-            let result = context.registers.state().regs.rax;
+            let result = registers.state().regs.rax;
             Ok(result)
         }
         Err(_) => {
-            force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+            force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
             Ok(0)
         }
     }
 }
 
-fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
+fn restore_frame(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    frame: u64,
+) -> Result<(), Errno> {
     let mut bytes = [0; FrameHead::SIZE];
-    context.user.read_bytes(frame, &mut bytes)?;
+    current.user.read_bytes(frame, &mut bytes)?;
     let head = FrameHead::from_bytes(&bytes);
-    restore_extended(context, head.context.extended_state)?;
-    let regs = restore(&head.context, &context.registers.state().regs);
-    context.registers.replace_registers(regs);
+    restore_extended(
+        current.user,
+        registers.processor(),
+        head.context.extended_state,
+    )?;
+    let regs = restore(&head.context, &registers.state().regs);
+    registers.replace_registers(regs);
     if !selectors_return(&head) {
         // The processor would refuse to return with these selectors, which is a general protection fault of the program
         // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
-        force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+        force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
-    let mut signals = context.process().signals.lock();
-    signals.set_blocked(context.thread, SignalSet(head.mask));
+    let mut signals = current.process().signals.lock();
+    signals.set_blocked(current.thread, SignalSet(head.mask));
     // As on Linux, the alternate stack is restored from the frame.
     let flags = head.stack.flags & AlternateStack::AUTODISARM;
     let pointer = head.context.rsp;
-    let state = signals.thread(context.thread);
+    let state = signals.thread(current.thread);
     if state.alternate_stack.state(pointer) != AlternateStack::ONSTACK {
         state.alternate_stack = AlternateStack {
             flags,
@@ -272,35 +291,34 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
 }
 
 /// Loads the extended state of a frame. The address is null if the frame has none: the initial state is loaded.
-fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
-    let host = context.kernel.host;
+fn restore_extended(
+    user: UserMemory<'_>,
+    processor: &dyn Registers,
+    address: u64,
+) -> Result<(), Errno> {
     let mut area = FpuArea::INITIAL;
     if address == 0 {
-        host.restore_fpu(&area);
-        protection_keys::reset(host);
+        processor.restore_fpu(&area);
+        protection_keys::reset(processor);
         return Ok(());
     }
     if !address.is_multiple_of(64) {
         return Err(Errno::EFAULT);
     }
-    context
-        .user
-        .read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
+    user.read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
     let mut extended = false;
-    if let Extent::Extended(size) = xstate::extent(&area.bytes[..512], host.fpu_size()) {
-        let end: u32 = context.user.read_value(address + size as u64)?;
+    if let Extent::Extended(size) = xstate::extent(&area.bytes[..512], processor.fpu_size()) {
+        let end: u32 = user.read_value(address + size as u64)?;
         if end == FP_XSTATE_MAGIC2 {
             let rest = &mut area.bytes[FpuArea::HEADER..size];
-            context
-                .user
-                .read_bytes(address + FpuArea::HEADER as u64, rest)?;
+            user.read_bytes(address + FpuArea::HEADER as u64, rest)?;
             extended = true;
         }
     }
-    let features = host.fpu_features();
+    let features = processor.fpu_features();
     xstate::check(&area, features, extended).map_err(|Unloadable| Errno::EFAULT)?;
     xstate::sanitize(&mut area, features, extended);
-    host.restore_fpu(&area);
+    processor.restore_fpu(&area);
     Ok(())
 }
 
@@ -331,7 +349,7 @@ pub(crate) fn may_signal(current: &Current<'_>, to: &Process, signal: Option<Sig
 }
 
 /// Implements `kill`.
-pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn kill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let target = int(arguments[0]);
     let number = u64::from(arguments[1] as u32);
     if number > Signal::MAX.into() {
@@ -341,13 +359,13 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (mut found, mut sent) = (false, false);
     loop {
         let mut killed = false;
-        each_target(context, target, |process| {
+        each_target(current, tasks, target, |process| {
             found = true;
-            if may_signal(context, process, signal) {
+            if may_signal(current, process, signal) {
                 sent = true;
                 if let Some(signal) = signal {
                     killed |= signal == Signal::SIGKILL && !process.is_ending();
-                    send_to_process(process, sent_by(context, signal, code::SI_USER));
+                    send_to_process(process, sent_by(current, signal, code::SI_USER));
                 }
             }
         });
@@ -365,9 +383,8 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Calls `act` for each target of `kill`: one process, all processes but the caller, or a group.
-fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>)) {
-    let tasks = &context.kernel.tasks;
-    let own = context.process();
+fn each_target(current: &Current<'_>, tasks: &Tasks, target: i32, act: impl FnMut(&Arc<Process>)) {
+    let own = current.process();
     match target {
         id if id > 0 => tasks.process(id as u32).iter().for_each(act),
         -1 => {
@@ -390,17 +407,18 @@ fn for_each(processes: impl Iterator<Item = Arc<Process>>, mut act: impl FnMut(&
 }
 
 /// Implements `tkill`.
-pub fn tkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    send_to_one(context, None, arguments[0], arguments[1])
+pub fn tkill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
+    send_to_one(current, tasks, None, arguments[0], arguments[1])
 }
 
 /// Implements `tgkill`.
-pub fn tgkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn tgkill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     if int(arguments[0]) <= 0 {
         return Err(Errno::EINVAL);
     }
     send_to_one(
-        context,
+        current,
+        tasks,
         Some(arguments[0] as u32),
         arguments[1],
         arguments[2],
@@ -408,7 +426,8 @@ pub fn tgkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn send_to_one(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    tasks: &Tasks,
     process: Option<u32>,
     thread: u64,
     signal: u64,
@@ -417,20 +436,16 @@ fn send_to_one(
     if int(thread) <= 0 || signal > Signal::MAX.into() {
         return Err(Errno::EINVAL);
     }
-    let thread = context
-        .kernel
-        .tasks
-        .thread(thread as u32)
-        .ok_or(Errno::ESRCH)?;
+    let thread = tasks.thread(thread as u32).ok_or(Errno::ESRCH)?;
     if process.is_some_and(|process| process != thread.process.id) {
         return Err(Errno::ESRCH);
     }
     let signal = Signal::new(signal);
-    if !may_signal(context, &thread.process, signal) {
+    if !may_signal(current, &thread.process, signal) {
         return Err(Errno::EPERM);
     }
     if let Some(signal) = signal {
-        let info = sent_by(context, signal, code::SI_TKILL);
+        let info = sent_by(current, signal, code::SI_TKILL);
         queue(&thread.process, Some(&thread), info)?;
     }
     Ok(0)
@@ -438,27 +453,26 @@ fn send_to_one(
 
 /// Implements `rt_sigqueueinfo`: sends the signal to the process of the thread with this id (Linux 7.3
 /// `kernel/signal.c`, `do_rt_sigqueueinfo` and `kill_pid_info`).
-pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [id, number, info, ..] = *arguments;
     let mut bytes = [0; SignalInfo::SIZE];
-    context.user.read_bytes(info, &mut bytes)?;
+    current.user.read_bytes(info, &mut bytes)?;
     let number = u64::from(number as u32);
     let signal = Signal::new(number);
     // The code is checked for signal 0 as well, which only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
     // Codes that the kernel and `kill` use are forged if another sender sets them.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
-    if forged && id as u32 != context.thread.id() {
+    if forged && id as u32 != current.thread.id() {
         return Err(Errno::EPERM);
     }
-    let tasks = &context.kernel.tasks;
     let process = tasks.thread(id as u32).map(|thread| thread.process.clone());
     let process = process.or_else(|| tasks.process(id as u32));
     let process = process.ok_or(Errno::ESRCH)?;
     if number > Signal::MAX.into() {
         return Err(Errno::EINVAL);
     }
-    if !may_signal(context, &process, signal) {
+    if !may_signal(current, &process, signal) {
         return Err(Errno::EPERM);
     }
     if signal.is_some() {

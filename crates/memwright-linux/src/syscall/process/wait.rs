@@ -1,18 +1,20 @@
 //! `wait4` and `waitid`.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     lifecycle::{WaitOptions, WaitTarget, Waited, wait_for_child},
     pidfd::ProcessFile,
-    process::ResourceUsage,
+    process::{ResourceUsage, Tasks},
     signal::{Detail, Signal, SignalInfo},
     syscall::call::int,
+    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
 
 /// Implements `wait4`.
-pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn wait4(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [process, status, options, usage, ..] = *arguments;
     let options = options as u32;
     let allowed = WaitOptions::NOHANG
@@ -26,26 +28,26 @@ pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let target = match int(process) {
         -1 => WaitTarget::Any,
-        0 => WaitTarget::Group(context.process().group()),
+        0 => WaitTarget::Group(current.process().group()),
         i32::MIN => return Err(Errno::ESRCH),
         id if id > 0 => WaitTarget::Process(id as u32),
         group => WaitTarget::Group(group.unsigned_abs()),
     };
     let options = WaitOptions::from_bits_truncate(options) | WaitOptions::EXITED;
-    let Some(waited) = wait_for_child(context, target, options)? else {
+    let Some(waited) = wait_for_child(current, tasks, target, options)? else {
         return Ok(0);
     };
-    context
+    current
         .user
         .write_optional(status, &waited.change.wait_status())?;
-    context
+    current
         .user
         .write_optional(usage, &ResourceUsage::from(waited.usage))?;
     Ok(waited.process.into())
 }
 
 /// Implements `waitid`.
-pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn waitid(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [which, id, info, options, usage, _] = *arguments;
     let options = options as u32;
     let allowed = WaitOptions::all();
@@ -59,10 +61,10 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let target = match which as u32 {
         raw::P_ALL => WaitTarget::Any,
         raw::P_PID if id > 0 => WaitTarget::Process(id as u32),
-        raw::P_PGID if id == 0 => WaitTarget::Group(context.process().group()),
+        raw::P_PGID if id == 0 => WaitTarget::Group(current.process().group()),
         raw::P_PGID if id > 0 => WaitTarget::Group(id as u32),
         raw::P_PIDFD if id >= 0 => {
-            let open = context.files().get_usable(id)?;
+            let open = current.files().get_usable(id)?;
             let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
             file.life().ok_or(Errno::ECHILD)?;
             impatient = open.is_nonblocking() && !options.contains(WaitOptions::NOHANG);
@@ -74,15 +76,15 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         _ => return Err(Errno::EINVAL),
     };
-    let waited = wait_for_child(context, target, options)?;
+    let waited = wait_for_child(current, tasks, target, options)?;
     if impatient && waited.is_none() {
         return Err(Errno::EAGAIN);
     }
     if info != 0 {
-        write_wait_info(context, info, waited.as_ref())?;
+        write_wait_info(current.user, info, waited.as_ref())?;
     }
     if let Some(waited) = waited {
-        context
+        current
             .user
             .write_optional(usage, &ResourceUsage::from(waited.usage))?;
     }
@@ -91,12 +93,12 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Writes the fields of `siginfo_t` that `waitid` sets, or zeroes if no child has changed state.
 fn write_wait_info(
-    context: &Context<'_>,
+    user: UserMemory<'_>,
     address: u64,
     waited: Option<&Waited>,
 ) -> Result<(), Errno> {
     let Some(waited) = waited else {
-        return context.user.clear_bytes(address, 28);
+        return user.clear_bytes(address, 28);
     };
     let (code, status) = waited.change.signal_fields();
     let detail = Detail::Child {
@@ -112,5 +114,5 @@ fn write_wait_info(
         errno: 0,
         detail,
     };
-    context.user.write_bytes(address, &info.to_bytes()[..28])
+    user.write_bytes(address, &info.to_bytes()[..28])
 }

@@ -7,14 +7,16 @@ pub(super) mod swap;
 pub(super) mod time;
 
 use crate::{
+    Memory,
     abi::Plain,
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     identity::{Capabilities, Limit, Resource},
-    kernel::Kernel,
-    memory::space_limits,
-    process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, ticks},
+    memory::Spaces,
+    process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, Tasks, Thread, ticks},
+    scheduler::Scheduler,
     syscall::call::int,
 };
 use alloc::sync::Arc;
@@ -56,30 +58,34 @@ abi_struct! {
 }
 
 /// Implements `sysinfo`.
-pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let kernel = context.kernel;
-    let frames = kernel.memory.frames();
-    let (swap, swapped) = kernel.memory.swap().totals();
+pub fn sysinfo(
+    current: &Current<'_>,
+    memory: &Memory,
+    tasks: &Tasks,
+    arguments: &Arguments,
+) -> CallResult {
+    let frames = memory.frames();
+    let (swap, swapped) = memory.swap().totals();
     let info = SystemInfo {
         swap: swap * 4096,
         swap_free: (swap - swapped) * 4096,
-        uptime: (kernel.host.now() / crate::abi::SECOND) as i64,
+        uptime: (current.now() / crate::abi::SECOND) as i64,
         total: frames.total() * 4096,
         free: frames.free() * 4096,
         shared: frames.used_by(memwright_table::FrameKind::Object) * 4096,
-        loads: kernel
+        loads: tasks
             .scheduler
-            .load_averages(kernel.host.now())
+            .load_averages(current.now())
             .map(|load| load.scaled()),
-        processes: living(kernel),
+        processes: living(tasks),
         unit: 1,
         ..SystemInfo::default()
     };
-    context.user.write_value(arguments[0], &info).map(|()| 0)
+    current.user.write_value(arguments[0], &info).map(|()| 0)
 }
 
-fn living(kernel: &Kernel) -> u16 {
-    let tasks = kernel.tasks.lock();
+fn living(tasks: &Tasks) -> u16 {
+    let tasks = tasks.lock();
     let living = tasks
         .members
         .values()
@@ -88,20 +94,20 @@ fn living(kernel: &Kernel) -> u16 {
 }
 
 /// Implements `getrandom`. The generator starts from the seed of the run, so the bytes are equal in every run.
-pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn getrandom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
     let both = raw::GRND_RANDOM | raw::GRND_INSECURE;
     if flags as u32 & !known != 0 || flags as u32 & both == both {
         return Err(Errno::EINVAL);
     }
-    let length = context.user.transfer_length(address, length)?;
+    let length = current.user.transfer_length(address, length)?;
     let mut buffer = [0; 256];
     let mut done = 0;
     while done < length {
         let step = (length - done).min(buffer.len());
-        context.kernel.vfs.random.lock().fill(&mut buffer[..step]);
-        match context
+        current.vfs().random.lock().fill(&mut buffer[..step]);
+        match current
             .user
             .write_some(address + done as u64, &buffer[..step])
         {
@@ -110,7 +116,7 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             Err(_) if done > 0 => return Ok(done as u64),
             Err(error) => return Err(error),
         }
-        if context.caller().interrupted() && done >= 256 {
+        if current.caller().interrupted() && done >= 256 {
             break;
         }
     }
@@ -118,68 +124,73 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Implements `getrusage`.
-pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let process = context.process();
+pub fn getrusage(
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
+    arguments: &Arguments,
+) -> CallResult {
+    let process = current.process();
     let usage = match int(arguments[0]) {
         raw::RUSAGE_CHILDREN => process.children_usage.snapshot(),
         // RUSAGE_SELF and RUSAGE_THREAD.
         0 => process.total_usage(),
         1 => {
-            let mut usage = context.kernel.scheduler.usage_of(context.thread);
+            let mut usage = scheduler.usage_of(current.thread);
             usage.resident_peak = process.total_usage().resident_peak;
             usage
         }
         _ => return Err(Errno::EINVAL),
     };
-    context
+    current
         .user
         .write_value(arguments[1], &ResourceUsage::from(usage))
         .map(|()| 0)
 }
 
 /// Implements `times`.
-pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let own = context.process().total_usage();
-    let children = context.process().children_usage.snapshot();
+pub fn times(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let own = current.process().total_usage();
+    let children = current.process().children_usage.snapshot();
     let values = [own.user, own.system, children.user, children.system].map(ticks);
-    context.user.write_optional(arguments[0], &values)?;
-    Ok(ticks(context.kernel.host.now()))
+    current.user.write_optional(arguments[0], &values)?;
+    Ok(ticks(current.now()))
 }
 
 /// Implements `getrlimit`.
-pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let limit = *context
+pub fn getrlimit(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let limit = *current
         .process()
         .identity
         .limits
         .lock()
         .by_number(arguments[0])
         .ok_or(Errno::EINVAL)?;
-    context.user.write_value(arguments[1], &limit).map(|()| 0)
+    current.user.write_value(arguments[1], &limit).map(|()| 0)
 }
 
 /// Implements `setrlimit`.
-pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let new: Limit = context.user.read_value(arguments[1])?;
-    set_limit(context, context.process(), arguments[0], new)?;
+pub fn setrlimit(current: &Current<'_>, spaces: &Spaces, arguments: &Arguments) -> CallResult {
+    let new: Limit = current.user.read_value(arguments[1])?;
+    set_limit(current, spaces, current.process(), arguments[0], new)?;
     Ok(0)
 }
 
 /// Implements `prlimit64`.
-pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn prlimit64(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    spaces: &Spaces,
+    arguments: &Arguments,
+) -> CallResult {
     let [id, resource, new, old, ..] = *arguments;
-    let new: Option<Limit> = context.user.read_optional(new)?;
+    let new: Option<Limit> = current.user.read_optional(new)?;
     let process = match int(id) {
-        0 => context.process().clone(),
-        id => context
-            .kernel
-            .tasks
-            .process(id as u32)
-            .ok_or(Errno::ESRCH)?,
+        0 => current.process().clone(),
+        id => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
     };
     let user = process.identity.credentials.lock().user;
-    if process.id != context.process().id
-        && !context
+    if process.id != current.process().id
+        && !current
             .process()
             .identity
             .credentials
@@ -195,15 +206,16 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .by_number(resource)
         .ok_or(Errno::EINVAL)?;
     if let Some(new) = new {
-        set_limit(context, &process, resource, new)?;
+        set_limit(current, spaces, &process, resource, new)?;
     }
-    context.user.write_optional(old, &before)?;
+    current.user.write_optional(old, &before)?;
     Ok(0)
 }
 
 /// Sets a limit. Only root is allowed to raise a hard limit. The limit on descriptors cannot exceed `fs.nr_open`.
 fn set_limit(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    spaces: &Spaces,
     process: &Arc<Process>,
     resource: u64,
     new: Limit,
@@ -216,7 +228,7 @@ fn set_limit(
         return Err(Errno::EPERM);
     }
     let may_raise = {
-        let credentials = context.process().identity.credentials.lock();
+        let credentials = current.process().identity.credentials.lock();
         credentials.has(Capabilities::RESOURCES)
     };
     let capabilities = {
@@ -230,7 +242,7 @@ fn set_limit(
             return Err(Errno::EPERM);
         }
         *limit = new;
-        space_limits(context.kernel, &limits, capabilities)
+        spaces.limits(&limits, capabilities)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);

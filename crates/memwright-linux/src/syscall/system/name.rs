@@ -17,15 +17,20 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_uname,
         "uname",
         &[Kind::Out(390)],
-        |context, &[to, ..]| uname(context.user, &context.kernel.names, to),
+        |context, &[to, ..]| uname(context.current.user, context.names(), to),
     ),
     real(
         raw::__NR_sethostname,
         "sethostname",
         &[Kind::InBuffer(1), Kind::Int],
         |context, &[from, length, ..]| {
-            let name = new_name(context.user, context.process(), from, length)?;
-            context.kernel.names.set(Which::Host, name);
+            let name = new_name(
+                context.current.user,
+                context.current.process(),
+                from,
+                length,
+            )?;
+            context.names().set(Which::Host, name);
             Ok(0)
         },
     ),
@@ -34,8 +39,13 @@ pub const CALLS: &[SystemCall] = &[
         "setdomainname",
         &[Kind::InBuffer(1), Kind::Int],
         |context, &[from, length, ..]| {
-            let name = new_name(context.user, context.process(), from, length)?;
-            context.kernel.names.set(Which::Domain, name);
+            let name = new_name(
+                context.current.user,
+                context.current.process(),
+                from,
+                length,
+            )?;
+            context.names().set(Which::Domain, name);
             Ok(0)
         },
     ),

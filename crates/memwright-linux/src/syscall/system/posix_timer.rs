@@ -22,9 +22,14 @@ pub const CALLS: &[SystemCall] = &[
         "timer_create",
         &[Kind::Int, Kind::In(64), Kind::Out(4)],
         |context, arguments| {
-            context.check_heap()?;
-            let epoch = context.kernel.manifest.epoch;
-            timer_create(context.user, context.thread, epoch, arguments)
+            context.current.check_heap()?;
+            let epoch = context.current.vfs().epoch;
+            timer_create(
+                context.current.user,
+                context.current.thread,
+                epoch,
+                arguments,
+            )
         },
     ),
     real(
@@ -32,8 +37,13 @@ pub const CALLS: &[SystemCall] = &[
         "timer_settime",
         &[Kind::Int, Kind::Hex, Kind::In(32), Kind::Out(32)],
         |context, arguments| {
-            let timers = context.kernel.scheduler;
-            timer_settime(context.user, context.thread, timers, arguments)
+            let timers = context.scheduler();
+            timer_settime(
+                context.current.user,
+                context.current.thread,
+                timers,
+                arguments,
+            )
         },
     ),
     real(
@@ -41,8 +51,13 @@ pub const CALLS: &[SystemCall] = &[
         "timer_gettime",
         &[Kind::Int, Kind::Out(32)],
         |context, arguments| {
-            let timers = context.kernel.scheduler;
-            timer_gettime(context.user, context.thread, timers, arguments)
+            let timers = context.scheduler();
+            timer_gettime(
+                context.current.user,
+                context.current.thread,
+                timers,
+                arguments,
+            )
         },
     ),
     real(
@@ -50,7 +65,7 @@ pub const CALLS: &[SystemCall] = &[
         "timer_getoverrun",
         &[Kind::Int],
         |context, &[id, ..]| {
-            let timer = context.process().posix_timer(int(id))?;
+            let timer = context.current.process().posix_timer(int(id))?;
             Ok(timer.overrun() as u64)
         },
     ),
@@ -58,7 +73,7 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_timer_delete,
         "timer_delete",
         &[Kind::Int],
-        |context, &[id, ..]| context.process().delete_timer(int(id)).map(|()| 0),
+        |context, &[id, ..]| context.current.process().delete_timer(int(id)).map(|()| 0),
     ),
 ];
 

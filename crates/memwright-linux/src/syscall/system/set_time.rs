@@ -16,13 +16,13 @@ pub const CALLS: &[SystemCall] = &[
         raw::__NR_clock_settime,
         "clock_settime",
         &[Kind::Int, Kind::In(16)],
-        |context, &[clock, time, ..]| clock_settime(context.user, clock, time),
+        |context, &[clock, time, ..]| clock_settime(context.current.user, clock, time),
     ),
     real(
         raw::__NR_settimeofday,
         "settimeofday",
         &[Kind::In(16), Kind::In(8)],
-        |context, &[time, zone, ..]| settimeofday(context.user, time, zone),
+        |context, &[time, zone, ..]| settimeofday(context.current.user, time, zone),
     ),
 ];
 

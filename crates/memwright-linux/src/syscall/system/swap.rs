@@ -1,11 +1,14 @@
 //! The `swapon` and `swapoff` system calls.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Memory,
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
     fs::{kind::Kind, open::OpenRequest},
     identity::Capabilities,
-    swap::{self, DEFAULT_PRIORITY, Disk},
+    process::{Process, Tasks},
+    swap::{self, DEFAULT_PRIORITY, Disk, Swaps},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -27,17 +30,17 @@ pub const FLAGS: &[(u64, &str)] = &[
     (DISCARD_PAGES, "SWAP_FLAG_DISCARD_PAGES"),
 ];
 
-fn may(context: &Context<'_>) -> bool {
-    let credentials = context.process().identity.credentials.lock();
+fn may(process: &Process) -> bool {
+    let credentials = process.identity.credentials.lock();
     credentials.has(Capabilities::ADMINISTER)
 }
 
 /// Opens the file at a path in the caller's memory. Returns the disk; `None` if the file is not a disk.
-fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
-    let path = context.user.read_path(path)?;
+fn disk_at(current: &Current<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
+    let path = current.user.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
-    let start = context.caller().path_start(raw::AT_FDCWD, &path)?;
-    let open = context.caller().open_path(&start, &path, request)?;
+    let start = current.caller().path_start(raw::AT_FDCWD, &path)?;
+    let open = current.caller().open_path(&start, &path, request)?;
     match open.inode().kind() {
         Kind::Block => Ok(open
             .as_kind::<swap::DiskFile>()
@@ -54,34 +57,44 @@ fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Di
 
 /// Implements `swapon`. Disks here need no discard requests, so `SWAP_FLAG_DISCARD` has no effect. Swap files are not
 /// supported.
-pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn swapon(
+    current: &Current<'_>,
+    memory: &Memory,
+    swaps: &Swaps,
+    arguments: &Arguments,
+) -> CallResult {
     let &[path, flags, ..] = arguments;
     if flags & !VALID != 0 {
         return Err(Errno::EINVAL);
     }
-    if !may(context) {
+    if !may(current.process()) {
         return Err(Errno::EPERM);
     }
-    context.check_heap()?;
-    let disk = disk_at(context, path, raw::O_EXCL)?.ok_or(Errno::EINVAL)?;
+    current.check_heap()?;
+    let disk = disk_at(current, path, raw::O_EXCL)?.ok_or(Errno::EINVAL)?;
     let priority = if flags & PREFER != 0 {
         (flags & PRIORITY) as i32
     } else {
         DEFAULT_PRIORITY
     };
-    disk.swap_on(&context.kernel.memory, priority)?;
-    context.kernel.reclaim.wake();
-    context.kernel.swaps.changes.note();
+    disk.swap_on(memory, priority)?;
+    current.reclaim().wake();
+    swaps.changes.note();
     Ok(0)
 }
 
 /// Implements `swapoff`.
-pub fn swapoff(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if !may(context) {
+pub fn swapoff(
+    current: &Current<'_>,
+    tasks: &Tasks,
+    swaps: &Swaps,
+    arguments: &Arguments,
+) -> CallResult {
+    if !may(current.process()) {
         return Err(Errno::EPERM);
     }
-    let disk = disk_at(context, arguments[0], 0)?.ok_or(Errno::EINVAL)?;
-    swap::remove(context.kernel.tasks, &context.current, &disk)?;
-    context.kernel.swaps.changes.note();
+    let disk = disk_at(current, arguments[0], 0)?.ok_or(Errno::EINVAL)?;
+    swap::remove(tasks, current, &disk)?;
+    swaps.changes.note();
     Ok(0)
 }

@@ -3,9 +3,13 @@
 use crate::{
     abi::{SECOND, Timespec, Timeval},
     abi_struct,
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
+    futex::Futexes,
+    oom::OomKiller,
     process::{Counted, CpuClock, RestartBlock, Thread, wait_for},
+    scheduler::Scheduler,
     syscall::file::poll::poll_or_restart,
     wait::WaitError,
 };
@@ -34,60 +38,60 @@ fn clock(id: u64, caller: &Arc<Thread>) -> Result<Clock, Errno> {
 }
 
 /// Implements `clock_gettime`.
-pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = match clock(arguments[0], context.thread)? {
-        Clock::Monotonic => context.kernel.host.now(),
-        Clock::Real => context.kernel.vfs.real_time(),
+pub fn clock_gettime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let now = match clock(arguments[0], current.thread)? {
+        Clock::Monotonic => current.now(),
+        Clock::Real => current.vfs().real_time(),
         // A process that ended since has no clock.
         Clock::Cpu(clock) => clock.time().ok_or(Errno::EINVAL)?,
     };
-    context
+    current
         .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(now))
         .map(|()| 0)
 }
 
 /// Implements `clock_getres`: always one nanosecond.
-pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    clock(arguments[0], context.thread)?;
-    context
+pub fn clock_getres(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    clock(arguments[0], current.thread)?;
+    current
         .user
         .write_optional(arguments[1], &Timespec::from_nanoseconds(1))
         .map(|()| 0)
 }
 
 /// Implements `gettimeofday`.
-pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = Timeval::from_nanoseconds(context.kernel.vfs.real_time());
-    context.user.write_optional(arguments[0], &now)?;
+pub fn gettimeofday(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let now = Timeval::from_nanoseconds(current.vfs().real_time());
+    current.user.write_optional(arguments[0], &now)?;
     // `struct timezone` for UTC.
-    context.user.write_optional(arguments[1], &0u64)?;
+    current.user.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
 
 /// Implements `time`.
-pub fn time(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = context.kernel.vfs.real_time() / SECOND;
-    context.user.write_optional(arguments[0], &now)?;
+pub fn time(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let now = current.vfs().real_time() / SECOND;
+    current.user.write_optional(arguments[0], &now)?;
     Ok(now)
 }
 
 /// Sleeps until a time of the host's clock. If a relative sleep is interrupted, stores the remaining time.
-fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> CallResult {
-    match context.wait_until(&[], Some(deadline), || None::<()>) {
+fn sleep_until(current: &Current<'_>, deadline: u64, remaining: Option<u64>) -> CallResult {
+    match current.wait_until(&[], Some(deadline), || None::<()>) {
         Err(WaitError::TimedOut) | Ok(()) => Ok(0),
         Err(WaitError::Interrupted) => match remaining {
             None => Err(Errno::ERESTARTNOHAND),
             Some(address) => {
-                let left = deadline.saturating_sub(context.kernel.host.now());
-                context
+                let left = deadline.saturating_sub(current.now());
+                current
                     .user
                     .write_optional(address, &Timespec::from_nanoseconds(left))?;
                 let block = RestartBlock::Sleep {
                     deadline,
                     remaining: address,
                 };
-                *context.thread.restart.lock() = Some(block);
+                *current.thread.restart.lock() = Some(block);
                 Err(Errno::ERESTART_RESTARTBLOCK)
             }
         },
@@ -95,45 +99,50 @@ fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> 
 }
 
 /// Implements `nanosleep`.
-pub fn nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let wanted: Timespec = context.user.read_value(arguments[0])?;
+pub fn nanosleep(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let wanted: Timespec = current.user.read_value(arguments[0])?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
-    let deadline = context.kernel.host.now().saturating_add(length);
-    sleep_until(context, deadline, Some(arguments[1]))
+    let deadline = current.now().saturating_add(length);
+    sleep_until(current, deadline, Some(arguments[1]))
 }
 
 /// Implements `clock_nanosleep`.
-pub fn clock_nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn clock_nanosleep(
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
+    arguments: &Arguments,
+) -> CallResult {
     let [id, flags, wanted, remaining, ..] = *arguments;
-    let clock = clock(id, context.thread)?;
-    let wanted: Timespec = context.user.read_value(wanted)?;
+    let clock = clock(id, current.thread)?;
+    let wanted: Timespec = current.user.read_value(wanted)?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let absolute = flags & u64::from(raw::TIMER_ABSTIME) != 0;
     let offset = match clock {
         Clock::Monotonic => 0,
-        Clock::Real => context.kernel.manifest.epoch * SECOND,
+        Clock::Real => current.vfs().epoch * SECOND,
         Clock::Cpu(clock) if clock.is_threads() => return Err(Errno::EOPNOTSUPP),
         Clock::Cpu(clock) => {
-            return sleep_by_cpu_time(context, &clock, length, absolute, remaining);
+            return sleep_by_cpu_time(current, scheduler, &clock, length, absolute, remaining);
         }
     };
     if absolute {
-        return sleep_until(context, length.saturating_sub(offset), None);
+        return sleep_until(current, length.saturating_sub(offset), None);
     }
-    let deadline = context.kernel.host.now().saturating_add(length);
-    sleep_until(context, deadline, Some(remaining))
+    let deadline = current.now().saturating_add(length);
+    sleep_until(current, deadline, Some(remaining))
 }
 
 /// Sleeps until a process has used `length` nanoseconds of CPU time, in all or from now on. Stores the remaining time if
 /// a signal ends the sleep.
 fn sleep_by_cpu_time(
-    context: &Context<'_>,
+    current: &Current<'_>,
+    scheduler: &Scheduler<Thread>,
     clock: &CpuClock,
     length: u64,
     absolute: bool,
     remaining: u64,
 ) -> CallResult {
-    let cpus = context.kernel.scheduler.all_cpus().len().into();
+    let cpus = scheduler.all_cpus().len().into();
     let start = if absolute {
         0
     } else {
@@ -145,18 +154,14 @@ fn sleep_by_cpu_time(
             Some(now) if now < end => end - now,
             Some(_) | None => return Ok(0),
         };
-        let deadline = context
-            .kernel
-            .host
-            .now()
-            .saturating_add(wait_for(left, cpus));
-        match context.wait_until(&[], Some(deadline), || None::<()>) {
+        let deadline = current.now().saturating_add(wait_for(left, cpus));
+        match current.wait_until(&[], Some(deadline), || None::<()>) {
             Err(WaitError::TimedOut) | Ok(()) => {}
             Err(WaitError::Interrupted) if absolute => return Err(Errno::ERESTARTNOHAND),
             Err(WaitError::Interrupted) => {
                 let left = end.saturating_sub(clock.time().unwrap_or(end));
                 let left = Timespec::from_nanoseconds(left);
-                context.user.write_optional(remaining, &left)?;
+                current.user.write_optional(remaining, &left)?;
                 return Err(Errno::EINTR);
             }
         }
@@ -164,21 +169,26 @@ fn sleep_by_cpu_time(
 }
 
 /// Implements `restart_syscall`: continues the interrupted call.
-pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let block = context.thread.restart.lock().take();
+pub fn restart_syscall(
+    current: &Current<'_>,
+    futexes: &Futexes,
+    oom: &OomKiller,
+    _arguments: &Arguments,
+) -> CallResult {
+    let block = current.thread.restart.lock().take();
     match block {
         Some(RestartBlock::Sleep {
             deadline,
             remaining,
-        }) => sleep_until(context, deadline, Some(remaining)),
+        }) => sleep_until(current, deadline, Some(remaining)),
         Some(RestartBlock::Futex(request)) => {
-            context.with_space(|space| context.kernel.futexes.wait(context.thread, space, request))
+            current.with_space(|space| futexes.wait(current.thread, space, request))
         }
         Some(RestartBlock::Poll {
             descriptors,
             count,
             deadline,
-        }) => poll_or_restart(context, &context.kernel.oom, descriptors, count, deadline),
+        }) => poll_or_restart(current, oom, descriptors, count, deadline),
         None => Err(Errno::EINTR),
     }
 }
@@ -222,39 +232,39 @@ fn timed_by(which: u64) -> Result<TimedBy, Errno> {
 }
 
 /// Implements `getitimer`.
-pub fn getitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let process = context.process();
+pub fn getitimer(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let process = current.process();
     let now = match timed_by(arguments[0])? {
-        TimedBy::Host => process.alarm.lock().state(context.kernel.host.now()),
+        TimedBy::Host => process.alarm.lock().state(current.now()),
         TimedBy::Cpu(counted) => process.cpu_alarm(counted),
     };
     let timer = IntervalTimer::of(now);
-    context.user.write_value(arguments[1], &timer).map(|()| 0)
+    current.user.write_value(arguments[1], &timer).map(|()| 0)
 }
 
 /// Implements `setitimer`.
-pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn setitimer(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [which, new, old, ..] = *arguments;
     let timed_by = timed_by(which)?;
-    let new: IntervalTimer = context.user.read_optional(new)?.unwrap_or_default();
+    let new: IntervalTimer = current.user.read_optional(new)?.unwrap_or_default();
     let value = new.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = new.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
-    let (process, now) = (context.process(), context.kernel.host.now());
+    let (process, now) = (current.process(), current.now());
     let before = match timed_by {
         TimedBy::Host => process.set_alarm(value, interval)?.state(now),
         TimedBy::Cpu(counted) => process.set_cpu_alarm(counted, value, interval)?,
     };
-    context
+    current
         .user
         .write_optional(old, &IntervalTimer::of(before))?;
     Ok(0)
 }
 
 /// Implements `alarm`.
-pub fn alarm(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let now = context.kernel.host.now();
+pub fn alarm(current: &Current<'_>, arguments: &Arguments) -> CallResult {
+    let now = current.now();
     let seconds = u64::from(arguments[0] as u32);
-    let before = context.process().set_alarm(seconds * SECOND, 0)?;
+    let before = current.process().set_alarm(seconds * SECOND, 0)?;
     // Round to the nearest second, but not to 0 while the alarm is set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;

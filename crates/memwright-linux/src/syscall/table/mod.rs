@@ -9,7 +9,7 @@ use crate::{
     context::INDEXED,
     syscall::{
         call::{Kind, Status, SystemCall},
-        file, numa, process, system,
+        file, memory, numa, process, system,
     },
 };
 use numbers::NUMBERS;
@@ -44,6 +44,9 @@ const GROUPS: &[&[SystemCall]] = &[
     file::transfer::CALLS,
     file::userfaultfd::CALLS,
     file::xattr::CALLS,
+    memory::CALLS,
+    process::clone::CALLS,
+    process::identity::CALLS,
     process::priority::CALLS,
     process::rseq::CALLS,
     system::name::CALLS,

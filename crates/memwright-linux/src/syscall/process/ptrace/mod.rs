@@ -6,8 +6,10 @@ use crate::{
     abi::{IoVector, Plain},
     abi_struct,
     arch::x86_64::regs::{FpuArea, UserState},
-    context::{Arguments, CallResult, Context},
+    context::{Arguments, CallResult},
+    current::Current,
     errno::Errno,
+    host::{Cpus, Registers},
     process::{AtCalls, Report, Resume, Standing, Thread, TraceOptions, Tracing, kill_process},
     ptrace::{
         Extended, UserRegisters, attach, be_traced, detach, general, interrupt, listen, resume,
@@ -16,7 +18,8 @@ use crate::{
     signal::{Signal, SignalInfo, SignalSet},
     sync::PausePoints,
     syscall::call::int,
-    user::USER_END,
+    thread_registers::ThreadRegisters,
+    user::{USER_END, UserMemory},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{elf_uapi as elf, ptrace as raw};
@@ -46,42 +49,51 @@ abi_struct! {
 }
 
 /// Implements `ptrace`.
-pub fn ptrace(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+pub fn ptrace(
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+    cpus: &dyn Cpus,
+    arguments: &Arguments,
+) -> CallResult {
     let &[request, id, address, data, ..] = arguments;
     let request = request as u32;
     if request == raw::PTRACE_TRACEME {
-        be_traced(context.thread)?;
+        be_traced(current.thread)?;
         return Ok(0);
     }
+    let tasks = current.process().tasks;
     let attaches = matches!(request, raw::PTRACE_ATTACH | raw::PTRACE_SEIZE);
     let thread = match int(id) {
-        id if id > 0 => context.kernel.tasks.thread(id as u32),
+        id if id > 0 => tasks.thread(id as u32),
         _ => None,
     };
     let thread = match thread {
         Some(thread) => thread,
         // An exited thread cannot be traced any more.
-        None if attaches && context.kernel.tasks.process(id as u32).is_some() => {
+        None if attaches && tasks.process(id as u32).is_some() => {
             return Err(Errno::EPERM);
         }
         None => return Err(Errno::ESRCH),
     };
     if attaches {
-        context.check_heap()?;
+        current.check_heap()?;
         let options = match request {
             raw::PTRACE_SEIZE => Some(options_of_seize(address, data)?),
             _ => None,
         };
-        attach(context.thread, &thread, options)?;
+        attach(current.thread, &thread, options)?;
         return Ok(0);
     }
     let tracee = Tracee {
-        context,
+        by: current.thread,
+        user: current.user,
+        registers: registers.processor(),
+        cpus,
         thread: &thread,
     };
     match request {
         raw::PTRACE_KILL => return tracee.kill(),
-        raw::PTRACE_INTERRUPT => return interrupt(context.thread, &thread).map(|()| 0),
+        raw::PTRACE_INTERRUPT => return interrupt(current.thread, &thread).map(|()| 0),
         _ => {}
     }
     tracee.standing(|_| Ok(()))?;
@@ -164,13 +176,18 @@ impl RegisterSet {
 
 /// The thread that a request refers to.
 struct Tracee<'a> {
-    context: &'a Context<'a>,
+    /// The calling thread.
+    by: &'a Thread,
+    /// The memory of its program.
+    user: UserMemory<'a>,
+    registers: &'a dyn Registers,
+    cpus: &'a dyn Cpus,
     thread: &'a Arc<Thread>,
 }
 
 impl Tracee<'_> {
     fn tracing<T>(&self, act: impl FnOnce(&mut Tracing) -> Result<T, Errno>) -> Result<T, Errno> {
-        with_standing(self.context.thread, self.thread, act)
+        with_standing(self.by, self.thread, act)
     }
 
     fn standing<T>(&self, act: impl FnOnce(&mut Standing) -> Result<T, Errno>) -> Result<T, Errno> {
@@ -183,20 +200,21 @@ impl Tracee<'_> {
 
     fn extended(&self) -> Extended<'_> {
         Extended {
-            host: self.context.kernel.host,
+            registers: self.registers,
+            cpus: self.cpus,
         }
     }
 
     /// Implements `PTRACE_KILL` for a thread that is in a ptrace stop or not.
     fn kill(&self) -> CallResult {
-        with_traced(self.context.thread, self.thread, |_| Ok(()))?;
+        with_traced(self.by, self.thread, |_| Ok(()))?;
         kill_process(&self.thread.process);
         Ok(0)
     }
 
     /// Implements the requests that end a stop. Returns `None` for another request.
     fn resume_by(&self, request: u32, data: u64) -> Option<CallResult> {
-        let (by, thread) = (self.context.thread, self.thread);
+        let (by, thread) = (self.by, self.thread);
         let result = match (request, way_of(request)) {
             (_, Some((step, calls))) => signal_or_none(data).and_then(|signal| {
                 let how = Resume {
@@ -220,7 +238,7 @@ impl Tracee<'_> {
         self.space()?
             .read_forced(VirtAddr::new(address), &mut bytes)
             .map_err(|_| Errno::EIO)?;
-        self.context.user.write_bytes(data, &bytes)?;
+        self.user.write_bytes(data, &bytes)?;
         Ok(0)
     }
 
@@ -242,7 +260,7 @@ impl Tracee<'_> {
             general(&standing.state).to_bytes(&mut bytes);
             Ok(bytes.get(at..at + WORD).map_or(0, u64::from_bytes))
         })?;
-        self.context.user.write_value(data, &value)?;
+        self.user.write_value(data, &value)?;
         Ok(0)
     }
 
@@ -274,7 +292,7 @@ impl Tracee<'_> {
 
     fn message(&self, data: u64) -> CallResult {
         let message = self.standing(|standing| Ok(standing.report.message))?;
-        self.context.user.write_value(data, &message)?;
+        self.user.write_value(data, &message)?;
         Ok(0)
     }
 
@@ -284,19 +302,19 @@ impl Tracee<'_> {
         let (bytes, length) =
             self.standing(|standing| Ok(call_info(&standing.report, &standing.state)))?;
         let stored = (size as usize).min(length);
-        self.context.user.write_bytes(data, &bytes[..stored])?;
+        self.user.write_bytes(data, &bytes[..stored])?;
         Ok(length as u64)
     }
 
     fn signal_info(&self, data: u64) -> CallResult {
         let info = self.standing(|standing| standing.report.info.ok_or(Errno::EINVAL))?;
-        self.context.user.write_bytes(data, &info.to_bytes())?;
+        self.user.write_bytes(data, &info.to_bytes())?;
         Ok(0)
     }
 
     fn set_signal_info(&self, data: u64) -> CallResult {
         let mut bytes = [0; SignalInfo::SIZE];
-        self.context.user.read_bytes(data, &mut bytes)?;
+        self.user.read_bytes(data, &mut bytes)?;
         let number = u32::from_bytes(&bytes[..4]);
         let signal = Signal::new(number.into()).ok_or(Errno::EINVAL)?;
         self.standing(|standing| {
@@ -313,7 +331,7 @@ impl Tracee<'_> {
             first,
             flags,
             count,
-        } = self.context.user.read_value(wanted)?;
+        } = self.user.read_value(wanted)?;
         if flags & !raw::PTRACE_PEEKSIGINFO_SHARED != 0 || count < 0 {
             return Err(Errno::EINVAL);
         }
@@ -334,7 +352,7 @@ impl Tracee<'_> {
                 break;
             };
             let to = data.wrapping_add(done * SignalInfo::SIZE as u64);
-            match self.context.user.write_bytes(to, &info.to_bytes()) {
+            match self.user.write_bytes(to, &info.to_bytes()) {
                 Ok(()) => done += 1,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -353,7 +371,7 @@ impl Tracee<'_> {
             let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
             state.saved_mask.unwrap_or(state.blocked)
         };
-        self.context.user.write_value(data, &mask.0)?;
+        self.user.write_value(data, &mask.0)?;
         Ok(0)
     }
 
@@ -361,7 +379,7 @@ impl Tracee<'_> {
         if size != WORD as u64 {
             return Err(Errno::EINVAL);
         }
-        let mask = SignalSet(self.context.user.read_value(data)?);
+        let mask = SignalSet(self.user.read_value(data)?);
         let mut signals = self.thread.process.signals.lock();
         let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
         state.blocked = mask.minus(SignalSet::UNBLOCKABLE);
@@ -377,14 +395,14 @@ impl Tracee<'_> {
         vector: u64,
         act: fn(&Self, RegisterSet, u64, usize) -> CallResult,
     ) -> CallResult {
-        let mut wanted: IoVector = self.context.user.read_value(vector)?;
+        let mut wanted: IoVector = self.user.read_value(vector)?;
         let set = RegisterSet::named(kind).ok_or(Errno::EINVAL)?;
         if !wanted.length.is_multiple_of(WORD as u64) {
             return Err(Errno::EINVAL);
         }
         let moved = act(self, set, wanted.base, wanted.length as usize)?;
         wanted.length = moved;
-        self.context.user.write_value(vector, &wanted)?;
+        self.user.write_value(vector, &wanted)?;
         Ok(moved)
     }
 
@@ -407,7 +425,7 @@ impl Tracee<'_> {
             }
         };
         let size = size.min(limit);
-        self.context.user.write_bytes(to, &area.bytes[..size])?;
+        self.user.write_bytes(to, &area.bytes[..size])?;
         Ok(size as u64)
     }
 
@@ -420,9 +438,7 @@ impl Tracee<'_> {
         };
         let length = length.min(size);
         let mut area = FpuArea::INITIAL;
-        self.context
-            .user
-            .read_bytes(from, &mut area.bytes[..length])?;
+        self.user.read_bytes(from, &mut area.bytes[..length])?;
         let bytes = &area.bytes[..length];
         self.standing(|standing| match set {
             RegisterSet::General => {

@@ -1,0 +1,49 @@
+//! The first steps of a new thread or process.
+
+use crate::{
+    lifecycle::{CloneFlags, CloneRequest},
+    oom::OomKiller,
+    process::{Process, Thread},
+    ptrace::{Event, Traced, attach_child},
+    wait::Interest,
+};
+use alloc::sync::Arc;
+
+/// A new thread or process, which does not run yet.
+#[must_use]
+pub struct Child<'a> {
+    pub(super) request: &'a CloneRequest,
+    pub(super) thread: Arc<Thread>,
+    /// The new process; `None` for a thread of the caller's process.
+    pub(super) process: Option<Arc<Process>>,
+}
+
+impl Child<'_> {
+    /// Starts the child, tells the tracer of the calling thread about it, and waits for a child of `vfork`. Returns the
+    /// child's id.
+    pub(crate) fn start(self, traced: &Traced<'_>, oom: &OomKiller) -> u64 {
+        let Self {
+            request,
+            thread,
+            process,
+        } = self;
+        let (caller, id) = (traced.current.thread, thread.id());
+        let event = request.event().filter(|event| traced.stops_at(*event));
+        if event.is_some() || request.flags.contains(CloneFlags::PTRACE) {
+            attach_child(caller, &thread);
+        }
+        caller.process.tasks.scheduler.start(&thread);
+        drop(thread);
+        if let Some(event) = event {
+            traced.event(event, id.into());
+        }
+        if let Some(child) = process.filter(|_| request.flags.contains(CloneFlags::VFORK)) {
+            let returned = || (!child.borrows_space()).then_some(());
+            // The wait ends early only if the parent is killed.
+            let queues = [&child.space_returned];
+            let _ = oom.wait(caller, &queues, None, Interest::Fatal, returned);
+            traced.event(Event::VforkDone, id.into());
+        }
+        id.into()
+    }
+}
