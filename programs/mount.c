@@ -243,7 +243,7 @@ static void the_size_holds(void)
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 2);
 
-	/* Two of four pages can be touched. */
+	/* Page 0 is allocated and two pages are free: of the four holes behind it, two can be filled. */
 	CHECK(ftruncate(other, 5 * PAGE) == 0);
 	char *memory = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
 	NEED(memory != MAP_FAILED);

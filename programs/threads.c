@@ -1,5 +1,5 @@
-/* Are threads of a process what Linux's are: what clone shares and stores, which thread has which ID, and which order of
- * exits leaves which process?
+/* Do threads behave as on Linux: what clone shares and writes, which IDs threads have, and how the process ends,
+ * depending on the order in which its threads exit?
  */
 #include "check.h"
 #include <pthread.h>

@@ -428,7 +428,7 @@ fn wrong_names_are_said_and_not_used() {
     }
 }
 
-/// `--region` accepts a name, and refuses a name that no region has before anything runs.
+/// `--region` accepts the name of a region. An unknown name is refused before anything runs.
 #[test]
 fn a_profile_is_of_a_region_by_its_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ pub const BUILD: &str = "#1 SMP PREEMPT_NONE Memwright";
 /// The type of the machine.
 pub const MACHINE: &str = "x86_64";
 
-/// Most bytes of a name (`__NEW_UTS_LEN`).
+/// The maximum number of bytes of a name (`__NEW_UTS_LEN`).
 pub const LONGEST: usize = 64;
 
 /// A name that a program can set.
@@ -51,9 +51,9 @@ pub struct Names {
 /// One of the [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The name of the machine.
+    /// The host name (`nodename`), which `sethostname` sets.
     Host,
-    /// The name of its NIS domain.
+    /// The NIS domain name, which `setdomainname` sets.
     Domain,
 }
 

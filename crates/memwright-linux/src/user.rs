@@ -24,7 +24,7 @@ pub const LOWEST: u64 = 0x1_0000;
 /// End of user addresses (`TASK_SIZE_MAX` of Linux 7.2 with four table levels).
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// Most bytes that one read or write moves (`MAX_RW_COUNT` of Linux 7.2).
+/// The maximum number of bytes that one read or write transfers (`MAX_RW_COUNT` of Linux 7.2).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 
 /// Longest path including its NUL (`PATH_MAX`).

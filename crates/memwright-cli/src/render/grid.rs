@@ -22,7 +22,8 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Returns its title below the heading of its group, indented if it belongs to the line above.
+    /// Returns the label of the line under the heading of its group. The label of a statistic of the passes, whose sum
+    /// is in a line above, is the indented name of the statistic.
     pub fn title(&self) -> String {
         match self.row.pass().filter(|_| self.is_below) {
             Some(pass) => format!("  {}", pass.name()),

@@ -129,7 +129,7 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     }
 }
 
-/// Configures the migration: memory stays in its files, and the end of the stream is reported.
+/// Configures the migration: memory stays in its files, and QEMU reports when the migration ends.
 ///
 /// # Errors
 /// QEMU refuses a capability, or its monitor ends.
@@ -142,7 +142,7 @@ pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
         .map(drop)
 }
 
-/// Waits for the end of the stream.
+/// Waits until QEMU reports that the migration has ended.
 ///
 /// # Errors
 /// The migration failed or was cancelled, or QEMU's monitor ends.

@@ -6,7 +6,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// The heap that `brk` moves.
+/// The heap, whose end (the program break) `brk` moves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Heap {
     /// Start address.

@@ -232,7 +232,7 @@ impl SignalInfo {
         bytes
     }
 
-    /// Decodes the value for `signal` that a process supplied (`rt_sigqueueinfo`).
+    /// Decodes the `siginfo_t` that a process passed to `rt_sigqueueinfo`. `signal` replaces its `si_signo`.
     pub fn from_user(signal: Signal, bytes: &[u8; Self::SIZE]) -> Self {
         let mut rest = [0; 112];
         rest.copy_from_slice(&bytes[16..]);

@@ -119,8 +119,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(run)
     }
 
-    /// Maps the pages that were read. The lock of the page table has been held since the reads were submitted, so the
-    /// entries are unchanged. A page that could not be read stays in swap. Returns the outcome for the first page,
+    /// Waits for the submitted reads, and maps the pages that were read. The page-table lock has been held since the
+    /// reads were submitted, so the entries are unchanged. A page that could not be read stays in swap. Returns the outcome for the first page,
     /// which is the outcome of the fault.
     fn show_run(
         self,

@@ -198,9 +198,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Reclaims the pages of `range`. Without swap, only pages whose contents may be lost and pages of objects with a
-    /// backing store are reclaimed (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for
-    /// `VM_DROPPABLE`).
+    /// Reclaims the pages of `range` (`MADV_PAGEOUT`). Without swap, reclaims only pages that may be discarded
+    /// (`MADV_FREE`, `VM_DROPPABLE`) and pages of objects with a backing store (Linux 7.2 `mm/vmscan.c`,
+    /// `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
     fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
         let swaps = self.memory.swap().is_on();
         let mut advised = Advised::Done;

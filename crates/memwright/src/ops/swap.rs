@@ -12,7 +12,7 @@ impl<M: Machine> Memory<M> {
     /// if there are too many devices.
     ///
     /// # Errors
-    /// There is no heap for the records of its slots.
+    /// [`OutOfMemory`] if the records of the device's slots cannot be allocated.
     ///
     /// # Panics
     /// If another memory manager of the machine has swap devices.

@@ -269,8 +269,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the write protection of the area's pages must be preserved when the pages are unmapped, because they
-/// can be mapped again.
+/// Returns whether unmapping pages of the area must leave userfaultfd write-protection markers: pages of an object can be
+/// faulted in again, and must then still be protected.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }

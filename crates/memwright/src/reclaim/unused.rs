@@ -11,12 +11,13 @@ use crate::mm::space::AddressSpace;
 use crate::reclaim::effort::{Choice, Effort};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Ages pages from `from` on, and swaps out those that were not accessed since the previous scan. Subtracts its
-    /// work from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the address
+    /// Scans from `from` on: ages pages, and reclaims those that were not accessed since the previous scan. Private
+    /// pages are swapped out, pages of objects are swapped out or written back. Subtracts the entries scanned and the
+    /// pages reclaimed from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the address
     /// space.
     ///
     /// # Locks
-    /// Takes the lock of the areas for reading. Pages of objects are swapped out without it.
+    /// Takes the lock of the areas for reading. Pages of objects are reclaimed without it.
     pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {
         let core = &*self.core;
         let mut next = from.min(Page::USER_END);

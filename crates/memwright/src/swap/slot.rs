@@ -148,7 +148,7 @@ impl SlotMap {
         })
     }
 
-    /// Allocates the charge records, unless they exist.
+    /// Allocates the memcg of each slot, unless that has been done.
     pub(crate) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());

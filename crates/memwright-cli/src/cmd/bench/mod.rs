@@ -1,5 +1,5 @@
-//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each; workloads,
-//! and the user's own program.
+//! `memwright bench`: runs experiments, workloads or the user's own program on Memwright and on Linux kernels in the same
+//! QEMU, and prints a table for each.
 
 mod chosen;
 mod column;

@@ -31,7 +31,7 @@ pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
 pub enum Extent {
     /// The legacy region only: the markers are missing or inconsistent.
     Legacy,
-    /// This many bytes. They count only if the second magic follows them.
+    /// This many bytes. They are valid only if `FP_XSTATE_MAGIC2` follows them, which the caller checks.
     Extended(usize),
 }
 

@@ -73,7 +73,7 @@ pub struct Socket {
     pub kind: SocketKind,
     /// The names and the open files in flight of all sockets.
     pub(super) registry: &'static Registry,
-    /// The number of the socket in the list of all sockets.
+    /// The key of the socket in the list of all sockets.
     pub(super) listed: AtomicU64,
     /// The number of its inode; 0 before a program has the socket.
     pub(super) number: AtomicU64,
