@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
 
     /// Returns the breakpoints that count their hits.
     pub(crate) fn probes(&self) -> &'static Probes {
-        &self.kernel.probes
+        self.kernel.probes
     }
 
     /// Returns the counts of system calls.

@@ -96,7 +96,7 @@ pub(crate) fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus 
             }
             Trap::KeyFault { address, write } => key_fault(current, address, write),
             Trap::Exception { vector, error } => {
-                exception(&traced, context.kernel.probes, vector, error)
+                exception(&traced, context.kernel.probes, vector, error);
             }
             Trap::Timer | Trap::Reschedule => {
                 context.kernel.scheduler.tick(current.thread);
