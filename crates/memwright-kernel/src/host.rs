@@ -14,7 +14,6 @@ use memwright_linux::host::{
     UserFault,
 };
 use memwright_linux::run::Execution;
-use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
 
 use crate::arch::{self, debug, fpu, vector};
@@ -311,7 +310,7 @@ impl Host for Hardware {
 
 /// Serves the system call of the context's thread.
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
-    let served = syscall::serve(context);
+    let served = context.serve();
     if cfg!(debug_assertions) {
         context::after_call(context.registers.state().regs.orig_rax);
     }

@@ -4,7 +4,6 @@ use memwright_linux::arch::x86_64::regs::UserRegs;
 use memwright_linux::context::Context;
 use memwright_linux::host::Trap;
 use memwright_linux::run::Execution;
-use memwright_linux::syscall;
 use memwright_table::VirtAddr;
 
 use crate::host::{CPU, Simulated};
@@ -130,7 +129,7 @@ fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
         state.regs.orig_rax = number;
         state.regs.rax = number;
     }
-    (!syscall::serve(context)).then_some(Trap::Syscall)
+    (!context.serve()).then_some(Trap::Syscall)
 }
 
 /// Performs an access of eight bytes.

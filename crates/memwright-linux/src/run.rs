@@ -26,7 +26,7 @@ use memwright_table::VirtAddr;
 /// A machine that runs user mode.
 pub trait Execution: Host {
     /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
-    /// [`serve`](crate::syscall::serve) serves system calls; user mode continues after a call unless `serve` returns
+    /// [`Context::serve`] serves system calls; user mode continues after a call unless `serve` returns
     /// false. The machine accesses the state through [`Context::state_pointer`], and only while user mode runs.
     fn run_user(&self, context: &Context<'_>) -> Trap;
 }

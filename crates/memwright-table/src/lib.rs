@@ -157,6 +157,6 @@ pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, MoveRule,
-    Prepared, Table, Touched, Tracked,
+    PageAccess, Prepared, Table, Touched, Tracked, Translation,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

@@ -27,63 +27,103 @@ use crate::{
 };
 use call::Status;
 
-/// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with no
-/// register changed other than RAX. Returns false if the thread has work flags to handle.
-#[inline]
-pub fn serve(context: &Context<'_>) -> bool {
-    let (number, arguments) = {
-        let regs = &context.registers.state().regs;
-        (
-            regs.orig_rax,
-            [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
-        )
-    };
-    let handler = usize::try_from(number)
-        .ok()
-        .and_then(|number| context.handlers.get().get(number))
-        .unwrap_or(&(unknown as Handler));
-    let result = handler(context, &arguments);
-    let rax = match result {
-        Ok(value) => value,
-        Err(errno) => {
-            if errno >= Errno::ERESTARTSYS {
-                // Signal handling turns this into a restart or EINTR.
-                context.thread.set_work(Work::SIGNAL, true);
+impl Context<'_> {
+    /// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with
+    /// no register changed other than RAX. Returns false if the thread has work flags to handle.
+    #[inline]
+    pub fn serve(&self) -> bool {
+        let (number, arguments) = {
+            let regs = &self.registers.state().regs;
+            (
+                regs.orig_rax,
+                [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
+            )
+        };
+        let handler = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.handlers.get().get(number))
+            .unwrap_or(&UNKNOWN);
+        let result = handler(self, &arguments);
+        let rax = match result {
+            Ok(value) => value,
+            Err(errno) => {
+                if errno >= Errno::ERESTARTSYS {
+                    // Signal handling turns this into a restart or EINTR.
+                    self.current.thread.set_work(Work::SIGNAL, true);
+                }
+                errno.as_result()
             }
-            errno.as_result()
+        };
+        self.registers.state().regs.rax = rax;
+        self.current.thread.work().is_empty()
+    }
+
+    /// Executes a call that is counted or traced: one that the report lists, or any call under `--strace`.
+    #[cold]
+    fn observe(&self, arguments: &Arguments) -> CallResult {
+        let kernel = self.kernel;
+        let number = self.registers.state().regs.orig_rax;
+        let call = table::find(number);
+        match call.map_or(Status::Missing, |call| call.status) {
+            Status::Real => {}
+            Status::Missing => kernel.calls.count_missing(number, call.is_some()),
         }
-    };
-    context.registers.state().regs.rax = rax;
-    context.thread.work().is_empty()
+        let execute = || call.map_or(Err(Errno::ENOSYS), |call| (call.handler)(self, arguments));
+        if !kernel.manifest.system_calls {
+            return execute();
+        }
+        kernel.host.pause_clock();
+        let before = self.current.with_space(|space| {
+            strace::describe(self.current.thread.id(), space, number, call, arguments)
+        });
+        kernel.host.resume_clock();
+        let result = execute();
+        kernel.host.pause_clock();
+        strace::finish(kernel.host, before, call, &result);
+        kernel.host.resume_clock();
+        result
+    }
+
+    /// Executes a call with a number beyond the tables.
+    #[cold]
+    fn execute_unknown(&self, arguments: &Arguments) -> CallResult {
+        if core::ptr::eq(self.handlers.get(), self.tables.stopping) {
+            self.stop_around()
+        } else {
+            self.observe(arguments)
+        }
+    }
+
+    /// Executes a call of a thread that stops at its calls. At the first stop, the tracer can replace the call and its
+    /// arguments, or set a result without a call.
+    #[cold]
+    fn stop_around(&self) -> CallResult {
+        let traced = Traced::new(&self.current, &self.registers, self.tasks(), self.oom());
+        let runs = traced.begin_call();
+        let regs = self.registers.state().regs;
+        let result = if runs {
+            let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+            let number = usize::try_from(regs.orig_rax).ok();
+            let handler = number.and_then(|number| self.tables.usual.get(number));
+            handler.unwrap_or(&OBSERVED)(self, &arguments)
+        } else {
+            Ok(regs.rax)
+        };
+        traced.end_call();
+        result
+    }
 }
 
-/// Executes a call that is counted or traced: one that the report lists, or any call under `--strace`.
-#[cold]
-fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let kernel = context.kernel;
-    let number = context.registers.state().regs.orig_rax;
-    let call = table::find(number);
-    match call.map_or(Status::Missing, |call| call.status) {
-        Status::Real => {}
-        Status::Missing => kernel.calls.count_missing(number, call.is_some()),
-    }
-    if !kernel.manifest.system_calls {
-        return call.map_or(Err(Errno::ENOSYS), |call| {
-            (call.handler)(context, arguments)
-        });
-    }
-    let before = strace::describe(context, number, call, arguments);
-    let result = call.map_or(Err(Errno::ENOSYS), |call| {
-        (call.handler)(context, arguments)
-    });
-    strace::finish(context, before, call, &result);
-    result
-}
+/// The handler of calls that are counted or traced.
+const OBSERVED: Handler = |context, arguments| context.observe(arguments);
+
+/// The handler of calls with a number beyond the tables.
+const UNKNOWN: Handler = |context, arguments| context.execute_unknown(arguments);
 
 /// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; missing
 /// calls pass through the counters.
 static DIRECT: Handlers = {
-    let mut handlers = OBSERVED;
+    let mut handlers = [OBSERVED; INDEXED];
     let mut row = 0;
     while row < table::CALLS.len() {
         let call = &table::CALLS[row];
@@ -96,45 +136,10 @@ static DIRECT: Handlers = {
 };
 
 /// Handlers under `--strace`: every call passes through the counters and the trace.
-static TRACED: Handlers = OBSERVED;
-const OBSERVED: Handlers = [observed; INDEXED];
+static TRACED: Handlers = [OBSERVED; INDEXED];
 
 /// Handlers for threads whose tracers let them stop at system calls.
-static STOPPING: Handlers = [stopping; INDEXED];
-
-/// Executes a call with a number beyond the tables.
-#[cold]
-fn unknown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if core::ptr::eq(context.handlers.get(), context.tables.stopping) {
-        stopping(context, arguments)
-    } else {
-        observed(context, arguments)
-    }
-}
-
-/// Executes a call of a thread that stops at its calls. At the first stop, the tracer can replace the call and its
-/// arguments, or set a result without a call.
-#[cold]
-fn stopping(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    let traced = Traced::new(
-        &context.current,
-        &context.registers,
-        context.tasks(),
-        context.oom(),
-    );
-    let runs = traced.begin_call();
-    let regs = context.registers.state().regs;
-    let result = if runs {
-        let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        let number = usize::try_from(regs.orig_rax).ok();
-        let handler = number.and_then(|number| context.tables.usual.get(number));
-        handler.unwrap_or(&(observed as Handler))(context, &arguments)
-    } else {
-        Ok(regs.rax)
-    };
-    traced.end_call();
-    result
-}
+static STOPPING: Handlers = [|context, _| context.stop_around(); INDEXED];
 
 /// Returns the handlers of a thread's system calls, with or without the trace of `--strace`.
 pub(crate) fn handlers(traced: bool) -> &'static CallTables {

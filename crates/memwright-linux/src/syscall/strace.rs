@@ -1,9 +1,10 @@
 //! The system-call trace: one line of text per call.
 
 use crate::{
-    context::{Arguments, CallResult, Context},
+    Space,
+    context::{Arguments, CallResult},
     errno::Errno,
-    host::Channel,
+    host::{Channel, Channels},
     syscall::call::{Kind, SystemCall},
 };
 use alloc::{format, string::String};
@@ -21,13 +22,13 @@ const SHOWN: usize = 64;
     reason = "of each argument a line shows a part of fixed size"
 )]
 pub(super) fn describe(
-    context: &Context<'_>,
+    thread: u32,
+    space: &Space,
     number: u64,
     call: Option<&'static SystemCall>,
     arguments: &Arguments,
 ) -> String {
-    context.kernel.host.pause_clock();
-    let mut text = format!("[{}] ", context.thread.id());
+    let mut text = format!("[{thread}] ");
     match call {
         Some(call) => {
             text.push_str(call.name);
@@ -36,7 +37,7 @@ pub(super) fn describe(
                 if index > 0 {
                     text.push_str(", ");
                 }
-                argument(context, &mut text, *kind, index, arguments);
+                argument(space, &mut text, *kind, index, arguments);
             }
             if call.arguments.is_empty() && call.status == super::Status::Missing {
                 text.push_str("...");
@@ -45,18 +46,16 @@ pub(super) fn describe(
         }
         None => text = format!("{text}syscall_{number}(...)"),
     }
-    context.kernel.host.resume_clock();
     text
 }
 
 /// Completes the line with the result and writes it.
 pub(super) fn finish(
-    context: &Context<'_>,
+    channels: &dyn Channels,
     mut text: String,
     call: Option<&'static SystemCall>,
     result: &CallResult,
 ) {
-    context.kernel.host.pause_clock();
     // Writing to a `String` cannot fail.
     let _ = match result {
         Ok(_) if call.is_some_and(|call| call.name.starts_with("exit")) => writeln!(text, " = ?"),
@@ -65,20 +64,10 @@ pub(super) fn finish(
         Err(errno) if *errno >= Errno::ERESTARTSYS => writeln!(text, " = ? {errno:?}"),
         Err(errno) => writeln!(text, " = -1 {errno:?}"),
     };
-    context
-        .kernel
-        .host
-        .output(Channel::SystemCalls, text.as_bytes());
-    context.kernel.host.resume_clock();
+    channels.output(Channel::SystemCalls, text.as_bytes());
 }
 
-fn argument(
-    context: &Context<'_>,
-    text: &mut String,
-    kind: Kind,
-    index: usize,
-    arguments: &Arguments,
-) {
+fn argument(space: &Space, text: &mut String, kind: Kind, index: usize, arguments: &Arguments) {
     let value = arguments[index];
     let _ = match kind {
         Kind::DirFd if value as i32 == linux_raw_sys::general::AT_FDCWD => {
@@ -91,10 +80,10 @@ fn argument(
             Some(signal) => write!(text, "{signal}"),
             None => write!(text, "{value}"),
         },
-        Kind::Path | Kind::Text => string(context, text, value, SHOWN, true),
+        Kind::Path | Kind::Text => string(space, text, value, SHOWN, true),
         Kind::InBuffer(length) => {
             let shown = (arguments[usize::from(length)] as usize).min(SHOWN);
-            string(context, text, value, shown, false)
+            string(space, text, value, shown, false)
         }
         Kind::Flags(names) => write!(text, "{}", flags(value, names)),
         Kind::Strings
@@ -118,7 +107,7 @@ fn argument(
 }
 
 fn string(
-    context: &Context<'_>,
+    space: &Space,
     text: &mut String,
     address: u64,
     limit: usize,
@@ -129,20 +118,18 @@ fn string(
     }
     let mut bytes = alloc::vec::Vec::new();
     let mut ended = false;
-    context.with_space(|space| {
-        let mut byte = [0];
-        while bytes.len() < limit && !ended {
-            let at = VirtAddr::new(address.wrapping_add(bytes.len() as u64));
-            if space.read(at, &mut byte).is_err() {
-                break;
-            }
-            ended = terminated && byte[0] == 0;
-            if !ended {
-                #[expect(clippy::disallowed_methods, reason = "as many as are shown")]
-                bytes.push(byte[0]);
-            }
+    let mut byte = [0];
+    while bytes.len() < limit && !ended {
+        let at = VirtAddr::new(address.wrapping_add(bytes.len() as u64));
+        if space.read(at, &mut byte).is_err() {
+            break;
         }
-    });
+        ended = terminated && byte[0] == 0;
+        if !ended {
+            #[expect(clippy::disallowed_methods, reason = "as many as are shown")]
+            bytes.push(byte[0]);
+        }
+    }
     if bytes.is_empty() && !ended && limit > 0 {
         return write!(text, "{address:#x}");
     }

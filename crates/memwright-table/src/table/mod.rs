@@ -48,6 +48,7 @@ mod quiet;
 mod runs;
 mod shape;
 mod swap;
+mod translate;
 
 pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
@@ -56,6 +57,7 @@ pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use move_entries::MoveRule;
 pub use quiet::{AlikeRun, Prepared, Touched, Tracked};
+pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;
 

@@ -2,10 +2,7 @@
 
 pub(crate) mod flags;
 
-use crate::{
-    context::{Arguments, CallResult, Context, Handler},
-    errno::Errno,
-};
+use crate::{context::Handler, errno::Errno};
 
 /// The type of an argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,13 +99,8 @@ pub(crate) const fn missing(number: u32, name: &'static str) -> SystemCall {
         name,
         arguments: &[],
         status: Status::Missing,
-        handler: not_implemented,
+        handler: |_, _| Err(Errno::ENOSYS),
     }
-}
-
-/// The handler of all calls that are not implemented.
-fn not_implemented(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Err(Errno::ENOSYS)
 }
 
 /// Converts an argument to a signed 32-bit number, such as a descriptor.

@@ -1,0 +1,115 @@
+//! Translation of a page as a processor performs it, for emulators that fill a TLB of their own.
+
+use core::sync::atomic::Ordering;
+
+use crate::addr::{Frame, Page, PageSize};
+use crate::entry::x86_64::{self, Slot};
+use crate::entry::{Bits, Entry};
+use crate::machine::Machine;
+use crate::root::Table;
+use crate::table::level::{ROOT_LEVEL, slot_index};
+
+/// What a program does to the page that it accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAccess {
+    /// It loads.
+    Load,
+    /// It stores.
+    Store,
+    /// It fetches an instruction.
+    Fetch,
+}
+
+impl PageAccess {
+    /// Returns the rights that an entry must have.
+    const fn wanted(self) -> Bits {
+        match self {
+            Self::Load => Bits::READ,
+            Self::Store => Bits::READ.union(Bits::WRITE),
+            Self::Fetch => Bits::READ.union(Bits::EXECUTE),
+        }
+    }
+
+    /// Returns the bits that a processor sets in the entry.
+    const fn recorded(self) -> u64 {
+        match self {
+            Self::Load | Self::Fetch => x86_64::ACCESSED,
+            Self::Store => x86_64::ACCESSED | x86_64::DIRTY,
+        }
+    }
+}
+
+/// A translation that a TLB may keep until the machine is told to invalidate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// The frame of the page. Of a huge page, it is the frame of the part that was accessed.
+    pub frame: Frame,
+    /// The size of the page that the entry maps.
+    pub size: PageSize,
+    /// Stores may use the translation. A store to a page whose dirty bit is clear must be translated again, so that the
+    /// bit is set.
+    pub stores: bool,
+    /// Instruction fetches may use the translation.
+    pub fetches: bool,
+    /// The protection key of the page.
+    pub key: u8,
+}
+
+impl<M: Machine> Table<M> {
+    /// Translates a page as a processor does: sets the accessed bit in every entry on the way, and the dirty bit of a
+    /// page that is stored to. Returns `None` if the processor would fault.
+    ///
+    /// An emulator caches the result for the CPU until [`Machine::invalidate_local`] or
+    /// [`Machine::invalidate_remote`] requests that the CPU forget it. Protection keys are not checked.
+    ///
+    /// # Locks
+    /// Takes none. The calling CPU has the table [loaded](Self::load), and answers no invalidation during the call, so
+    /// that no table on the way is freed meanwhile.
+    pub fn translate(&self, page: Page, access: PageAccess) -> Option<Translation> {
+        if page >= Page::USER_END {
+            return None;
+        }
+        let frames = self.frames();
+        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        loop {
+            let slot = &frames.table_words(node)[slot_index(page, level)];
+            let word = slot.load(Ordering::Acquire);
+            let Slot::Table(lower) = x86_64::slot(word, level) else {
+                break;
+            };
+            if word & x86_64::ACCESSED == 0 {
+                let used = word | x86_64::ACCESSED;
+                let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+                if slot.compare_exchange(word, used, set, seen).is_err() {
+                    // The entry has changed: look at it again.
+                    continue;
+                }
+            }
+            (node, level) = (lower, level - 1);
+        }
+        let slot = &frames.table_words(node)[slot_index(page, level)];
+        let mut word = slot.load(Ordering::Acquire);
+        loop {
+            let Entry::Present(present) = x86_64::decode(word, level) else {
+                return None;
+            };
+            if !present.bits.contains(access.wanted()) {
+                return None;
+            }
+            let used = word | access.recorded();
+            let set = (Ordering::AcqRel, Ordering::Acquire);
+            match slot.compare_exchange(word, used, set.0, set.1) {
+                Ok(_) => {
+                    return Some(Translation {
+                        frame: present.frame_of(page),
+                        size: present.size,
+                        stores: present.bits.contains(Bits::WRITE) && used & x86_64::DIRTY != 0,
+                        fetches: present.bits.contains(Bits::EXECUTE),
+                        key: present.bits.key(),
+                    });
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+}
