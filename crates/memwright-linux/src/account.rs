@@ -1,15 +1,16 @@
 //! The report at the end of a run: counters, system-call counts and the outcome.
 
 use crate::{
-    audit::{Baseline, audit},
+    Memory,
+    audit::Baseline,
     call_counts::{CallCounts, Listed},
     channel::{Channel, NO_ROOM, Outcome},
-    host::Host,
+    host::{Host, Instruments},
     kernel::Kernel,
     syscall::{described::LongestStretch, table},
 };
 use alloc::{format, string::String};
-use core::fmt::Write;
+use core::{fmt::Write, sync::atomic::Ordering};
 use memwright_table::{
     Machine as _,
     sync::stat::{self, Waits},
@@ -32,11 +33,25 @@ fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::
     let _ = writeln!(out, "{name} {value}");
 }
 
+/// The figures of a report that stand by themselves.
+struct Figures {
+    /// Instructions executed before the program.
+    boot_instructions: u64,
+    /// Number of processes created.
+    processes: u64,
+    /// Number of processes that the OOM killer has killed.
+    oom_kills: u64,
+}
+
 /// Returns the lines of the report with their current values.
-pub fn lines(kernel: &Kernel) -> String {
-    use core::sync::atomic::Ordering;
+fn lines(
+    memory: &Memory,
+    instruments: &dyn Instruments,
+    calls: &CallCounts,
+    figures: &Figures,
+) -> String {
     let mut out = String::new();
-    for (definition, value) in kernel.memory.account().iter() {
+    for (definition, value) in memory.account().iter() {
         match value {
             memwright::Value::Count(count) => line(&mut out, definition.name, count),
             memwright::Value::NotObservable => line(&mut out, definition.name, "not_observable"),
@@ -45,31 +60,31 @@ pub fn lines(kernel: &Kernel) -> String {
     line(
         &mut out,
         "instructions_user",
-        kernel.host.user_instructions(),
+        instruments.user_instructions(),
     );
-    line(&mut out, "instructions_kernel", kernel_instructions(kernel));
+    line(
+        &mut out,
+        "instructions_kernel",
+        kernel_instructions(instruments, figures.boot_instructions),
+    );
     line(
         &mut out,
         "instructions_interrupts",
-        kernel.host.interrupt_instructions(),
+        instruments.interrupt_instructions(),
     );
-    line(
-        &mut out,
-        "processes",
-        kernel.tasks.made.load(Ordering::Relaxed),
-    );
-    line(&mut out, "oom_kills", kernel.oom.kills());
+    line(&mut out, "processes", figures.processes);
+    line(&mut out, "oom_kills", figures.oom_kills);
     line(
         &mut out,
         "instructions_stretch",
-        kernel.host.longest_stretch().instructions,
+        instruments.longest_stretch().instructions,
     );
-    if kernel.memory.frames().machine().cpu_count() > 1 {
+    if memory.frames().machine().cpu_count() > 1 {
         for (name, waits) in WAITS {
             line(&mut out, name, stat::waits(waits));
         }
     }
-    write_calls(&kernel.calls, &mut out);
+    write_calls(calls, &mut out);
     out
 }
 
@@ -81,8 +96,13 @@ const WAITS: [(&str, Waits); 3] = [
 ];
 
 /// Writes the counters so far, for a failure report. Waits for no lock and allocates nothing.
-pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result {
-    let Some(account) = kernel.memory.try_account() else {
+pub(crate) fn report(
+    memory: &Memory,
+    instruments: &dyn Instruments,
+    boot_instructions: u64,
+    out: &mut dyn Write,
+) -> core::fmt::Result {
+    let Some(account) = memory.try_account() else {
         return writeln!(out, "account: not readable, the frames are locked");
     };
     writeln!(out, "account, rows that are not 0:")?;
@@ -92,22 +112,23 @@ pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result 
             memwright::Value::Count(count) => writeln!(out, "  {} {count}", definition.name)?,
         }
     }
-    let user = kernel.host.user_instructions();
+    let user = instruments.user_instructions();
     writeln!(out, "  instructions_user {user}")?;
-    writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))?;
-    let interrupts = kernel.host.interrupt_instructions();
+    writeln!(
+        out,
+        "  instructions_kernel {}",
+        kernel_instructions(instruments, boot_instructions)
+    )?;
+    let interrupts = instruments.interrupt_instructions();
     writeln!(out, "  instructions_interrupts {interrupts}")
 }
 
 /// Returns the number of instructions that the kernel executed on the calling CPU since the program started, without
-/// those in interrupt handlers. With several CPUs, the calling CPU can differ from the one on which the program
-/// started.
-fn kernel_instructions(kernel: &Kernel) -> u64 {
-    use core::sync::atomic::Ordering;
-    let boot = kernel.boot_instructions.load(Ordering::Relaxed);
-    let interrupts = kernel.host.interrupt_instructions();
-    kernel
-        .host
+/// those in interrupt handlers. `boot` is the number of those before. With several CPUs, the calling CPU can differ
+/// from the one on which the program started.
+fn kernel_instructions(instruments: &dyn Instruments, boot: u64) -> u64 {
+    let interrupts = instruments.interrupt_instructions();
+    instruments
         .kernel_instructions()
         .saturating_sub(boot + interrupts)
 }
@@ -122,45 +143,52 @@ pub fn refuse(host: &dyn Host, text: &str) -> ! {
     host.power_off(0)
 }
 
-/// Finishes the run: writes the report, audits for leaks, sends the result and powers off.
-#[expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "no program runs any more"
-)]
-pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
-    let host = kernel.host;
-    host.pause_clock();
-    if kernel.memory.policy().count_locks() {
-        // The report and the audit do not count as part of the run.
-        kernel.memory.set_lock_statistics(false);
-    }
-    let mut text = lines(kernel);
-    let stretch = host.longest_stretch();
-    if stretch.is_critical() {
-        kernel.log(&format!("{}", LongestStretch(stretch)));
-    }
-    let ended = kernel.ended.lock().take();
-    let (outcome, message, killed) = match ended {
-        Some(ended) => (ended.outcome, ended.text, ended.killed),
-        None => {
-            let never = crate::errno::Errno::EIO.number().into();
-            (Outcome::NotStarted(never), String::new(), 0)
+impl Kernel {
+    /// Finishes the run: writes the report, audits for leaks, sends the result and powers off.
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_macros,
+        reason = "no program runs any more"
+    )]
+    pub(crate) fn finish(&'static self, before: &Baseline) -> ! {
+        let host = self.host;
+        host.pause_clock();
+        if self.memory.policy().count_locks() {
+            // The report and the audit do not count as part of the run.
+            self.memory.set_lock_statistics(false);
         }
-    };
-    line(&mut text, "processes_killed", killed);
-    let findings = audit(kernel, before);
-    line(&mut text, "audit_findings", findings.len());
-    for finding in &findings {
-        let log = format!("audit: {finding}\n");
-        host.output(Channel::Log, log.as_bytes());
-        host.output(Channel::Panic, log.as_bytes());
+        let figures = Figures {
+            boot_instructions: self.boot_instructions.load(Ordering::Relaxed),
+            processes: self.tasks.made.load(Ordering::Relaxed),
+            oom_kills: self.oom.kills(),
+        };
+        let mut text = lines(&self.memory, host, &self.calls, &figures);
+        let stretch = host.longest_stretch();
+        if stretch.is_critical() {
+            self.log(&format!("{}", LongestStretch(stretch)));
+        }
+        let ended = self.ended.lock().take();
+        let (outcome, message, killed) = match ended {
+            Some(ended) => (ended.outcome, ended.text, ended.killed),
+            None => {
+                let never = crate::errno::Errno::EIO.number().into();
+                (Outcome::NotStarted(never), String::new(), 0)
+            }
+        };
+        line(&mut text, "processes_killed", killed);
+        let findings = self.audit(before);
+        line(&mut text, "audit_findings", findings.len());
+        for finding in &findings {
+            let log = format!("audit: {finding}\n");
+            host.output(Channel::Log, log.as_bytes());
+            host.output(Channel::Panic, log.as_bytes());
+        }
+        host.output(Channel::Account, text.as_bytes());
+        let mut result = outcome.encode().to_vec();
+        result.extend_from_slice(message.as_bytes());
+        host.output(Channel::Result, &result);
+        host.power_off(0)
     }
-    host.output(Channel::Account, text.as_bytes());
-    let mut result = outcome.encode().to_vec();
-    result.extend_from_slice(message.as_bytes());
-    host.output(Channel::Result, &result);
-    host.power_off(0)
 }
 
 #[cfg(test)]

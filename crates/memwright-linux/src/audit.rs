@@ -36,67 +36,78 @@ impl Baseline {
             reserved: memory.frames().pool().reserved,
         }
     }
-}
-
-/// Compares the resources in use at the end of a run with those at its start. Returns one line per finding.
-#[expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "no program runs any more, and what it had is free"
-)]
-pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
-    let mut findings = Vec::new();
-    let left: Vec<u32> = kernel.tasks.processes().map(|process| process.id).collect();
-    if left != [REAPER] {
-        findings.push(format!("processes left in the table: {left:?}"));
-    }
-    kernel.sockets.flights.collect();
-    kernel.vfs.mounts.clear();
-    kernel.segments.clear();
-    kernel.semaphores.clear();
-    kernel.swaps.clear(&kernel.memory);
-    if !kernel.memory.frames().are_mapped_objects_counted() {
-        findings.push("the counters of mapped frames of objects differ from the frames".into());
-    }
-    for (kind, count) in kernel.vfs.open_files.left() {
-        findings.push(format!("{kind} that nothing holds: {count}"));
-    }
-    for (kind, count) in kernel.vfs.mounts.nameless_nodes() {
-        findings.push(format!("{kind} that nothing holds: {count}"));
-    }
-    if let Some(depth) = kernel.host.deepest_stack() {
-        let text = format!("{}", DeepestStack(depth));
-        kernel.log(&text);
-        if depth.is_critical() {
-            findings.push(text);
+    /// Adds a finding for each resource of which a different amount is in use than before the run.
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_macros,
+        reason = "no program runs any more, and what it had is free"
+    )]
+    fn compare(&self, memory: &Arc<Memory>, swaps: &Swaps, findings: &mut Vec<String>) {
+        let after = Self::take(memory, swaps);
+        for (index, kind) in RETURNED.iter().enumerate() {
+            if after.frames[index] != self.frames[index] {
+                findings.push(format!(
+                    "{kind:?} frames: {} before the run, {} after",
+                    self.frames[index], after.frames[index]
+                ));
+            }
         }
-    }
-    let after = Baseline::take(&kernel.memory, &kernel.swaps);
-    for (index, kind) in RETURNED.iter().enumerate() {
-        if after.frames[index] != before.frames[index] {
+        if after.committed != self.committed {
             findings.push(format!(
-                "{kind:?} frames: {} before the run, {} after",
-                before.frames[index], after.frames[index]
+                "promised pages: {} before the run, {} after",
+                self.committed, after.committed
+            ));
+        }
+        if after.swap != self.swap {
+            findings.push(format!(
+                "swap slots and bytes: {:?} before the run, {:?} after",
+                self.swap, after.swap
+            ));
+        }
+        if after.reserved != self.reserved {
+            findings.push(format!(
+                "reserved huge pages: {} before the run, {} after",
+                self.reserved, after.reserved
             ));
         }
     }
-    if after.committed != before.committed {
-        findings.push(format!(
-            "promised pages: {} before the run, {} after",
-            before.committed, after.committed
-        ));
+}
+
+impl Kernel {
+    /// Compares the resources in use at the end of a run with those at its start. Returns one line per finding.
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_macros,
+        reason = "no program runs any more, and what it had is free"
+    )]
+    pub(crate) fn audit(&'static self, before: &Baseline) -> Vec<String> {
+        let mut findings = Vec::new();
+        let left: Vec<u32> = self.tasks.processes().map(|process| process.id).collect();
+        if left != [REAPER] {
+            findings.push(format!("processes left in the table: {left:?}"));
+        }
+        self.sockets.flights.collect();
+        self.vfs.mounts.clear();
+        self.segments.clear();
+        self.semaphores.clear();
+        self.swaps.clear(&self.memory);
+        if !self.memory.frames().are_mapped_objects_counted() {
+            findings.push("the counters of mapped frames of objects differ from the frames".into());
+        }
+        for (kind, count) in self.vfs.open_files.left() {
+            findings.push(format!("{kind} that nothing holds: {count}"));
+        }
+        for (kind, count) in self.vfs.mounts.nameless_nodes() {
+            findings.push(format!("{kind} that nothing holds: {count}"));
+        }
+        if let Some(depth) = self.host.deepest_stack() {
+            let text = format!("{}", DeepestStack(depth));
+            self.log(&text);
+            if depth.is_critical() {
+                findings.push(text);
+            }
+        }
+        before.compare(&self.memory, &self.swaps, &mut findings);
+        findings
     }
-    if after.swap != before.swap {
-        findings.push(format!(
-            "swap slots and bytes: {:?} before the run, {:?} after",
-            before.swap, after.swap
-        ));
-    }
-    if after.reserved != before.reserved {
-        findings.push(format!(
-            "reserved huge pages: {} before the run, {} after",
-            before.reserved, after.reserved
-        ));
-    }
-    findings
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Memory,
-    account::{self, refuse},
+    account::refuse,
     audit::Baseline,
     cpio::CpioArchive,
     errno::Errno,
@@ -68,7 +68,7 @@ pub fn start(
         }
         Err(_) => refuse(machine, "no memory for the files and the first process"),
     }
-    account::finish(kernel, &before)
+    kernel.finish(&before)
 }
 
 /// Creates the reaper process, and the process of the program with its first thread.

@@ -2,14 +2,19 @@
 
 use crate::{
     account,
+    context::Context,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    run::{self, Execution},
+    lifecycle::exit_thread,
+    process::{ExitStatus, Start, Thread},
+    run::{Execution, run},
     scheduler::Work,
+    syscall::handlers,
     user::USER_END,
     userfault::{Accessor, Resolved},
 };
-use core::fmt::Write;
+use alloc::sync::Arc;
+use core::{fmt::Write, sync::atomic::Ordering};
 use memwright_table::sync::GaveWay;
 
 /// Receives the machine's events for one kernel.
@@ -22,6 +27,70 @@ impl Events {
     /// Creates the receiver for this kernel.
     pub fn new(kernel: &'static Kernel, machine: &'static dyn Execution) -> Self {
         Self { kernel, machine }
+    }
+
+    /// Entry point on a thread's kernel stack.
+    fn thread_main(&self, id: u32) -> ! {
+        let kernel = self.kernel;
+        kernel.scheduler.finish_switch();
+        let thread = kernel
+            .tasks
+            .thread(id)
+            .expect("a thread that was just made");
+        let status = match thread.take_start() {
+            Some(Start::User(state)) => {
+                kernel.host.load_bases(&state);
+                run(
+                    self.machine,
+                    &Context::new(
+                        kernel,
+                        &thread,
+                        state,
+                        handlers(kernel.manifest.system_calls),
+                    ),
+                )
+            }
+            Some(Start::Program) => self.run_program(&thread),
+            None => unreachable!("a thread starts once"),
+        };
+        self.end_thread(&thread, status);
+        kernel.scheduler.leave(thread)
+    }
+
+    /// Ends a thread, and its process after its last thread.
+    fn end_thread(&self, thread: &Arc<Thread>, status: ExitStatus) {
+        let kernel = self.kernel;
+        let Some(end) = exit_thread(kernel.futexes, thread, status) else {
+            return;
+        };
+        end.release(kernel.vfs, &kernel.sockets, &kernel.semaphores);
+        if let Some(status) = end.publish(&kernel.cgroups) {
+            kernel.host.mark_run_ends();
+            kernel.program_ended(status);
+        }
+    }
+
+    /// Executes the program of the manifest.
+    fn run_program(&self, thread: &Arc<Thread>) -> ExitStatus {
+        let kernel = self.kernel;
+        let context = Context::new(
+            kernel,
+            thread,
+            Default::default(),
+            handlers(kernel.manifest.system_calls),
+        );
+        kernel.host.mark_run_begins();
+        match kernel.programs.execute_manifest(
+            &context.current,
+            &context.registers,
+            &kernel.manifest,
+        ) {
+            Ok(()) => run(self.machine, &context),
+            Err((error, text)) => {
+                kernel.not_started(error, &text);
+                ExitStatus::Exited(127)
+            }
+        }
     }
 }
 
@@ -41,8 +110,8 @@ impl KernelEvents for Events {
             fetch: false,
             user: true,
         };
-        let (kernel, by) = (self.kernel, Accessor::Kernel);
-        let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
+        let (faults, by) = (&self.kernel.faults, Accessor::Kernel);
+        let resolved = faults.resolve(&thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
             // Check the group's limit here: the user copy that faulted can be long.
             self.kernel.cgroups.look(&thread);
@@ -59,7 +128,7 @@ impl KernelEvents for Events {
     }
 
     fn context_start(&self, argument: usize) -> ! {
-        run::thread_main(self.kernel, self.machine, argument as u32)
+        self.thread_main(argument as u32)
     }
 
     fn cpu_start(&self) -> ! {
@@ -73,7 +142,10 @@ impl KernelEvents for Events {
             .scheduler
             .report(out)
             .and_then(|()| kernel.tasks.report(kernel.host.now(), out))
-            .and_then(|()| account::report(kernel, out));
+            .and_then(|()| {
+                let boot = kernel.boot_instructions.load(Ordering::Relaxed);
+                account::report(&kernel.memory, kernel.host, boot, out)
+            });
         if report.is_err() {
             kernel
                 .host

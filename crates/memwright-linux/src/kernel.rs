@@ -7,6 +7,7 @@ use crate::{
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     current::Base,
     exec::Programs,
+    faults::Faults,
     fs::{
         Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
         open_kind::OpenCounts, socket::Registry, vfs::Vfs,
@@ -93,6 +94,8 @@ pub struct Kernel {
     pub probes: &'static Probes,
     /// Creates address spaces.
     pub spaces: &'static Spaces,
+    /// Resolves page faults.
+    pub(crate) faults: Faults,
     /// Replaces the programs of processes.
     pub(crate) programs: Programs,
     /// The names of the machine and of its domain.
@@ -106,6 +109,30 @@ pub struct Kernel {
     /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
+}
+
+/// Creates the file system of a machine.
+fn create_vfs(
+    host: &'static dyn Host,
+    memory: Arc<Memory>,
+    manifest: &Manifest,
+    reclaim: Arc<Reclaim>,
+) -> &'static Vfs {
+    Box::leak(Box::new(Vfs {
+        reclaim,
+        clock: host,
+        channels: host,
+        instruments: host,
+        epoch: manifest.epoch,
+        terminal_size: (manifest.rows, manifest.columns),
+        mounts: Mounts::new(&memory, manifest, host, host),
+        open_files: OpenCounts::default(),
+        file_limits: FileLimits::new(memory.frames().total()),
+        lock_waits: LockWaits::default(),
+        userfaultfds: Lock::new(Rank::Leaf, None),
+        random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
+        memory,
+    }))
 }
 
 impl IdleWork for Kernel {
@@ -133,21 +160,7 @@ impl Kernel {
         let tasks: &'static Tasks = Box::leak(Box::new(Tasks::new(scheduler)));
         let reclaim = Reclaim::new(memory.clone(), tasks);
         let oom = OomKiller::new(memory.clone(), tasks, host);
-        let vfs: &'static Vfs = Box::leak(Box::new(Vfs {
-            reclaim: reclaim.clone(),
-            clock: host,
-            channels: host,
-            instruments: host,
-            epoch: manifest.epoch,
-            terminal_size: (manifest.rows, manifest.columns),
-            mounts: Mounts::new(&memory, &manifest, host, host),
-            open_files: OpenCounts::default(),
-            file_limits: FileLimits::new(memory.frames().total()),
-            lock_waits: LockWaits::default(),
-            userfaultfds: Lock::new(Rank::Leaf, None),
-            random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
-            memory: memory.clone(),
-        }));
+        let vfs = create_vfs(host, memory.clone(), &manifest, reclaim.clone());
         let random = manifest
             .layout_seed
             .map(|seed| Lock::new(Rank::Leaf, Random::new(seed)));
@@ -168,10 +181,18 @@ impl Kernel {
             cpus: host,
         };
         let userfaults = Box::leak(Box::new(Userfaults::new(vfs, host, oom.clone())));
+        let faults = Faults {
+            memory: memory.clone(),
+            userfaults,
+            scheduler,
+            reclaim: reclaim.clone(),
+            oom: oom.clone(),
+        };
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             probes,
             programs,
+            faults,
             spaces,
             manifest,
             vfs,

@@ -37,6 +37,7 @@ pub mod errno;
 pub mod events;
 pub mod exec;
 mod faulted_in;
+mod faults;
 mod file_signal;
 pub mod fs;
 mod futex;

@@ -38,7 +38,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "references", "short", "paged", "short_list", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "uname", "lib", "protection_keys", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "file_signal", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "procfs", "current", "thread_registers", "memory", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "pidfd", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
+            "draws", "sync", "sweep", "references", "short", "paged", "short_list", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "uname", "lib", "protection_keys", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "file_signal", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "procfs", "current", "thread_registers", "memory", "restartable", "ptrace", "probe_step", "exec", "faults", "kernel", "parts", "faulted_in", "pidfd", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
         ],
         upward: 0,
         circles: 0,
