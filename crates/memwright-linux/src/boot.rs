@@ -33,7 +33,7 @@ pub fn start(
     let swaps = swaps.unwrap_or_else(|_| refuse(machine, "no memory for the swap devices"));
     let before = Baseline::take(&memory, &swaps);
     let kernel = Kernel::create(machine, memory, manifest, swaps);
-    machine.set_events(Box::leak(Box::new(Events::new(kernel, machine))));
+    machine.set_events(Box::leak(Box::new(Events { kernel, machine })));
     let device = Box::leak(Box::new(UserfaultDevice {
         userfaults: kernel.userfaults,
         tasks: kernel.tasks,
@@ -57,7 +57,7 @@ pub fn start(
     if kernel.memory.policy().count_locks() {
         kernel.memory.set_lock_statistics(true);
     }
-    match filled.and_then(|()| make_program(kernel)) {
+    match filled.and_then(|()| kernel.make_program()) {
         Ok(()) => {
             machine.start_cpus();
             kernel.huge_scan.wake();
@@ -71,42 +71,44 @@ pub fn start(
     kernel.finish(&before)
 }
 
-/// Creates the reaper process, and the process of the program with its first thread.
-fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
-    let limits = Limits::initial(kernel.memory.frames().total() * 4096);
-    let root = kernel.users.get(0).map_err(|_| Errno::ENOMEM)?;
-    let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
-    let reaper = Arc::new(reaper);
-    let space = kernel
-        .spaces
-        .create(&limits, Capabilities::FULL, kernel.spaces.random.as_ref())?;
-    let (files, fs) = kernel.vfs.mounts.first_files(kernel.vfs)?;
-    let name = [0; 16];
-    let parts = Parts {
-        space,
-        image: None,
-        files,
-        fs,
-        limits: limits.clone(),
-        name,
-    };
-    let process = {
-        let mut tasks = kernel.tasks.lock();
-        let _reaper = tasks.allocate_id();
-        tasks.enter(&reaper, 0)?;
-        let _program = tasks.allocate_id();
-        let now = kernel.host.now();
-        let process = Process::new(kernel.tasks, PROGRAM, now, Some(parts), limits, root);
-        let process = Arc::new(process);
-        tasks.enter(&process, REAPER)?;
-        tasks.lead_session(&process);
-        process
-    };
-    let thread = Thread::create(&kernel.reclaim, PROGRAM, &process, Start::Program)?;
-    let state = ThreadSignals::default();
-    process.signals.lock().threads.try_push(&thread, state)?;
-    kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
-    kernel.tasks.made.fetch_add(1, Ordering::Relaxed);
-    thread.wake();
-    Ok(())
+impl Kernel {
+    /// Creates the reaper process, and the process of the program with its first thread.
+    fn make_program(&'static self) -> Result<(), Errno> {
+        let limits = Limits::initial(self.memory.frames().total() * 4096);
+        let root = self.users.get(0).map_err(|_| Errno::ENOMEM)?;
+        let reaper = Process::new(self.tasks, REAPER, 0, None, limits.clone(), root.clone());
+        let reaper = Arc::new(reaper);
+        let space = self
+            .spaces
+            .create(&limits, Capabilities::FULL, self.spaces.random.as_ref())?;
+        let (files, fs) = self.vfs.mounts.first_files(self.vfs)?;
+        let name = [0; 16];
+        let parts = Parts {
+            space,
+            image: None,
+            files,
+            fs,
+            limits: limits.clone(),
+            name,
+        };
+        let process = {
+            let mut tasks = self.tasks.lock();
+            let _reaper = tasks.allocate_id();
+            tasks.enter(&reaper, 0)?;
+            let _program = tasks.allocate_id();
+            let now = self.host.now();
+            let process = Process::new(self.tasks, PROGRAM, now, Some(parts), limits, root);
+            let process = Arc::new(process);
+            tasks.enter(&process, REAPER)?;
+            tasks.lead_session(&process);
+            process
+        };
+        let thread = Thread::create(&self.reclaim, PROGRAM, &process, Start::Program)?;
+        let state = ThreadSignals::default();
+        process.signals.lock().threads.try_push(&thread, state)?;
+        self.tasks.lock().threads.insert(PROGRAM, thread.clone());
+        self.tasks.made.fetch_add(1, Ordering::Relaxed);
+        thread.wake();
+        Ok(())
+    }
 }

@@ -29,7 +29,7 @@ use crate::{
     userfault::Userfaults,
 };
 use alloc::sync::Arc;
-use core::{cell::Cell, ops::Deref};
+use core::cell::Cell;
 use memwright_table::Machine;
 
 /// The six argument registers.
@@ -70,26 +70,28 @@ pub struct Context<'a> {
     pub(crate) tables: &'static CallTables,
 }
 
-impl<'a> Context<'a> {
-    /// Creates the context of a thread that is about to enter user mode with this state.
+impl Kernel {
+    /// Returns the context of a thread that is about to enter user mode with this state.
     ///
     /// # Panics
     /// If the process has exited.
-    pub fn new(
-        kernel: &'static Kernel,
+    pub fn context<'a>(
+        &'static self,
         thread: &'a Arc<Thread>,
         state: UserState,
         tables: &'static CallTables,
-    ) -> Self {
-        Self {
-            kernel,
-            current: Current::new(kernel.base(), thread),
-            registers: ThreadRegisters::new(kernel.host, thread, state),
+    ) -> Context<'a> {
+        Context {
+            kernel: self,
+            current: Current::new(self.base(), thread),
+            registers: ThreadRegisters::new(self.host, thread, state),
             handlers: Cell::new(tables.usual),
             tables,
         }
     }
+}
 
+impl<'a> Context<'a> {
     /// Returns the process table.
     pub(crate) fn tasks(&self) -> &'static Tasks {
         self.kernel.tasks
@@ -222,13 +224,5 @@ impl<'a> Context<'a> {
         } else {
             self.tables.usual
         });
-    }
-}
-
-impl<'a> Deref for Context<'a> {
-    type Target = Current<'a>;
-
-    fn deref(&self) -> &Current<'a> {
-        &self.current
     }
 }

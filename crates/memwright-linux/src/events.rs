@@ -2,12 +2,11 @@
 
 use crate::{
     account,
-    context::Context,
     host::{Channel, KernelEvents},
     kernel::Kernel,
     lifecycle::exit_thread,
     process::{ExitStatus, Start, Thread},
-    run::{Execution, run},
+    run::Execution,
     scheduler::Work,
     syscall::handlers,
     user::USER_END,
@@ -19,16 +18,13 @@ use memwright_table::sync::GaveWay;
 
 /// Receives the machine's events for one kernel.
 pub struct Events {
-    kernel: &'static Kernel,
-    machine: &'static dyn Execution,
+    /// The kernel.
+    pub(crate) kernel: &'static Kernel,
+    /// The machine.
+    pub(crate) machine: &'static dyn Execution,
 }
 
 impl Events {
-    /// Creates the receiver for this kernel.
-    pub fn new(kernel: &'static Kernel, machine: &'static dyn Execution) -> Self {
-        Self { kernel, machine }
-    }
-
     /// Entry point on a thread's kernel stack.
     fn thread_main(&self, id: u32) -> ! {
         let kernel = self.kernel;
@@ -40,15 +36,8 @@ impl Events {
         let status = match thread.take_start() {
             Some(Start::User(state)) => {
                 kernel.host.load_bases(&state);
-                run(
-                    self.machine,
-                    &Context::new(
-                        kernel,
-                        &thread,
-                        state,
-                        handlers(kernel.manifest.system_calls),
-                    ),
-                )
+                let tables = handlers(kernel.manifest.system_calls);
+                kernel.context(&thread, state, tables).run(self.machine)
             }
             Some(Start::Program) => self.run_program(&thread),
             None => unreachable!("a thread starts once"),
@@ -73,19 +62,15 @@ impl Events {
     /// Executes the program of the manifest.
     fn run_program(&self, thread: &Arc<Thread>) -> ExitStatus {
         let kernel = self.kernel;
-        let context = Context::new(
-            kernel,
-            thread,
-            Default::default(),
-            handlers(kernel.manifest.system_calls),
-        );
+        let tables = handlers(kernel.manifest.system_calls);
+        let context = kernel.context(thread, Default::default(), tables);
         kernel.host.mark_run_begins();
         match kernel.programs.execute_manifest(
             &context.current,
             &context.registers,
             &kernel.manifest,
         ) {
-            Ok(()) => run(self.machine, &context),
+            Ok(()) => context.run(self.machine),
             Err((error, text)) => {
                 kernel.not_started(error, &text);
                 ExitStatus::Exited(127)

@@ -39,69 +39,71 @@ fn settle_after_call(thread: &Thread, host: &dyn Host) {
     }
 }
 
-/// Runs user code until the thread exits.
-pub(crate) fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
-    let current = &context.current;
-    let traced = Traced::new(current, &context.registers, context.tasks(), context.oom());
-    loop {
-        let work = current.thread.work();
-        if !work.is_empty() {
-            // `run_user` reloads all registers.
-            current.thread.set_work(Work::REGISTERS, false);
-            if work.contains(Work::CONTROL) {
-                current.thread.set_work(Work::CONTROL, false);
-                context.kernel.serve_control();
+impl Context<'_> {
+    /// Runs user code until the thread exits.
+    pub(crate) fn run(&self, machine: &dyn Execution) -> ExitStatus {
+        let current = &self.current;
+        let traced = Traced::new(current, &self.registers, self.tasks(), self.oom());
+        loop {
+            let work = current.thread.work();
+            if !work.is_empty() {
+                // `run_user` reloads all registers.
+                current.thread.set_work(Work::REGISTERS, false);
+                if work.contains(Work::CONTROL) {
+                    current.thread.set_work(Work::CONTROL, false);
+                    self.kernel.serve_control();
+                }
+                if work.contains(Work::MIGRATE) {
+                    let scheduler = &self.kernel.scheduler;
+                    scheduler.migrate(current.thread);
+                }
+                if work.contains(Work::CPU_TIME) {
+                    current.thread.set_work(Work::CPU_TIME, false);
+                    current.process().resume_cpu_timers(current.thread);
+                }
+                if work.contains(Work::CGROUP) {
+                    self.kernel.cgroups.look(current.thread);
+                }
+                if let After::Exit(status) = deliver(&traced, self.tasks(), self.oom()) {
+                    traced.exit(status);
+                    return status;
+                }
+                // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
+                if current.thread.work().contains(Work::DEBUG) {
+                    traced.load_breakpoints();
+                }
+                self.choose_handlers();
             }
-            if work.contains(Work::MIGRATE) {
-                let scheduler = &context.kernel.scheduler;
-                scheduler.migrate(current.thread);
-            }
-            if work.contains(Work::CPU_TIME) {
-                current.thread.set_work(Work::CPU_TIME, false);
-                current.process().resume_cpu_timers(current.thread);
-            }
-            if work.contains(Work::CGROUP) {
-                context.kernel.cgroups.look(current.thread);
-            }
-            if let After::Exit(status) = deliver(&traced, context.tasks(), context.oom()) {
-                traced.exit(status);
-                return status;
-            }
-            // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
-            if current.thread.work().contains(Work::DEBUG) {
-                traced.load_breakpoints();
-            }
-            context.choose_handlers();
-        }
-        match machine.run_user(context) {
-            // The call is complete; its work flags are handled above.
-            Trap::Syscall => settle_after_call(current.thread, context.kernel.host),
-            Trap::PageFault {
-                address,
-                write,
-                fetch,
-                present,
-            } => {
-                page_fault(
-                    current,
-                    &context.kernel.faults,
+            match machine.run_user(self) {
+                // The call is complete; its work flags are handled above.
+                Trap::Syscall => settle_after_call(current.thread, self.kernel.host),
+                Trap::PageFault {
                     address,
-                    Access {
-                        write,
-                        fetch,
-                        user: true,
-                    },
+                    write,
+                    fetch,
                     present,
-                );
+                } => {
+                    page_fault(
+                        current,
+                        &self.kernel.faults,
+                        address,
+                        Access {
+                            write,
+                            fetch,
+                            user: true,
+                        },
+                        present,
+                    );
+                }
+                Trap::KeyFault { address, write } => key_fault(current, address, write),
+                Trap::Exception { vector, error } => {
+                    exception(&traced, self.kernel.probes, vector, error);
+                }
+                Trap::Timer | Trap::Reschedule => {
+                    self.kernel.scheduler.tick(current.thread);
+                }
+                Trap::Control => self.kernel.serve_control(),
             }
-            Trap::KeyFault { address, write } => key_fault(current, address, write),
-            Trap::Exception { vector, error } => {
-                exception(&traced, context.kernel.probes, vector, error);
-            }
-            Trap::Timer | Trap::Reschedule => {
-                context.kernel.scheduler.tick(current.thread);
-            }
-            Trap::Control => context.kernel.serve_control(),
         }
     }
 }

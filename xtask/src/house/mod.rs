@@ -35,13 +35,13 @@ const fn ceiling(measure: Measure, most: usize, goal: usize) -> Ceiling {
 
 /// The ceilings. They are only ever lowered.
 const CEILINGS: &[Ceiling] = &[
-    ceiling(Measure::ContextSignatures, 473, 0),
-    ceiling(Measure::KernelSignatures, 48, 0),
+    ceiling(Measure::ContextSignatures, 1, 0),
+    ceiling(Measure::KernelSignatures, 0, 0),
     ceiling(Measure::PlantedLines, 0, 0),
     ceiling(Measure::NumberedRules, 0, 0),
     ceiling(Measure::DialectLines, 0, 0),
     ceiling(Measure::LongFiles, 0, 0),
-    ceiling(Measure::LongFunctions, 10, 10),
+    ceiling(Measure::LongFunctions, 9, 10),
 ];
 
 /// The number of paragraphs in a sample.
