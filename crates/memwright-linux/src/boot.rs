@@ -9,8 +9,9 @@ use crate::{
     events::Events,
     identity::{Capabilities, Limits},
     kernel::Kernel,
+    lifecycle::new_thread,
     manifest::Manifest,
-    process::{PROGRAM, Parts, Process, REAPER, Start, Thread, ThreadSignals},
+    process::{PROGRAM, Parts, Process, REAPER, Start, ThreadSignals},
     procfs,
     run::Execution,
     swap::Swaps,
@@ -103,7 +104,7 @@ impl Kernel {
             tasks.lead_session(&process);
             process
         };
-        let thread = Thread::create(&self.reclaim, PROGRAM, &process, Start::Program)?;
+        let thread = new_thread(&self.reclaim, PROGRAM, &process, Start::Program)?;
         let state = ThreadSignals::default();
         process.signals.lock().threads.try_push(&thread, state)?;
         self.tasks.lock().threads.insert(PROGRAM, thread.clone());

@@ -14,7 +14,7 @@ use crate::{
     errno::Errno,
     lifecycle::end_group,
     oom::OomKiller,
-    probes::Probes,
+    probe_step,
     process::{
         Change, ExitStatus, Process, Signals, Stop, Tasks, Thread, Tracing, force_default,
         force_fault, report_change,
@@ -74,18 +74,18 @@ pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> Af
             Step::Stopped => wait_while_stopped(current.thread, oom),
             Step::CallEnded => traced.report_end_of_call(),
             Step::Take(info) => {
-                Probes::rewind(current.thread, registers);
+                probe_step::rewind(current.thread, registers);
                 if let Some(info) = current.process().complete_signal(info) {
                     granted = traced.take_signal(info);
                 }
             }
             Step::Trap(signal, seized) => {
-                Probes::rewind(current.thread, registers);
+                probe_step::rewind(current.thread, registers);
                 traced.stop(signal, seized);
             }
             Step::Stop(signal) => stop(current.process(), tasks, signal),
             Step::Handle(info, action, mask) => {
-                Probes::rewind(current.thread, registers);
+                probe_step::rewind(current.thread, registers);
                 restart_call(registers, Some(action.flags));
                 let stepping = traced.before_handler();
                 abort_section(current, registers, info.signal);

@@ -14,85 +14,91 @@ use memwright_table::VirtAddr;
 /// Size of the page for a thread's copies, in bytes.
 const PAGE: u64 = 4096;
 
-impl Probes {
-    /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
-    /// the copy of the instruction.
-    #[cold]
-    pub(crate) fn met(&self, current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
-        if !self.exist() {
-            return false;
-        }
-        let mut regs = registers.state().regs;
-        let at = regs.rip.wrapping_sub(1);
-        let place = current.with_space(|space| place_of(space, at));
-        let Some(probe) = place.and_then(|place| self.first_at(place)) else {
-            return false;
-        };
-        let Some(copy) = copy_page(current) else {
-            return false;
-        };
-        let code = &probe.instruction[..probe.length];
-        let written = current.with_space(|space| space.write_forced(VirtAddr::new(copy), code));
-        if written.is_err() {
-            return false;
-        }
-        *current.thread.stepping.lock() = Some(Stepping {
-            at,
-            copy,
-            traps: regs.rflags & TRAP_FLAG != 0,
+/// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
+/// the copy of the instruction.
+#[cold]
+pub(crate) fn met_breakpoint(
+    probes: &Probes,
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+) -> bool {
+    if !probes.exist() {
+        return false;
+    }
+    let mut regs = registers.state().regs;
+    let at = regs.rip.wrapping_sub(1);
+    let place = current.with_space(|space| place_of(space, at));
+    let Some(probe) = place.and_then(|place| probes.first_at(place)) else {
+        return false;
+    };
+    let Some(copy) = copy_page(current) else {
+        return false;
+    };
+    let code = &probe.instruction[..probe.length];
+    let written = current.with_space(|space| space.write_forced(VirtAddr::new(copy), code));
+    if written.is_err() {
+        return false;
+    }
+    *current.thread.stepping.lock() = Some(Stepping {
+        at,
+        copy,
+        traps: regs.rflags & TRAP_FLAG != 0,
+    });
+    regs.rip = copy;
+    regs.rflags |= TRAP_FLAG;
+    registers.replace_registers(regs);
+    true
+}
+
+/// Handles a trap after one instruction. Returns whether the instruction was a copy and the program itself did not
+/// request the trap.
+#[cold]
+pub(crate) fn stepped(
+    probes: &Probes,
+    current: &Current<'_>,
+    registers: &ThreadRegisters<'_>,
+) -> bool {
+    let Some(stepping) = current.thread.stepping.lock().take() else {
+        return false;
+    };
+    let mut regs = registers.state().regs;
+    // As on Linux, each iteration of a repeated instruction hits the breakpoint.
+    regs.rip = regs.rip - stepping.copy + stepping.at;
+    if !stepping.traps {
+        regs.rflags &= !TRAP_FLAG;
+    }
+    registers.replace_registers(regs);
+    let place = current.with_space(|space| place_of(space, stepping.at));
+    if let Some(place) = place {
+        probes.each_at(place, |probe| {
+            let counts = probe.enabled.load(Ordering::Relaxed);
+            if counts && probe.thread == current.thread.id() {
+                probe.hits.fetch_add(1, Ordering::Relaxed);
+            }
         });
-        regs.rip = copy;
-        regs.rflags |= TRAP_FLAG;
-        registers.replace_registers(regs);
-        true
     }
+    !stepping.traps
+}
 
-    /// Handles a trap after one instruction. Returns whether the instruction was a copy and the program itself did not
-    /// request the trap.
-    #[cold]
-    pub(crate) fn stepped(&self, current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
-        let Some(stepping) = current.thread.stepping.lock().take() else {
-            return false;
-        };
-        let mut regs = registers.state().regs;
-        // As on Linux, each iteration of a repeated instruction hits the breakpoint.
-        regs.rip = regs.rip - stepping.copy + stepping.at;
-        if !stepping.traps {
-            regs.rflags &= !TRAP_FLAG;
-        }
-        registers.replace_registers(regs);
-        let place = current.with_space(|space| place_of(space, stepping.at));
-        if let Some(place) = place {
-            self.each_at(place, |probe| {
-                let counts = probe.enabled.load(Ordering::Relaxed);
-                if counts && probe.thread == current.thread.id() {
-                    probe.hits.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        !stepping.traps
+/// Undoes a pending step before a signal is delivered. The thread hits the breakpoint again after the signal.
+pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
+    let Some(stepping) = thread.stepping.lock().take() else {
+        return;
+    };
+    let mut regs = registers.state().regs;
+    regs.rip = stepping.at;
+    if !stepping.traps {
+        regs.rflags &= !TRAP_FLAG;
     }
+    registers.replace_registers(regs);
+}
 
-    /// Undoes a pending step before a signal is delivered. The thread hits the breakpoint again after the signal.
-    pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
-        let Some(stepping) = thread.stepping.lock().take() else {
-            return;
-        };
-        let mut regs = registers.state().regs;
-        regs.rip = stepping.at;
-        if !stepping.traps {
-            regs.rflags &= !TRAP_FLAG;
-        }
-        registers.replace_registers(regs);
-    }
-
-    /// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new
-    /// program.
-    pub(crate) fn executed(&self, thread: &Thread) {
-        thread.copy_page.store(0, Ordering::Relaxed);
-        if self.exist() {
-            self.mapped(&thread.process);
-        }
+/// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new
+/// program.
+pub(crate) fn executed(probes: &Probes, thread: &Thread) {
+    thread.copy_page.store(0, Ordering::Relaxed);
+    if probes.exist() {
+        probes.mapped(&thread.process);
     }
 }
 

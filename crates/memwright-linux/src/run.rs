@@ -11,6 +11,7 @@ use crate::{
     deliver::{After, deliver},
     faults::Faults,
     host::{Host, Registers, Trap},
+    probe_step,
     probes::Probes,
     process::{ExitStatus, Thread, force_fault},
     ptrace::Traced,
@@ -173,12 +174,12 @@ fn exception(traced: &Traced<'_>, probes: &Probes, vector: u8, error: u64) {
     let (current, registers) = (traced.current, traced.registers);
     let served = match vector {
         1 => {
-            if !probes.stepped(current, registers) {
+            if !probe_step::stepped(probes, current, registers) {
                 traced.debug_exception(error);
             }
             true
         }
-        3 => probes.met(current, registers),
+        3 => probe_step::met_breakpoint(probes, current, registers),
         _ => false,
     };
     if served {

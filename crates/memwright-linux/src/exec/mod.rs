@@ -33,6 +33,7 @@ use crate::{
     memory::{Layouts, Spaces, map_errno},
     merge_scan::MergeScan,
     oom::OomKiller,
+    probe_step,
     probes::Probes,
     process::{FIXED_ADDRESSES, Heap, Image, Tasks, Thread, end_others},
     protection_keys,
@@ -375,7 +376,7 @@ impl Programs {
         registers.replace_state(state);
         registers.debug.set(DebugRegisters::default());
         current.thread.set_work(Work::DEBUG, false);
-        self.probes.executed(current.thread);
+        probe_step::executed(self.probes, current.thread);
     }
 }
 

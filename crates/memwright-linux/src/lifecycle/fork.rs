@@ -5,7 +5,7 @@ use crate::{
     current::Current,
     direct_reclaim::Retry,
     errno::Errno,
-    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state},
+    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state, thread_start::new_thread},
     memory::fork_errno,
     pidfd,
     process::{Parts, Process, Start, Thread, ThreadSignals},
@@ -32,7 +32,7 @@ pub(super) fn create_process<'a>(
     let child = new_process(current, userfaults, request)?;
     registers.store_bases();
     let state = child_state(&registers.state(), request);
-    let thread = match Thread::create(current.reclaim(), child.id, &child, Start::User(state)) {
+    let thread = match new_thread(current.reclaim(), child.id, &child, Start::User(state)) {
         Ok(thread) => thread,
         Err(error) => {
             discard(&child);

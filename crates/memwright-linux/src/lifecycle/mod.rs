@@ -14,4 +14,5 @@ pub use clone::{CloneFlags, CloneRequest};
 pub(crate) use exit::exit_thread;
 pub use exit::{ProcessEnd, end_group};
 pub use group::{set_group, set_session};
+pub(crate) use thread_start::new_thread;
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};

@@ -13,21 +13,19 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-impl Thread {
-    /// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
-    ///
-    /// # Errors
-    /// `EAGAIN` if there are as many threads as the machine permits, `ENOMEM` if there is no memory for the stack.
-    pub(crate) fn create(
-        reclaim: &Reclaim,
-        id: u32,
-        process: &Arc<Process>,
-        start: Start,
-    ) -> Result<Arc<Self>, Errno> {
-        let scheduler = process.tasks.scheduler;
-        let context = reclaim.retry(|| scheduler.admit(id))?;
-        Ok(Arc::new(Self::new(id, process.clone(), context, start)))
-    }
+/// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
+///
+/// # Errors
+/// `EAGAIN` if there are as many threads as the machine permits, `ENOMEM` if there is no memory for the stack.
+pub(crate) fn new_thread(
+    reclaim: &Reclaim,
+    id: u32,
+    process: &Arc<Process>,
+    start: Start,
+) -> Result<Arc<Thread>, Errno> {
+    let scheduler = process.tasks.scheduler;
+    let context = reclaim.retry(|| scheduler.admit(id))?;
+    Ok(Arc::new(Thread::new(id, process.clone(), context, start)))
 }
 
 /// Creates a thread in the caller's process, which does not run yet.
@@ -44,7 +42,7 @@ pub(super) fn create_thread<'a>(
     let id = process.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
     registers.store_bases();
     let state = child_state(&registers.state(), request);
-    let thread = Thread::create(current.reclaim(), id, process, Start::User(state))?;
+    let thread = new_thread(current.reclaim(), id, process, Start::User(state))?;
     thread.set_name(&current.thread.name());
     registers.processor().save_fpu(&mut thread.fpu.lock());
     if flags.contains(CloneFlags::CHILD_CLEARTID) {

@@ -7,7 +7,7 @@ use crate::{
         regs::{FpuArea, UserState},
     },
     host::ContextId,
-    signal::{Signal, SignalInfo},
+    signal::{Detail, Signal, SignalInfo},
 };
 use alloc::boxed::Box;
 use linux_raw_sys::ptrace as raw;
@@ -97,6 +97,42 @@ pub(crate) struct Report {
     pub(crate) takes_signal: bool,
     /// The process is stopped, or the tracer interrupted the thread.
     pub(crate) by_stop: bool,
+}
+
+impl Report {
+    /// Returns the report of a signal that the thread is about to take.
+    pub(crate) fn signal(info: SignalInfo) -> Self {
+        Self {
+            code: info.signal.number().into(),
+            info: Some(info),
+            message: 0,
+            takes_signal: true,
+            by_stop: false,
+        }
+    }
+
+    /// Returns a report that is no signal, of this process (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
+    pub(crate) fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
+        let detail = Detail::Sender { process, user: 0 };
+        Self {
+            code,
+            info: Some(SignalInfo {
+                signal,
+                code: code as i32,
+                errno: 0,
+                detail,
+            }),
+            message,
+            takes_signal: false,
+            by_stop: false,
+        }
+    }
+
+    /// Returns whether the stop is in the middle of a system call, whose end is still to come.
+    pub(crate) fn is_in_call(&self) -> bool {
+        let event = self.code >> 8;
+        event != 0 && !self.by_stop && event != raw::PTRACE_EVENT_EXIT
+    }
 }
 
 /// A thread in a ptrace stop.

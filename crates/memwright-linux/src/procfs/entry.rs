@@ -14,7 +14,7 @@ use crate::{
     procfs::{
         fixed,
         node::ProcNode,
-        view::{Parts, View},
+        node::view::{Parts, View},
     },
 };
 use alloc::{boxed::Box, sync::Arc};

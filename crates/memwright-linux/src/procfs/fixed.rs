@@ -3,9 +3,9 @@
 use crate::{
     fs::generated::SETTING_NUMBERS,
     procfs::{
+        node::view::shows,
         node::{FixedDirectory, FrameWord, ProcNode, ROOT_NUMBERS},
         system::{balance, cpu, file_limits, general, huge, hugetlb, lock_stat, vm},
-        view::shows,
     },
 };
 

@@ -5,10 +5,10 @@ use crate::{
     fs::{dirents::DirectoryEntry, generated::Emit},
     procfs::{
         fixed,
+        node::view::View,
         node::{Child, ProcNode},
         process,
         system::{cgroup, nodes, processors},
-        view::View,
     },
     short::Short,
 };

@@ -9,10 +9,10 @@ use crate::{
     },
     procfs::{
         ProcEntry, ProcNode, fixed,
+        node::view::View,
         node::{Child, decimal, open_file},
         process,
         system::{cgroup, nodes, processors},
-        view::View,
     },
 };
 use alloc::{boxed::Box, sync::Arc};

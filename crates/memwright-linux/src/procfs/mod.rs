@@ -1,11 +1,10 @@
 //! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
 //! ```text
-//! node/      types of nodes, and text
+//! node/      types of nodes, text, and the parts of the kernel that files show
 //! system/    files about the system and about cgroups
 //! process/   files about processes
 //! fixed.rs   the fixed entries
-//! view.rs    the parts of the kernel that files show
 //! open.rs, lookup.rs, list.rs, stream.rs, polled.rs   operations on nodes
 //! ```
 //!
@@ -23,9 +22,8 @@ mod process;
 mod stream;
 mod stubs;
 mod system;
-mod view;
 
 pub use entry::{ProcEntry, roots};
+pub use node::view::{MachineParts, MemoryParts, ProcessParts};
 pub use node::{PlaceLink, ProcNode, Text, stub};
 pub use stubs::all as all_stubs;
-pub use view::{MachineParts, MemoryParts, ProcessParts};

@@ -5,11 +5,11 @@ use crate::{
     fs::{directory::DirectoryFile, inode::Link, open_file::File},
     procfs::{
         ProcNode,
+        node::view::View,
         node::{Line, Subject, open_file, space, text::Text},
         process::{self, mem::MemoryFile, pagemap::PagemapFile},
         stream::TextFile,
         system::{cgroup, frames::FrameFile},
-        view::View,
     },
 };
 use alloc::{boxed::Box, vec::Vec};

@@ -14,9 +14,9 @@ use crate::{
         abilities::Splices, file_system::FileSystemKind, open_file::OpenFile, readiness::Readiness,
     },
     procfs::{
+        node::view::{Parts, View},
         node::{ChangesOf, Needs, ProcNode, ProcessWriter},
         system::balance,
-        view::{Parts, View},
     },
     wait::Queues,
 };

@@ -11,9 +11,9 @@ use crate::{
         transfer::{Sink, Source},
     },
     procfs::{
+        node::view::{Parts, View},
         node::{ProcNode, text::Text},
         polled::Seen,
-        view::{Parts, View},
     },
     sync::{Lock, Rank},
     wait::Queues,

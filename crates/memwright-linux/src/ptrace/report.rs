@@ -52,42 +52,6 @@ const TRAP: u32 = Signal::SIGTRAP.number() as u32;
 /// The bit that marks stops at system calls, if the tracer requested it.
 const CALL_MARK: u32 = 0x80;
 
-impl Report {
-    /// Returns the report of a signal that the thread is about to take.
-    fn signal(info: SignalInfo) -> Self {
-        Self {
-            code: info.signal.number().into(),
-            info: Some(info),
-            message: 0,
-            takes_signal: true,
-            by_stop: false,
-        }
-    }
-
-    /// Returns a report that is no signal, of this process (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
-    fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
-        let detail = Detail::Sender { process, user: 0 };
-        Self {
-            code,
-            info: Some(SignalInfo {
-                signal,
-                code: code as i32,
-                errno: 0,
-                detail,
-            }),
-            message,
-            takes_signal: false,
-            by_stop: false,
-        }
-    }
-
-    /// Returns whether the stop is in the middle of a system call, whose end is still to come.
-    pub(super) fn is_in_call(&self) -> bool {
-        let event = self.code >> 8;
-        event != 0 && !self.by_stop && event != raw::PTRACE_EVENT_EXIT
-    }
-}
-
 /// The calling thread, which may be traced.
 pub(crate) struct Traced<'a> {
     /// The thread.

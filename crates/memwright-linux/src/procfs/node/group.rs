@@ -4,7 +4,7 @@ use crate::{
     Memory,
     errno::Errno,
     process::Cgroup,
-    procfs::{node::Text, view::View},
+    procfs::{node::Text, node::view::View},
 };
 use alloc::sync::Arc;
 use core::fmt::{self};

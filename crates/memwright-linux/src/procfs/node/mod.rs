@@ -7,6 +7,7 @@ mod processor;
 pub mod stub;
 mod subject;
 pub(super) mod text;
+pub(in crate::procfs) mod view;
 
 pub use group::{GroupFile, GroupMark, GroupReader, GroupWriter, Presence};
 pub use line::Line;
@@ -19,7 +20,7 @@ use crate::{
     changes::Changes,
     errno::Errno,
     fs::{kind::Kind, open_file::OpenFile},
-    procfs::view::{Parts, View},
+    procfs::node::view::{Parts, View},
 };
 use core::fmt;
 

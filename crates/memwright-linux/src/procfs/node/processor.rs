@@ -3,8 +3,8 @@
 use crate::{
     fs::dirents::DirectoryEntry,
     procfs::{
+        node::view::View,
         node::{Child, ProcNode, Text, list_entries},
-        view::View,
     },
 };
 use ProcessorEntry::{Directory, Text as File};

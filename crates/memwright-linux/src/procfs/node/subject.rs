@@ -5,7 +5,7 @@ use crate::{
     errno::Errno,
     fs::OpenFile,
     process::{Life, Process, REAPER, Tasks, Thread},
-    procfs::{node::Text, view::View},
+    procfs::{node::Text, node::view::View},
 };
 use alloc::sync::Arc;
 use core::fmt;

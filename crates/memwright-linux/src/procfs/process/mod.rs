@@ -21,11 +21,11 @@ use crate::{
     fs::{OpenFile, caller::Caller, dentry::Dentry, dirents::DirectoryEntry},
     process::Tasks,
     procfs::{
+        node::view::shows_of,
         node::{
             Child, Needs, PlaceLink, ProcNode, ProcessWriter, ReadText, list_entries, text::Text,
         },
         system::net,
-        view::shows_of,
     },
 };
 use alloc::sync::Arc;

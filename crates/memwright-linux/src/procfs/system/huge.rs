@@ -4,13 +4,13 @@ use crate::{
     Memory,
     errno::Errno,
     procfs::{
+        node::view::shows,
         node::{
             FixedDirectory, ProcNode, SystemControl,
             stub::stubs,
             text::{Text, attribute, read_switch, switch},
         },
         system::{hugetlb, merge, sizes::Size},
-        view::shows,
     },
 };
 use core::{

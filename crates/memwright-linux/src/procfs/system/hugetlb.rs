@@ -4,11 +4,11 @@ use crate::{
     Memory,
     errno::Errno,
     procfs::{
+        node::view::shows,
         node::{
             FixedDirectory, ProcNode, SystemControl,
             text::{Text, attribute, kibibyte_row, setting},
         },
-        view::shows,
     },
 };
 use core::fmt::{self, Write};

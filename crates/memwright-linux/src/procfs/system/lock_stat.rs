@@ -3,8 +3,8 @@
 use crate::{
     errno::Errno,
     procfs::{
+        node::view::shows,
         node::{SystemControl, stub::stubs, text::Text},
-        view::shows,
     },
 };
 use core::fmt::{self, Write};

@@ -6,11 +6,11 @@ use crate::{
     errno::Errno,
     merge_scan::Run,
     procfs::{
+        node::view::shows,
         node::{
             FixedDirectory, ProcNode, SystemControl,
             text::{Text, attribute, read_switch, switch, truth},
         },
-        view::shows,
     },
 };
 use core::{

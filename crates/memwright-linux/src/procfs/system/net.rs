@@ -8,9 +8,9 @@ use crate::{
     },
     host::Clock,
     procfs::{
+        node::view::shows,
         node::{FixedDirectory, Line, ProcNode, Text, stub::stubs},
         system::unix_sockets::unix_sockets,
-        view::shows,
     },
     sync::PausePoints,
 };

@@ -4,12 +4,12 @@ use crate::{
     Memory,
     fs::dirents::DirectoryEntry,
     procfs::{
+        node::view::{shows, shows_of},
         node::{
             Child, FixedDirectory, PROCESSOR_NUMBERS, ProcNode, ProcessorDirectory,
             ProcessorEntry::Text as File, Text, stub::stubs,
         },
         system::processors::{write_list, write_mask},
-        view::{shows, shows_of},
     },
     short::Short,
 };

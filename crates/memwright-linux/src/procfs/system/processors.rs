@@ -3,13 +3,13 @@
 use crate::{
     fs::dirents::DirectoryEntry,
     procfs::{
+        node::view::{shows, shows_of},
         node::{
             Child, FixedDirectory, PROCESSOR_NUMBERS, ProcNode, ProcessorDirectory,
             ProcessorEntry::{Directory, Text as File},
             Text,
             stub::stubs,
         },
-        view::{shows, shows_of},
     },
     short::Short,
 };

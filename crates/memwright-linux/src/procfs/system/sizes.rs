@@ -4,9 +4,9 @@
 use crate::{
     Memory,
     procfs::{
+        node::view::shows,
         node::{FixedDirectory, ProcNode, SystemControl, text::Text},
         system::huge::{choice, chosen},
-        view::shows,
     },
 };
 use core::{
