@@ -42,7 +42,7 @@ pub const CRATES: &[Crate] = &[
         ],
         upward: 0,
         circles: 0,
-        large_circles: 28,
+        large_circles: 12,
     },
     Crate {
         source: "crates/memwright-kernel/src",
