@@ -24,7 +24,7 @@ pub const CRATES: &[Crate] = &[
         ],
         upward: 0,
         circles: 0,
-        large_circles: 12,
+        large_circles: 0,
     },
     Crate {
         source: "crates/memwright/src",
@@ -42,7 +42,7 @@ pub const CRATES: &[Crate] = &[
         ],
         upward: 0,
         circles: 0,
-        large_circles: 28,
+        large_circles: 12,
     },
     Crate {
         source: "crates/memwright-kernel/src",

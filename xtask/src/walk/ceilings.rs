@@ -31,14 +31,14 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fault",
         block: "walk fault",
         title: "the first store to an anonymous page",
-        most: counts(55, 17, 16, 38),
+        most: counts(53, 17, 16, 36),
         before: counts(59, 16, 16, 43),
     },
     Ceiling {
         name: "mprotect",
         block: "walk mprotect",
         title: "`mprotect` of a part of an area",
-        most: counts(89, 24, 18, 65),
+        most: counts(87, 23, 18, 64),
         before: counts(101, 24, 20, 77),
     },
     Ceiling {
@@ -52,7 +52,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "swap-in",
         block: "walk swap-in",
         title: "a load of a page in swap",
-        most: counts(99, 31, 22, 68),
+        most: counts(97, 31, 22, 66),
         before: counts(105, 28, 22, 77),
     },
     Ceiling {

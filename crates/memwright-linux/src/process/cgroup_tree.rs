@@ -7,34 +7,8 @@
 
 use super::{Cgroup, Process, TaskTable, Tasks};
 use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
-
-/// What makes a group populated. Changed under the lock of the process table.
-#[derive(Default)]
-pub(crate) struct Population {
-    /// The living processes of the group itself.
-    members: AtomicU32,
-    /// The groups directly below it that are populated.
-    children: AtomicU32,
-}
-
-impl Population {
-    /// Returns the number of living processes of the group itself.
-    pub(crate) fn members(&self) -> u32 {
-        self.members.load(Ordering::SeqCst)
-    }
-
-    /// Returns the number of groups directly below that are populated.
-    pub(crate) fn children(&self) -> u32 {
-        self.children.load(Ordering::SeqCst)
-    }
-
-    /// Returns whether the group or one below it has a living process.
-    pub(crate) fn is_populated(&self) -> bool {
-        self.members() > 0 || self.children() > 0
-    }
-}
 
 impl TaskTable {
     /// Adds a living process to a group. `Ok(true)` if the group was empty.

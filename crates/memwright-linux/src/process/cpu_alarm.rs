@@ -1,9 +1,7 @@
-//! `ITIMER_VIRTUAL` and `ITIMER_PROF`, which measure the CPU time of a process.
+//! The state of `ITIMER_VIRTUAL` and `ITIMER_PROF`, which measure the CPU time of a process.
 
-use super::{Process, cpu_clock::Counted};
+use super::Counted;
 use crate::{scheduler::UsageSnapshot, signal::Signal, time::Schedule};
-use alloc::sync::Arc;
-use memwright_table::OutOfMemory;
 
 /// The timers of a process that measure its CPU time. Their times are those of its CPU clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +11,7 @@ pub struct CpuAlarms {
 }
 
 impl CpuAlarms {
-    fn timer(&mut self, counted: Counted) -> &mut Schedule {
+    pub(super) fn timer(&mut self, counted: Counted) -> &mut Schedule {
         match counted {
             Counted::User => &mut self.user,
             Counted::All => &mut self.all,
@@ -41,46 +39,6 @@ impl CpuAlarms {
             let passed = self.timer(counted).pass(counted.of(used));
             (passed > 0).then_some(signal)
         })
-    }
-}
-
-impl Process {
-    /// Returns the nanoseconds of CPU time until a timer expires, and its interval; 0 for a timer that is not set.
-    #[must_use]
-    pub fn cpu_alarm(&self, counted: Counted) -> (u64, u64) {
-        let used = counted.of(&self.cpu_usage());
-        let timer = *self.cpu_alarms.lock().timer(counted);
-        (timer.remaining(used), timer.interval)
-    }
-
-    /// Sets a timer, or clears it if `value` is 0. All times are in nanoseconds. Returns its state before, as
-    /// [`cpu_alarm`](Self::cpu_alarm) does.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; the timer is then unchanged.
-    pub fn set_cpu_alarm(
-        self: &Arc<Self>,
-        counted: Counted,
-        value: u64,
-        interval: u64,
-    ) -> Result<(u64, u64), OutOfMemory> {
-        let used = self.cpu_usage();
-        let now = counted.of(&used);
-        let new = match value {
-            0 => Schedule::default(),
-            value => Schedule::new(now.saturating_add(value), interval),
-        };
-        self.measure_cpu_time();
-        let mut before = Schedule::default();
-        let set = self.set_cpu_deadline(|| {
-            before = core::mem::replace(self.cpu_alarms.lock().timer(counted), new);
-            self.next_cpu_look(&used)
-        });
-        if let Err(error) = set {
-            *self.cpu_alarms.lock().timer(counted) = before;
-            return Err(error);
-        }
-        Ok((before.remaining(now), before.interval))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Clocks that measure the CPU time of a process or thread (Linux 7.2 `kernel/time/posix-cpu-timers.c`).
 
-use super::{Process, Thread, cpu_deadline::is_running};
-use crate::{abi::MILLISECOND, scheduler::UsageSnapshot};
+use super::{Counted, Process, Thread};
+use crate::abi::MILLISECOND;
 use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general as raw;
 
@@ -13,29 +13,9 @@ pub(crate) fn wait_for(left: u64, cpus: u64) -> u64 {
     (left / cpus).max(TICK)
 }
 
-/// What a CPU clock counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// Time in user mode.
-    User,
-    /// Time in user mode and in the kernel.
-    All,
-}
-
-impl Counted {
-    /// Returns the nanoseconds of this kind.
-    #[must_use]
-    pub fn of(self, usage: &UsageSnapshot) -> u64 {
-        match self {
-            Self::User => usage.user,
-            Self::All => usage.user + usage.system,
-        }
-    }
-}
-
 /// Whose time a clock measures.
 #[derive(Debug)]
-enum Owner {
+pub(super) enum Owner {
     Process(Weak<Process>),
     Thread(Weak<Thread>),
 }
@@ -43,8 +23,8 @@ enum Owner {
 /// A clock that measures CPU time.
 #[derive(Debug)]
 pub struct CpuClock {
-    owner: Owner,
-    counted: Counted,
+    pub(super) owner: Owner,
+    pub(super) counted: Counted,
 }
 
 /// What the number of a clock names.
@@ -106,30 +86,6 @@ impl CpuClock {
             owner,
             counted: named.counted,
         })
-    }
-
-    /// Returns the CPU time in nanoseconds; `None` if the process or thread has ended.
-    ///
-    /// # Locks
-    /// Takes the lock of the process's signals.
-    #[must_use]
-    pub fn time(&self) -> Option<u64> {
-        let usage = match &self.owner {
-            Owner::Process(process) => process.upgrade()?.cpu_usage(),
-            Owner::Thread(thread) => {
-                let thread = thread.upgrade()?;
-                thread.process.tasks.scheduler.usage_of(&thread)
-            }
-        };
-        Some(self.counted.of(&usage))
-    }
-
-    /// Returns whether the clock measures a thread, which a CPU executes at present.
-    pub(super) fn is_of_running_thread(&self) -> bool {
-        match &self.owner {
-            Owner::Process(_) => false,
-            Owner::Thread(thread) => thread.upgrade().is_some_and(|thread| is_running(&thread)),
-        }
     }
 
     /// Returns what the clock counts, if it measures a process.

@@ -9,7 +9,7 @@ use super::{Process, Thread, cpu_clock::wait_for};
 use crate::{
     identity::{INFINITY, Resource},
     process::send_to_process,
-    scheduler::{EXPIRING, Expiry, RunState, Timers, UsageSnapshot},
+    scheduler::{EXPIRING, Expiry, Timers, UsageSnapshot},
     signal::{Signal, SignalInfo},
 };
 use alloc::sync::Arc;
@@ -44,11 +44,6 @@ impl Process {
         }
     }
 
-    /// Makes every thread set the deadlines after it was switched to. Threads that it creates do so as well.
-    pub(super) fn measure_cpu_time(&self) {
-        self.each_thread(|thread| thread.set_measured(true));
-    }
-
     /// Stops measuring the CPU time of a process that has exited.
     pub(crate) fn forget_cpu_deadline(self: &Arc<Self>) {
         if self.cpu_deadline.is_set() {
@@ -69,22 +64,6 @@ impl Process {
         let this: Arc<dyn Expiry> = self.clone();
         self.cpu_deadline
             .set(self.tasks.scheduler, &Arc::downgrade(&this), wait)
-    }
-
-    /// Returns what the exited and the living threads have used.
-    pub(super) fn cpu_usage(&self) -> UsageSnapshot {
-        let mut total = self.usage.snapshot();
-        self.each_thread(|thread| {
-            total = total.plus(&self.tasks.scheduler.usage_of(thread));
-        });
-        total
-    }
-
-    /// Returns whether one of the threads runs.
-    pub(super) fn runs(&self) -> bool {
-        let mut runs = false;
-        self.each_thread(|thread| runs |= is_running(thread));
-        runs
     }
 
     /// Returns the time after which the limit and the timers must be checked; `None` if there are none.
@@ -151,14 +130,5 @@ impl Process {
         for signal in signals.into_iter().flatten() {
             send_to_process(self, SignalInfo::kernel(signal));
         }
-    }
-}
-
-/// Returns whether a CPU executes the thread. A thread that is about to run, and one that is about to block, count as
-/// well.
-pub(super) fn is_running(thread: &Thread) -> bool {
-    match thread.run_state() {
-        RunState::Running | RunState::Waiting => true,
-        RunState::Blocked | RunState::Ready | RunState::Ended => false,
     }
 }

@@ -1,7 +1,7 @@
 //! `RLIMIT_CPU`: SIGXCPU at the soft limit and every second from then on, SIGKILL at the hard limit
 //! (`check_process_timers` of Linux 6.18, `kernel/time/posix-cpu-timers.c`).
 
-use super::{Process, cpu_clock::Counted};
+use super::{Process, counted::Counted};
 use crate::{
     abi::SECOND,
     identity::{INFINITY, Limit, Resource},

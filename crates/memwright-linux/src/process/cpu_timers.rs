@@ -1,7 +1,7 @@
 //! The POSIX timers of a process's CPU time, in the order of their expirations. One look at the CPU time serves all of
 //! them, however many there are.
 
-use super::cpu_clock::Counted;
+use super::counted::Counted;
 use crate::{
     ordered::Ordered,
     scheduler::UsageSnapshot,

@@ -4,12 +4,15 @@
 //! expirations in the meantime are counted when a thread takes the signal. So a timer costs nothing between the
 //! signals that a program takes, whatever its interval is.
 
-use super::{Counted, CpuClock, Process, Thread, cpu_clock::TICK};
+use super::{
+    Notice, PosixTimer, Process, TimerClock,
+    cpu_clock::TICK,
+    posix_timer_state::{Armed, Deadline, Place, State, TOGETHER},
+};
 use crate::{
     abi::MILLISECOND,
     errno::Errno,
     identity::Resource,
-    ordered::Ordered,
     process::send_timer_signal,
     scheduler::{Expiry, TimerKey, Timers},
     signal::{Detail, Signal, SignalInfo, code},
@@ -21,66 +24,7 @@ use alloc::sync::{Arc, Weak};
 /// Nanoseconds after which a signal is sent again for which there was no room.
 const LATER: u64 = 100 * MILLISECOND;
 
-/// Timers that are looked at between two scheduling points.
-const TOGETHER: u32 = 64;
-
-/// What an expiration does.
-pub enum Notice {
-    /// Nothing (`SIGEV_NONE`).
-    None,
-    /// It sends a signal to the process.
-    Process(Signal),
-    /// It sends a signal to a thread.
-    Thread(Signal, Weak<Thread>),
-}
-
-impl Notice {
-    fn signal(&self) -> Option<Signal> {
-        match self {
-            Self::None => None,
-            Self::Process(signal) | Self::Thread(signal, _) => Some(*signal),
-        }
-    }
-}
-
-/// The clock of a timer.
-#[derive(Debug)]
-pub enum TimerClock {
-    /// The host's clock. The program's times are ahead of it by this number of nanoseconds.
-    Host(u64),
-    /// A clock that measures CPU time.
-    Cpu(CpuClock),
-}
-
 impl TimerClock {
-    /// Returns the number of nanoseconds by which the program's times are ahead of the clock.
-    #[must_use]
-    pub fn ahead(&self) -> u64 {
-        match self {
-            Self::Host(ahead) => *ahead,
-            Self::Cpu(_) => 0,
-        }
-    }
-
-    fn measures(&self) -> bool {
-        match self {
-            Self::Host(_) => false,
-            Self::Cpu(_) => true,
-        }
-    }
-
-    fn measures_thread(&self) -> bool {
-        self.measures() && self.of_process().is_none()
-    }
-
-    /// Returns what the clock counts, if it is the CPU time of the process.
-    fn of_process(&self) -> Option<Counted> {
-        match self {
-            Self::Host(_) => None,
-            Self::Cpu(clock) => clock.of_process(),
-        }
-    }
-
     /// Returns the time of the clock in nanoseconds; `None` if the process or thread that it measures has ended.
     ///
     /// # Locks
@@ -90,102 +34,6 @@ impl TimerClock {
         match self {
             Self::Host(_) => Some(timers.now()),
             Self::Cpu(clock) => clock.time(),
-        }
-    }
-}
-
-/// Where the signal of a timer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// No signal is pending.
-    #[default]
-    Nowhere,
-    /// It is pending, and a thread that takes it handles an expiration.
-    Pending,
-    /// It is pending, but the timer was set again since: a thread that takes it discards it.
-    Stale,
-    /// It was sent while the process ignored it, and is sent again when the process no longer does.
-    Ignored,
-}
-
-/// What leads to the next expiration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deadline {
-    /// A timer of the host's clock.
-    Host(TimerKey),
-    /// The process's looks at its CPU time, which reaches this time.
-    Cpu(u64),
-}
-
-/// What is left to do after the deadline of a timer was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Armed {
-    /// Nothing.
-    Complete,
-    /// The expiration is the first one of a CPU time of the process, which must look at that time earlier.
-    First,
-}
-
-/// The changing part of a timer.
-#[derive(Default)]
-struct State {
-    schedule: Schedule,
-    deadline: Option<Deadline>,
-    place: Place,
-    /// Expirations before the last signal that a thread took, in addition to the one that it stood for.
-    overrun: i32,
-}
-
-/// A POSIX timer.
-pub struct PosixTimer {
-    id: i32,
-    process: Weak<Process>,
-    notice: Notice,
-    /// The value that the signal carries.
-    value: u64,
-    /// The clock of its times.
-    pub clock: TimerClock,
-    state: Lock<State>,
-}
-
-/// The POSIX timers of a process.
-pub struct PosixTimers(Lock<Table>);
-
-struct Table {
-    timers: Ordered<i32, Arc<PosixTimer>>,
-    count: u64,
-    /// The number of timers that measure the CPU time of threads.
-    measuring: u64,
-    next: i32,
-}
-
-impl Default for PosixTimers {
-    fn default() -> Self {
-        let table = Table {
-            timers: Ordered::new(),
-            count: 0,
-            measuring: 0,
-            next: 0,
-        };
-        Self(Lock::new(Rank::Process, table))
-    }
-}
-
-impl PosixTimers {
-    fn from(&self, first: i32) -> Option<Arc<PosixTimer>> {
-        let table = self.0.lock();
-        let found = table.timers.first_from(&first);
-        found.map(|(_, timer)| timer.clone())
-    }
-
-    /// Calls `act` for each timer, in the order of their ids.
-    fn each(&self, mut act: impl FnMut(&Arc<PosixTimer>)) {
-        let mut points = PausePoints::every(TOGETHER);
-        let mut next = self.from(0);
-        while let Some(timer) = next {
-            act(&timer);
-            points.round();
-            next = timer.id.checked_add(1).and_then(|id| self.from(id));
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::{
     Space,
     arch::x86_64::{regs::UserState, signal_frame::LastFault},
     host::ContextId,
-    scheduler::{RunState, Schedulable, Task, Work},
+    scheduler::{Schedulable, Task, Work},
     sync::{Lock, Rank},
-    wait::{Interest, Waiter},
+    wait::Waiter,
 };
 use alloc::sync::Arc;
 use core::{
@@ -189,31 +189,6 @@ impl Thread {
     /// Returns the first action of the thread and clears it.
     pub fn take_start(&self) -> Option<Start> {
         self.start.lock().take()
-    }
-
-    /// Returns the state letter of `/proc/PID/stat`: `R` running or runnable, `S` in an interruptible wait, `D` in an
-    /// uninterruptible wait, `T` stopped, `t` in a ptrace stop, `X` exited. `Z` is a state of processes, not of
-    /// threads.
-    pub fn state_letter(&self) -> char {
-        // Do not derive this from the wait: a tracer that was notified of the stop can read the state before the thread
-        // has begun to wait.
-        if self.stands_still() {
-            return 't';
-        }
-        if self.is_stopped() {
-            return 'T';
-        }
-        match self.run_state() {
-            RunState::Running | RunState::Waiting | RunState::Ready => 'R',
-            RunState::Blocked => match self.sleep().interest {
-                Interest::Signals => 'S',
-                Interest::Fatal => 'D',
-                Interest::Continuation => 'T',
-                // Resumed, but not woken yet.
-                Interest::Tracer => 'R',
-            },
-            RunState::Ended => 'X',
-        }
     }
 
     /// Returns whether the thread does not run because its process is stopped.

@@ -1,6 +1,5 @@
 //! The state of a traced thread.
 
-use super::{Signals, Thread, is_visible};
 use crate::{
     arch::x86_64::{
         debug::DebugRegisters,
@@ -178,39 +177,5 @@ impl Tracing {
     pub(crate) fn note_change(&mut self) -> bool {
         self.changed |= self.seized;
         self.seized
-    }
-}
-
-impl Signals {
-    /// Returns the tracing state of a thread of the process, unless its tracer has detached.
-    pub(crate) fn tracing(&mut self, thread: &Thread) -> Option<&mut Tracing> {
-        let traced = self.find(thread)?.traced.as_deref_mut();
-        traced.filter(|tracing| tracing.tracer.is_some())
-    }
-}
-
-impl Thread {
-    /// Returns whether the thread is in a ptrace stop and its tracer has not resumed it yet.
-    pub(crate) fn stands_still(&self) -> bool {
-        let mut signals = self.process.signals.lock();
-        let tracing = signals.tracing(self);
-        let standing = tracing.and_then(|tracing| tracing.standing.as_ref());
-        standing.is_some_and(|standing| standing.resume.is_none())
-    }
-
-    /// Returns whether a thread of this process traces the thread. With `context`, that thread must be this one, unless
-    /// every thread of the process traces it.
-    pub(crate) fn is_traced_by(&self, process: u32, context: Option<ContextId>) -> bool {
-        let mut signals = self.process.signals.lock();
-        let tracer = signals.tracing(self).and_then(|tracing| tracing.tracer);
-        tracer
-            .is_some_and(|tracer| tracer.process == process && is_visible(tracer.context, context))
-    }
-
-    /// Returns the process that traces the thread.
-    pub(crate) fn tracer(&self) -> Option<u32> {
-        let mut signals = self.process.signals.lock();
-        let tracer = signals.tracing(self)?.tracer?;
-        Some(tracer.process)
     }
 }

@@ -11,10 +11,15 @@ use crate::addr::Frame;
 #[derive(Clone, Copy)]
 pub(crate) struct Metas<'a> {
     pub(super) lowest: u32,
-    pub(super) all: &'a [Meta],
+    all: &'a [Meta],
 }
 
 impl<'a> Metas<'a> {
+    #[inline]
+    pub(super) const fn new(lowest: u32, all: &'a [Meta]) -> Self {
+        Self { lowest, all }
+    }
+
     #[inline]
     pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]

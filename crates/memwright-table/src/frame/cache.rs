@@ -1,8 +1,7 @@
 //! The per-CPU cache of free frames, and the CPU's share of the counters.
 
 use super::meta::{END, Meta};
-use super::node::NodeChoice;
-use super::{FrameKind, Metas};
+use super::{FrameKind, Metas, NodeChoice};
 use crate::addr::Frame;
 
 /// The number of frames moved between a cache and its node at a time.

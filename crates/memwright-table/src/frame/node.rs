@@ -6,284 +6,18 @@
 //! of them ([`Frames::set_chooser`]) works by keeping the CPU's cache empty, because an allocation that finds the cache
 //! empty calls this module.
 
-use core::fmt;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use rust_alloc::boxed::Box;
-use rust_alloc::sync::Arc;
+use super::rust_alloc::sync::Arc;
 
-use super::cache::Cache;
+use super::cache::{BATCH, Cache};
 use super::meta::Meta;
-use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames, Refused, rust_alloc};
-use crate::addr::{CpuId, Frame, MAX_CPUS};
+use super::refill::Refused;
+use super::{Chooser, FrameKind, Frames, NodeChoice, NodeCounts, NodeSet, Topology};
+use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 
-/// The largest number of nodes of a machine.
-pub const MAX_NODES: usize = 8;
-
-/// A set of nodes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct NodeSet(u64);
-
-impl NodeSet {
-    /// No node.
-    pub const EMPTY: Self = Self(0);
-
-    /// The set whose member `n` is bit `n` of `bits`.
-    #[must_use]
-    pub const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    /// The set as a bit mask.
-    #[must_use]
-    pub const fn bits(self) -> u64 {
-        self.0
-    }
-
-    /// Nodes 0 to `count` - 1.
-    #[must_use]
-    pub const fn first(count: usize) -> Self {
-        if count == 0 {
-            Self(0)
-        } else {
-            Self(u64::MAX >> (64 - count))
-        }
-    }
-
-    /// The set with `node` as its only member.
-    #[must_use]
-    pub const fn single(node: u8) -> Self {
-        Self(1 << node)
-    }
-
-    /// Whether there is no member.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The number of members.
-    #[must_use]
-    pub const fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-
-    /// Whether `node` is a member.
-    #[must_use]
-    pub const fn contains(self, node: u8) -> bool {
-        node < 64 && self.0 & (1 << node) != 0
-    }
-
-    /// The members of both sets.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// The members that are not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Each member, lowest first.
-    pub fn iter(self) -> impl Iterator<Item = u8> {
-        (0..64).filter(move |node| self.contains(*node))
-    }
-}
-
-impl fmt::Debug for NodeSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter()).finish()
-    }
-}
-
-/// Which nodes exist, which node each CPU is on, and the distances between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Topology {
-    nodes: u8,
-    of_cpu: [u8; MAX_CPUS],
-    distance: [[u8; MAX_NODES]; MAX_NODES],
-}
-
-impl Topology {
-    /// The distance of a node to itself.
-    pub const LOCAL: u8 = 10;
-    /// The default distance between two different nodes.
-    pub const REMOTE: u8 = 20;
-
-    /// Creates a topology of `nodes` equally distant nodes, with every CPU on the first.
-    ///
-    /// # Panics
-    /// If `nodes` is 0 or more than [`MAX_NODES`].
-    #[must_use]
-    pub const fn new(nodes: usize) -> Self {
-        assert!(nodes > 0 && nodes <= MAX_NODES, "no so many nodes");
-        let mut distance = [[Self::REMOTE; MAX_NODES]; MAX_NODES];
-        let mut node = 0;
-        while node < MAX_NODES {
-            distance[node][node] = Self::LOCAL;
-            node += 1;
-        }
-        Self {
-            nodes: nodes as u8,
-            of_cpu: [0; MAX_CPUS],
-            distance,
-        }
-    }
-
-    /// The number of nodes.
-    #[must_use]
-    pub const fn nodes(&self) -> usize {
-        self.nodes as usize
-    }
-
-    /// The set of all nodes.
-    #[must_use]
-    pub const fn all(&self) -> NodeSet {
-        NodeSet::first(self.nodes as usize)
-    }
-
-    /// Assigns `cpu` to `node`.
-    ///
-    /// # Panics
-    /// If there is no such node.
-    pub fn set_cpu(&mut self, cpu: CpuId, node: u8) {
-        assert!(node < self.nodes, "no such node");
-        self.of_cpu[cpu.index()] = node;
-    }
-
-    /// The node of `cpu`.
-    #[must_use]
-    pub const fn node_of(&self, cpu: CpuId) -> u8 {
-        self.of_cpu[cpu.index()]
-    }
-
-    /// Sets the distance from `from` to `to`.
-    ///
-    /// # Panics
-    /// If there is no such node.
-    pub fn set_distance(&mut self, from: u8, to: u8, distance: u8) {
-        assert!(from < self.nodes && to < self.nodes, "no such node");
-        self.distance[from as usize][to as usize] = distance;
-    }
-
-    /// The distance from `from` to `to`: 10 to the node itself.
-    #[must_use]
-    pub const fn distance(&self, from: u8, to: u8) -> u8 {
-        self.distance[from as usize][to as usize]
-    }
-
-    /// Returns the members of `among` in the order of their distance from `from`, equally distant ones by number.
-    pub fn nearest(&self, from: u8, among: NodeSet) -> impl Iterator<Item = u8> {
-        let mut left = among.intersection(self.all());
-        let row = self.distance[from as usize];
-        core::iter::from_fn(move || {
-            let next = left.iter().min_by_key(|node| row[*node as usize])?;
-            left = left.without(NodeSet::single(next));
-            Some(next)
-        })
-    }
-}
-
-/// Which nodes are allowed to serve an allocation, and in what order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeChoice {
-    /// Nodes are tried in the order of their distance from this one.
-    pub near: u8,
-    /// The nodes to try first.
-    pub first: NodeSet,
-    /// The nodes to try if none of `first` has memory. If none of these has memory either, the allocation fails.
-    pub then: NodeSet,
-    /// Whether the policy interleaves pages over nodes, for the statistics.
-    pub interleaved: bool,
-}
-
-/// The NUMA policy for data allocations for which [`Frames::choose_next`] made no choice.
-pub trait Chooser: Send + Sync {
-    /// Returns the nodes that serve an allocation on `cpu`, the calling CPU, or `None` for the CPU's own node first and
-    /// then the nearest ones.
-    ///
-    /// # Locks
-    /// Called under the locks of page tables and of the CPU's cache.
-    fn choose(&self, cpu: CpuId) -> Option<NodeChoice>;
-}
-
-/// The policy of a machine, once set.
-pub(super) struct Choosing(AtomicPtr<Arc<dyn Chooser>>);
-
-impl Choosing {
-    pub(super) const fn nobody() -> Self {
-        Self(AtomicPtr::new(core::ptr::null_mut()))
-    }
-
-    fn get(&self) -> Option<&dyn Chooser> {
-        let chooser = self.0.load(Ordering::Acquire);
-        // SAFETY: the pointer is null, or points to a box that `set` stored once and only `drop` frees.
-        unsafe { chooser.as_ref() }.map(|chooser| &**chooser)
-    }
-
-    /// Sets the policy. Returns whether none was set before.
-    fn set(&self, chooser: Arc<dyn Chooser>) -> bool {
-        let new = Box::into_raw(Box::new(chooser));
-        let (null, order) = (core::ptr::null_mut(), Ordering::AcqRel);
-        let stored = self.0.compare_exchange(null, new, order, Ordering::Acquire);
-        if stored.is_err() {
-            // SAFETY: the box was created above, and its pointer was not shared.
-            drop(unsafe { Box::from_raw(new) });
-        }
-        stored.is_ok()
-    }
-}
-
-impl Drop for Choosing {
-    fn drop(&mut self) {
-        let chooser = *self.0.get_mut();
-        if !chooser.is_null() {
-            // SAFETY: `set` created the box, and no borrow of the policy exists any more.
-            drop(unsafe { Box::from_raw(chooser) });
-        }
-    }
-}
-
-/// Allocation statistics of a node, in frames (Linux 7.2 Documentation/admin-guide/numastat.rst).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeCounts {
-    /// Intended for this node and served from it.
-    pub hit: u64,
-    /// Intended for another node but served from this one.
-    pub miss: u64,
-    /// Intended for this node but served from another.
-    pub foreign: u64,
-    /// Interleaved to this node and served from it.
-    pub interleaved: u64,
-    /// Served from this node for one of its own CPUs.
-    pub local: u64,
-    /// Served from this node for a CPU of another node.
-    pub other: u64,
-}
-
-/// The counters from which `NodeCounts` is computed. Allocations served from CPU caches are added when the counts are
-/// read.
-#[derive(Default)]
-pub(super) struct NodeTally {
-    pub(super) total: AtomicU64,
-    hit: AtomicU64,
-    miss: AtomicU64,
-    foreign: AtomicU64,
-    interleaved: AtomicU64,
-    local: AtomicU64,
-    other: AtomicU64,
-}
-
 impl<M: Machine> Frames<M> {
-    /// The NUMA topology.
-    #[inline]
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
     /// Sets the topology. Call it before the first allocation.
     ///
     /// # Panics
@@ -298,12 +32,6 @@ impl<M: Machine> Frames<M> {
             let home = topology.node_of(CpuId::new(index as u16));
             cache.free.lock().set_home(home);
         }
-    }
-
-    /// The node of `frame`.
-    #[inline]
-    pub fn node_of(&self, frame: Frame) -> u8 {
-        self.meta(frame).state().node()
     }
 
     /// Returns how many frames of `node` can be allocated, free or not, and how many are free.
@@ -369,37 +97,6 @@ impl<M: Machine> Frames<M> {
             self.drain(&mut cache, count);
             cache.ask_always();
         }
-    }
-
-    /// Allocates 2^`order` frames from the nodes that `choice` names.
-    ///
-    /// # Errors
-    /// [`OutOfFrames`] if none of these nodes has such a block, or if only the reserve is left and `kind` may not use
-    /// it.
-    ///
-    /// # Panics
-    /// If `kind` is neither data nor `Kernel`; in debug builds, if a free frame was written to.
-    pub fn allocate_on(
-        &self,
-        order: u8,
-        kind: FrameKind,
-        choice: NodeChoice,
-    ) -> Result<FrameRef<'_, M>, OutOfFrames> {
-        assert!(
-            kind.is_data() || kind == FrameKind::Kernel,
-            "frames of this kind are not for you"
-        );
-        if self.is_to_fail() {
-            return Err(OutOfFrames);
-        }
-        let frame = self.take_by(order, kind, choice).ok_or(OutOfFrames)?;
-        let mut cache = self.cache().lock();
-        cache.count_allocated(kind, 1 << order);
-        cache.count_elsewhere();
-        drop(cache);
-        self.prepare(frame, order, kind);
-        let whole = order == FOLIO_ORDER && kind.is_data();
-        Ok(FrameRef::from_raw(self, frame, whole))
     }
 
     /// Returns the nodes for an allocation of `kind` on `cpu`, to which `cache` belongs. A data allocation consumes the
@@ -479,7 +176,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Takes a block from the nodes that `choice` names, draining all CPUs' caches if necessary.
-    fn take_by(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
+    pub(super) fn take_by(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
         if let Some(frame) = self.take_in_order(order, kind, choice) {
             return Some(frame);
         }
@@ -580,19 +277,10 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    #[inline]
-    fn this_cpu(&self) -> CpuId {
-        if self.caches.len() == 1 {
-            CpuId::new(0)
-        } else {
-            self.machine.cpu()
-        }
-    }
-
     /// Moves up to `wanted` frames of `node` into the cache. Returns whether any were moved.
     fn take_batch(&self, cache: &mut Cache, node: u8, wanted: u32) -> bool {
         let metas = self.metas();
-        let mut blocks = [(Frame::new(0), 0); super::BATCH as usize];
+        let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         let mut buddy = self.nodes[node as usize].lock();
         while taken < wanted {

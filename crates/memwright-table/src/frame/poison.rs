@@ -1,7 +1,8 @@
 //! Debug builds poison a frame when it is freed, and check that it is unchanged before it is allocated again. That
 //! exposes writes through stale translations and stale pointers.
 
-use super::{Frames, State};
+use super::Frames;
+use super::meta::State;
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 

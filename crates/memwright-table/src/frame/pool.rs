@@ -12,72 +12,11 @@
 use core::sync::atomic::Ordering;
 
 use super::meta::{END, Meta, UNLINKED};
-use super::subpool::{SubpoolCounts, SubpoolId, Subpools};
+use super::pool_state::{NoHugePage, Pool, PoolCounts};
+use super::subpool::{SubpoolCounts, SubpoolId};
 use super::{FOLIO_FRAMES, FOLIO_ORDER, FrameKind, FrameRef, Frames, NodeChoice};
 use crate::addr::Frame;
 use crate::machine::Machine;
-
-/// The pool has no page to allocate or to reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHugePage;
-
-/// The counters of the pool, in huge pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolCounts {
-    /// All pages, free or in use (`nr_hugepages`).
-    pub total: u64,
-    /// Free pages (`free_hugepages`).
-    pub free: u64,
-    /// Free pages that are reserved (`resv_hugepages`).
-    pub reserved: u64,
-    /// Pages beyond the configured size of the pool, which are freed when they are no longer used
-    /// (`surplus_hugepages`).
-    pub surplus: u64,
-    /// The limit on surplus pages (`nr_overcommit_hugepages`).
-    pub most_surplus: u64,
-}
-
-impl PoolCounts {
-    /// Free pages that are not reserved.
-    fn unpromised(&self) -> u64 {
-        self.free - self.reserved
-    }
-
-    /// Pages that are not surplus (`persistent_huge_pages`).
-    fn lasting(&self) -> u64 {
-        self.total - self.surplus
-    }
-}
-
-/// The state that the lock of the pool protects.
-pub(super) struct Pool {
-    counts: PoolCounts,
-    /// The first free page. The others are linked through the metadata of their first frames.
-    head: u32,
-    subpools: Subpools,
-}
-
-impl Pool {
-    pub(super) const fn new() -> Self {
-        Self {
-            counts: PoolCounts {
-                total: 0,
-                free: 0,
-                reserved: 0,
-                surplus: 0,
-                most_surplus: 0,
-            },
-            head: END,
-            subpools: Subpools::new(),
-        }
-    }
-
-    fn push(&mut self, head: Frame, meta: &Meta) {
-        meta.set_link(self.head);
-        self.head = head.number();
-        self.counts.free += 1;
-    }
-}
 
 impl<M: Machine> Frames<M> {
     /// Returns the counters of the pool.

@@ -1,11 +1,18 @@
 //! Setup: takes over a machine's memory.
 
 use core::fmt;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use super::buddy::Buddy;
+use super::cache::Cache;
+use super::chooser::Choosing;
+use super::frames::CpuCache;
 use super::meta::{Meta, State};
-use super::node::{Choosing, NodeTally, Topology};
-use super::{Buddy, Cache, CpuCache, FrameKind, Frames, Pool, rust_alloc};
+use super::node_tally::NodeTally;
+use super::pool_state::Pool;
+use super::slots::Keeper;
+use super::{FrameKind, Frames, Topology, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
 use crate::machine::{Machine, frame_pointer};
@@ -86,7 +93,7 @@ impl<M: Machine> Frames<M> {
         let count = (end - u64::from(lowest)) as u32;
         let reserved = place_metadata(regions, count)?;
 
-        let meta = core::ptr::NonNull::new(frame_pointer(base, reserved.start).cast::<Meta>())
+        let meta = NonNull::new(frame_pointer(base, reserved.start).cast::<Meta>())
             .ok_or(SetupError::NoRoomForMetadata)?;
         for number in 0..count {
             let value = Meta::new(State::new(FrameKind::Hole, 0, 0));
@@ -99,9 +106,8 @@ impl<M: Machine> Frames<M> {
         let mut frames = Self {
             machine,
             base,
-            meta,
+            metas: NonNull::slice_from_raw_parts(meta, count as usize),
             lowest,
-            count,
             caches: Vec::new(),
             nodes: Vec::new(),
             topology: Topology::new(usize::from(nodes) + 1),
@@ -112,7 +118,7 @@ impl<M: Machine> Frames<M> {
             low_water: AtomicU64::new(0),
             folios: AtomicU64::new(0),
             object_folios: AtomicU64::new(0),
-            slots: super::slots::Keeper::none(),
+            slots: Keeper::none(),
             pool: Lock::new(Rank::Pool, Pool::new()),
         };
         for node in 0..=nodes {

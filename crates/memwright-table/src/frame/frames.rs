@@ -1,0 +1,234 @@
+//! All frames of a machine: what the allocator stores, and how much of it is in use.
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::rust_alloc::vec::Vec;
+
+use super::buddy::{Buddy, Metas};
+use super::cache::Cache;
+use super::chooser::Choosing;
+use super::kind::FrameKind;
+use super::meta::Meta;
+use super::node_tally::NodeTally;
+use super::pool_state::Pool;
+use super::slots::Keeper;
+use super::topology::Topology;
+use crate::addr::{CpuId, Frame};
+use crate::machine::Machine;
+use crate::sync::{Lock, LockGuard};
+
+/// What one CPU uses, on separate cache lines.
+#[repr(align(64))]
+pub(super) struct CpuCache {
+    /// Its free frames.
+    pub(super) free: Lock<Cache>,
+    /// Frames of objects that became mapped on this CPU, less those that became unmapped; see `mapped.rs`.
+    pub(super) mapped_objects: AtomicI64,
+}
+
+/// Frame usage. Peaks are exact with one CPU and upper bounds otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Allocated frames.
+    pub used: u64,
+    /// The highest number of allocated frames at a time.
+    pub used_peak: u64,
+    /// Page-table frames.
+    pub tables: u64,
+    /// The highest number of page-table frames at a time.
+    pub tables_peak: u64,
+}
+
+/// All frames of a machine.
+pub struct Frames<M: Machine> {
+    pub(super) machine: M,
+    /// `machine.memory_base()`, read once.
+    pub(super) base: NonNull<u8>,
+    /// The metadata of frame `lowest` and all that follow, stored in `Reserved` frames.
+    pub(super) metas: NonNull<[Meta]>,
+    pub(super) lowest: u32,
+    /// One cache per CPU that exists.
+    pub(super) caches: Vec<CpuCache>,
+    /// One buddy allocator per node.
+    pub(super) nodes: Vec<Lock<Buddy>>,
+    /// The NUMA topology.
+    pub(super) topology: Topology,
+    /// One tally per node.
+    pub(super) tallies: Vec<NodeTally>,
+    /// The NUMA policy for data allocations, once set.
+    pub(super) choosing: Choosing,
+    /// Frames that can be allocated, free or not.
+    pub(super) total: u64,
+    /// Allocations left before the injected failure; `u64::MAX` for none.
+    pub(super) fail_after: AtomicU64,
+    /// Frames reserved for the kinds that may use the reserve.
+    pub(super) low_water: AtomicU64,
+    /// The number of anonymous folios of 2 MiB.
+    pub(super) folios: AtomicU64,
+    /// The number of folios of objects.
+    pub(super) object_folios: AtomicU64,
+    /// The manager of swap slots, once set.
+    pub(super) slots: Keeper<M>,
+    /// The pool of huge pages.
+    pub(super) pool: Lock<Pool>,
+}
+
+// SAFETY: the pointers refer to memory of the machine, which is `Send + Sync` and outlives `self`. Metadata consists of
+// atomics, and contents are accessed by raw copies and atomics only.
+unsafe impl<M: Machine> Send for Frames<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Frames<M> {}
+
+impl<M: Machine> Frames<M> {
+    /// The machine.
+    #[inline]
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The NUMA topology.
+    #[inline]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The node of `frame`.
+    #[inline]
+    pub fn node_of(&self, frame: Frame) -> u8 {
+        self.meta(frame).state().node()
+    }
+
+    /// The number of frames that can be allocated, free or not.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The number of free frames.
+    pub fn free(&self) -> u64 {
+        self.total - self.used()
+    }
+
+    /// The number of allocated frames.
+    pub fn used(&self) -> u64 {
+        self.sum(|cache| cache.used.now)
+    }
+
+    /// The highest number of frames that were allocated at a time: exact with one CPU, otherwise an upper bound,
+    /// because each CPU records the peak of its own share.
+    pub fn peak_used(&self) -> u64 {
+        self.sum(|cache| cache.used.peak).min(self.total)
+    }
+
+    /// The number of allocated frames of `kind`.
+    pub fn used_by(&self, kind: FrameKind) -> u64 {
+        self.sum(|cache| cache.by_kind[kind.index()].now)
+    }
+
+    /// The highest number of frames of `kind` that were allocated at a time, as exact as `peak_used`.
+    pub fn peak_by(&self, kind: FrameKind) -> u64 {
+        self.sum(|cache| cache.by_kind[kind.index()].peak)
+    }
+
+    /// Returns the allocated frames and page-table frames, current and peak.
+    pub fn usage(&self) -> Usage {
+        self.usage_by(|cache| Some(cache.lock()))
+            .unwrap_or_default()
+    }
+
+    /// Like `usage`, but returns `None` instead of waiting if a CPU is using its cache. For reports of failures.
+    pub fn try_usage(&self) -> Option<Usage> {
+        self.usage_by(Lock::try_lock)
+    }
+
+    fn usage_by<'a>(
+        &'a self,
+        lock: impl Fn(&'a Lock<Cache>) -> Option<LockGuard<'a, Cache>>,
+    ) -> Option<Usage> {
+        let mut sums = [0; 4];
+        for cpu in &self.caches {
+            let cache = lock(&cpu.free)?;
+            let tables = &cache.by_kind[FrameKind::Table.index()];
+            let shares = [cache.used.now, cache.used.peak, tables.now, tables.peak];
+            for (sum, share) in sums.iter_mut().zip(shares) {
+                *sum += share;
+            }
+        }
+        let frames = |sum: i64| (sum.max(0) as u64).min(self.total);
+        let [used, used_peak, tables, tables_peak] = sums.map(frames);
+        Some(Usage {
+            used,
+            used_peak,
+            tables,
+            tables_peak,
+        })
+    }
+
+    /// The number of anonymous folios: blocks of 2 MiB that are referenced as a whole.
+    pub fn folios(&self) -> u64 {
+        self.folios.load(Ordering::Relaxed)
+    }
+
+    /// The number of successful allocations.
+    pub fn allocations(&self) -> u64 {
+        self.sum(|cache| cache.allocations as i64)
+    }
+
+    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU can
+    /// still allocate the frames in its cache, which is empty once the reserve is in use.
+    pub fn low_water(&self, frames: u64) {
+        self.low_water.store(frames, Ordering::Relaxed);
+    }
+
+    /// The number of reserved frames.
+    pub fn reserve(&self) -> u64 {
+        self.low_water.load(Ordering::Relaxed)
+    }
+
+    fn sum(&self, of: impl Fn(&Cache) -> i64) -> u64 {
+        let sum: i64 = self.caches.iter().map(|cpu| of(&cpu.free.lock())).sum();
+        sum.max(0) as u64
+    }
+
+    /// The calling CPU's cache of free frames.
+    #[inline]
+    pub(super) fn cache(&self) -> &Lock<Cache> {
+        &self.cpu_cache().free
+    }
+
+    #[inline]
+    pub(super) fn cpu_cache(&self) -> &CpuCache {
+        &self.caches[self.this_cpu().index()]
+    }
+
+    #[inline]
+    pub(super) fn this_cpu(&self) -> CpuId {
+        let asked = (self.caches.len() > 1).then(|| self.machine.cpu());
+        asked.unwrap_or(CpuId::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn metas(&self) -> Metas<'_> {
+        // SAFETY: `new` wrote them, in frames that are never allocated, and only shared references to them exist.
+        let all = unsafe { self.metas.as_ref() };
+        Metas::new(self.lowest, all)
+    }
+
+    /// The metadata of `frame`.
+    ///
+    /// # Panics
+    /// If the frame does not belong to this machine.
+    #[inline]
+    pub(crate) fn meta(&self, frame: Frame) -> &Meta {
+        self.metas().get(frame.number())
+    }
+}
+
+impl<M: Machine> fmt::Debug for Frames<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames")
+            .field("total", &self.total)
+            .finish_non_exhaustive()
+    }
+}

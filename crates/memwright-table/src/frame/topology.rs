@@ -1,0 +1,188 @@
+//! The NUMA topology of a machine, and choices among its nodes.
+
+use core::fmt;
+
+use crate::addr::{CpuId, MAX_CPUS};
+
+/// The largest number of nodes of a machine.
+pub const MAX_NODES: usize = 8;
+
+/// A set of nodes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    /// No node.
+    pub const EMPTY: Self = Self(0);
+
+    /// The set whose member `n` is bit `n` of `bits`.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The set as a bit mask.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Nodes 0 to `count` - 1.
+    #[must_use]
+    pub const fn first(count: usize) -> Self {
+        if count == 0 {
+            Self(0)
+        } else {
+            Self(u64::MAX >> (64 - count))
+        }
+    }
+
+    /// The set with `node` as its only member.
+    #[must_use]
+    pub const fn single(node: u8) -> Self {
+        Self(1 << node)
+    }
+
+    /// Whether there is no member.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The number of members.
+    #[must_use]
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether `node` is a member.
+    #[must_use]
+    pub const fn contains(self, node: u8) -> bool {
+        node < 64 && self.0 & (1 << node) != 0
+    }
+
+    /// The members of both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The members that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Each member, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (0..64).filter(move |node| self.contains(*node))
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Which nodes exist, which node each CPU is on, and the distances between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    nodes: u8,
+    of_cpu: [u8; MAX_CPUS],
+    distance: [[u8; MAX_NODES]; MAX_NODES],
+}
+
+impl Topology {
+    /// The distance of a node to itself.
+    pub const LOCAL: u8 = 10;
+
+    /// The default distance between two different nodes.
+    pub const REMOTE: u8 = 20;
+
+    /// Creates a topology of `nodes` equally distant nodes, with every CPU on the first.
+    ///
+    /// # Panics
+    /// If `nodes` is 0 or more than [`MAX_NODES`].
+    #[must_use]
+    pub const fn new(nodes: usize) -> Self {
+        assert!(nodes > 0 && nodes <= MAX_NODES, "no so many nodes");
+        let mut distance = [[Self::REMOTE; MAX_NODES]; MAX_NODES];
+        let mut node = 0;
+        while node < MAX_NODES {
+            distance[node][node] = Self::LOCAL;
+            node += 1;
+        }
+        Self {
+            nodes: nodes as u8,
+            of_cpu: [0; MAX_CPUS],
+            distance,
+        }
+    }
+
+    /// The number of nodes.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    /// The set of all nodes.
+    #[must_use]
+    pub const fn all(&self) -> NodeSet {
+        NodeSet::first(self.nodes as usize)
+    }
+
+    /// Assigns `cpu` to `node`.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_cpu(&mut self, cpu: CpuId, node: u8) {
+        assert!(node < self.nodes, "no such node");
+        self.of_cpu[cpu.index()] = node;
+    }
+
+    /// The node of `cpu`.
+    #[must_use]
+    pub const fn node_of(&self, cpu: CpuId) -> u8 {
+        self.of_cpu[cpu.index()]
+    }
+
+    /// Sets the distance from `from` to `to`.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_distance(&mut self, from: u8, to: u8, distance: u8) {
+        assert!(from < self.nodes && to < self.nodes, "no such node");
+        self.distance[from as usize][to as usize] = distance;
+    }
+
+    /// The distance from `from` to `to`: 10 to the node itself.
+    #[must_use]
+    pub const fn distance(&self, from: u8, to: u8) -> u8 {
+        self.distance[from as usize][to as usize]
+    }
+
+    /// Returns the members of `among` in the order of their distance from `from`, equally distant ones by number.
+    pub fn nearest(&self, from: u8, among: NodeSet) -> impl Iterator<Item = u8> {
+        let mut left = among.intersection(self.all());
+        let row = self.distance[from as usize];
+        core::iter::from_fn(move || {
+            let next = left.iter().min_by_key(|node| row[*node as usize])?;
+            left = left.without(NodeSet::single(next));
+            Some(next)
+        })
+    }
+}
+
+/// Which nodes are allowed to serve an allocation, and in what order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeChoice {
+    /// Nodes are tried in the order of their distance from this one.
+    pub near: u8,
+    /// The nodes to try first.
+    pub first: NodeSet,
+    /// The nodes to try if none of `first` has memory. If none of these has memory either, the allocation fails.
+    pub then: NodeSet,
+    /// Whether the policy interleaves pages over nodes, for the statistics.
+    pub interleaved: bool,
+}
