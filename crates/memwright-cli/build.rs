@@ -92,6 +92,13 @@ fn watch(crates: &Path) {
     for name in [
         "memwright-table",
         "memwright",
+        "memwright-linux-base",
+        "memwright-linux-abi",
+        "memwright-linux-sched",
+        "memwright-linux-vfs",
+        "memwright-linux-tasks",
+        "memwright-linux-memory",
+        "memwright-linux-procfs",
         "memwright-linux",
         "memwright-kernel",
     ] {

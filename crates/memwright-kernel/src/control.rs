@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memwright_linux::channel::CONTROL_PORT;
+use memwright_linux_abi::channel::CONTROL_PORT;
 
 use crate::arch;
 

@@ -5,7 +5,7 @@
 
 use core::fmt::{self, Write};
 
-use memwright_linux::host::InterruptKind;
+use memwright_linux_abi::host::InterruptKind;
 
 use crate::arch::{self, debug, vector};
 use crate::memory::paging::USER_LIMIT;

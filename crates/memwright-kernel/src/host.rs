@@ -4,16 +4,16 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
-use memwright_linux::arch::x86_64::debug::DebugRegisters;
-use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
-use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
-use memwright_linux::host::{
+use memwright_linux::run::Execution;
+use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::channel::Channel;
+use memwright_linux_abi::host::{
     BlockDevice, Channels, Clock, ContextId, Contexts, CpuTimes, Cpus, Host, Instruments,
     InterruptKind, KernelEvents, OutOfMemory, Registers, StackDepth, Stretch, Trap, UserAccess,
     UserFault,
 };
-use memwright_linux::run::Execution;
 use memwright_table::{CpuId, Frame};
 
 use crate::arch::{self, debug, fpu, vector};

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use memwright_linux::channel::{Channel, INPUT_AREA, INPUT_PORT, INPUT_WITHDRAWN};
+use memwright_linux_abi::channel::{Channel, INPUT_AREA, INPUT_PORT, INPUT_WITHDRAWN};
 
 use crate::report::console;
 use crate::{apic, arch, clock, control, ipi, percpu, window};

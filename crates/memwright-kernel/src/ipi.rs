@@ -34,7 +34,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_kernel_logic::shootdown::{Order, Shootdown, Wait};
-use memwright_linux::host::InterruptKind;
+use memwright_linux_abi::host::InterruptKind;
 use memwright_table::Frame;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::{SPINS, stat};

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use memwright_linux::host::KernelEvents;
+use memwright_linux_abi::host::KernelEvents;
 use memwright_table::Frame;
 use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
@@ -26,13 +26,13 @@ memwright_table::link_machine!(HARDWARE);
 
 /// Returns the machine as a value of the memory manager's type parameter.
 #[cfg(target_os = "none")]
-pub fn handle() -> memwright_linux::M {
+pub fn handle() -> memwright_linux_abi::M {
     memwright_table::Linked
 }
 
 /// Returns the machine in builds that only check the kernel.
 #[cfg(not(target_os = "none"))]
-pub fn handle() -> memwright_linux::M {
+pub fn handle() -> memwright_linux_abi::M {
     &HARDWARE
 }
 

@@ -8,7 +8,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memwright_kernel_logic::acpi::ApicIds;
-use memwright_linux::host::InterruptKind;
+use memwright_linux_abi::host::InterruptKind;
 use memwright_table::Tags;
 use memwright_table::addr::MAX_CPUS;
 

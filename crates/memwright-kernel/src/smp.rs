@@ -6,7 +6,7 @@ use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memwright_linux::account::refuse;
-use memwright_linux::host::ContextId;
+use memwright_linux_abi::host::ContextId;
 
 use crate::machine::HARDWARE;
 use crate::memory::paging::{self, DIRECT_BASE};

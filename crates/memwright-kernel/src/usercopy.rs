@@ -9,7 +9,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use memwright_linux::host::{KernelEvents, UserFault};
+use memwright_linux_abi::host::{KernelEvents, UserFault};
 
 use memwright_table::sync::{assert_may_sleep, pause_point};
 use memwright_table::{Frame, PAGE_SIZE};

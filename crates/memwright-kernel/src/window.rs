@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use memwright_linux::channel::{INPUT_AREA, OUTPUT_RING, WINDOW, WINDOW_SLOT};
+use memwright_linux_abi::channel::{INPUT_AREA, OUTPUT_RING, WINDOW, WINDOW_SLOT};
 
 use crate::boot::pvh::PhysicalRange;
 use crate::memory::paging;

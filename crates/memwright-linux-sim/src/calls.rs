@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use memwright_linux::arch::x86_64::regs::UserRegs;
 use memwright_linux::syscall::table;
+use memwright_linux_abi::arch::x86_64::regs::UserRegs;
 
 /// Calls by name. Each command of `ioctl` and each advice of `madvise` counts separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

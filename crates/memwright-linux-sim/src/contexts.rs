@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use memwright_linux::host::ContextId;
+use memwright_linux_abi::host::ContextId;
 
 use memwright_sim::locked::locked;
 

@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memwright_linux::arch::x86_64::debug::DebugRegisters;
-use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
-use memwright_linux::channel::Channel;
-use memwright_linux::host::{
+use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::channel::Channel;
+use memwright_linux_abi::host::{
     self, BlockDevice, Channels, Clock, ContextId, CpuTimes, Cpus, Host, Instruments,
     InterruptKind, KernelEvents, OutOfMemory, Registers, StackDepth, Stretch, Trap, UserAccess,
     UserFault,

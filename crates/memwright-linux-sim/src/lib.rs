@@ -23,10 +23,10 @@ use std::sync::atomic::Ordering;
 
 use memwright::Policy;
 use memwright_linux::boot;
-use memwright_linux::channel::Channel;
-use memwright_linux::cpio::CpioArchive;
-use memwright_linux::host::Host;
-use memwright_linux::manifest::{Manifest, SwapKind, SwapRequest};
+use memwright_linux_abi::channel::Channel;
+use memwright_linux_abi::host::Host;
+use memwright_linux_vfs::cpio::CpioArchive;
+use memwright_linux_vfs::manifest::{Manifest, SwapKind, SwapRequest};
 
 use memwright_table::{Frame, FrameKind, FrameRange, Frames, Machine as _, Region};
 

@@ -1,9 +1,9 @@
 //! User mode: the operations of the program, one after another.
 
-use memwright_linux::arch::x86_64::regs::UserRegs;
 use memwright_linux::context::Context;
-use memwright_linux::host::Trap;
 use memwright_linux::run::Execution;
+use memwright_linux_abi::arch::x86_64::regs::UserRegs;
+use memwright_linux_abi::host::Trap;
 use memwright_table::VirtAddr;
 
 use crate::host::{CPU, Simulated};

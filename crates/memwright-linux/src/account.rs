@@ -1,16 +1,18 @@
 //! The report at the end of a run: counters, system-call counts and the outcome.
 
 use crate::{
-    Memory,
     audit::Baseline,
-    call_counts::{CallCounts, Listed},
-    channel::{Channel, NO_ROOM, Outcome},
-    host::{Host, Instruments},
     kernel::Kernel,
     syscall::{described::LongestStretch, table},
 };
 use alloc::{format, string::String};
 use core::{fmt::Write, sync::atomic::Ordering};
+use memwright_linux_abi::{
+    Memory,
+    channel::{Channel, NO_ROOM, Outcome},
+    host::{Host, Instruments},
+};
+use memwright_linux_tasks::call_counts::{CallCounts, Listed};
 use memwright_table::{
     Machine as _,
     sync::stat::{self, Waits},
@@ -171,7 +173,7 @@ impl Kernel {
         let (outcome, message, killed) = match ended {
             Some(ended) => (ended.outcome, ended.text, ended.killed),
             None => {
-                let never = crate::errno::Errno::EIO.number().into();
+                let never = memwright_linux_abi::errno::Errno::EIO.number().into();
                 (Outcome::NotStarted(never), String::new(), 0)
             }
         };

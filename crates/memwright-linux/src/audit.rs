@@ -1,9 +1,10 @@
 //! Checks that a run released everything it used.
 
-use crate::{
-    Memory, kernel::Kernel, process::REAPER, swap::Swaps, syscall::described::DeepestStack,
-};
+use crate::{kernel::Kernel, syscall::described::DeepestStack};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
+use memwright_linux_abi::Memory;
+use memwright_linux_memory::swap::Swaps;
+use memwright_linux_tasks::process::REAPER;
 use memwright_table::FrameKind;
 
 /// Kinds of frames that a run must release. The kernel heap is exempt: it never frees the frames by which it grew.

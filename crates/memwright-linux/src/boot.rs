@@ -1,26 +1,21 @@
 //! The run of the manifest's program, from boot to power-off.
 
 use crate::{
-    Memory,
-    account::refuse,
-    audit::Baseline,
-    cpio::CpioArchive,
-    errno::Errno,
-    events::Events,
-    identity::{Capabilities, Limits},
-    kernel::Kernel,
-    lifecycle::new_thread,
-    manifest::Manifest,
-    process::{PROGRAM, Parts, Process, REAPER, Start, ThreadSignals},
-    procfs,
-    run::Execution,
-    swap::Swaps,
-    syscall::file::userfaultfd::UserfaultDevice,
-    trace::Trace,
-    wait::Waiter,
+    account::refuse, audit::Baseline, events::Events, kernel::Kernel, lifecycle::new_thread,
+    run::Execution, syscall::file::userfaultfd::UserfaultDevice, trace::Trace,
 };
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_memory::swap::Swaps;
+use memwright_linux_procfs::procfs;
+use memwright_linux_sched::wait::Waiter;
+use memwright_linux_tasks::process::{PROGRAM, Parts, Process, REAPER, Start, ThreadSignals};
+use memwright_linux_vfs::{
+    cpio::CpioArchive,
+    identity::{Capabilities, Limits},
+    manifest::Manifest,
+};
 
 /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices, the
 /// files or the first process cannot be set up, the machine powers off without running the program.

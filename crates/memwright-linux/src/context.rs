@@ -1,35 +1,27 @@
 //! What the dispatch of system calls and traps acts on: the running thread, its registers and the kernel.
 
-use crate::{
-    Memory,
-    arch::x86_64::regs::UserState,
-    call_counts::CallCounts,
-    cgroup::Cgroups,
-    current::Current,
-    errno::Errno,
-    exec::Programs,
-    fs::{inet::Network, netlink::Ports, socket::Registry},
-    futex::Futexes,
-    host::Cpus,
-    huge_scan::HugeScan,
-    identity::Users,
-    ipc::Segments,
-    kernel::Kernel,
-    memory::Spaces,
-    merge_scan::MergeScan,
-    oom::OomKiller,
-    probes::Probes,
-    process::{Tasks, Thread},
-    protection_keys::ProtectionKeys,
-    scheduler::Scheduler,
-    semaphores::Sets,
-    swap::Swaps,
-    thread_registers::ThreadRegisters,
-    uname::Names,
-    userfault::Userfaults,
-};
+use crate::{current::Current, exec::Programs, kernel::Kernel, thread_registers::ThreadRegisters};
 use alloc::sync::Arc;
 use core::cell::Cell;
+use memwright_linux_abi::{
+    Memory, arch::x86_64::regs::UserState, errno::Errno, host::Cpus,
+    protection_keys::ProtectionKeys,
+};
+use memwright_linux_memory::{
+    cgroup::Cgroups, futex::Futexes, huge_scan::HugeScan, ipc::Segments, memory::Spaces,
+    merge_scan::MergeScan, oom::OomKiller, semaphores::Sets, swap::Swaps, userfault::Userfaults,
+};
+use memwright_linux_sched::scheduler::Scheduler;
+use memwright_linux_tasks::{
+    call_counts::CallCounts,
+    probes::Probes,
+    process::{Tasks, Thread},
+    uname::Names,
+};
+use memwright_linux_vfs::{
+    fs::{inet::Network, netlink::Ports, socket::Registry},
+    identity::Users,
+};
 use memwright_table::Machine;
 
 /// The six argument registers.

@@ -1,27 +1,24 @@
 //! The running thread, as system calls see it.
 
-use crate::{
-    Space,
-    cgroup::Cgroups,
-    errno::Errno,
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use memwright::Memcg;
+use memwright_linux_abi::{Space, errno::Errno, host::Host, signal::SignalInfo};
+use memwright_linux_memory::{cgroup::Cgroups, oom::OomKiller, reclaim::Reclaim};
+use memwright_linux_sched::{
+    scheduler::{Scheduler, Task},
+    wait::{CanWait, Interest, WaitError, WaitQueue},
+};
+use memwright_linux_tasks::process::{Process, Thread, send_to_thread};
+use memwright_linux_vfs::{
     fs::{
         FileTable, FsContext,
         caller::{Caller, CallerIds},
         vfs::Vfs,
     },
-    host::Host,
     identity::Identity,
-    oom::OomKiller,
-    process::{Process, Thread, send_to_thread},
-    reclaim::Reclaim,
-    scheduler::{Scheduler, Task},
-    signal::SignalInfo,
     user::UserMemory,
-    wait::{CanWait, Interest, WaitError, WaitQueue},
 };
-use alloc::sync::Arc;
-use core::cell::RefCell;
-use memwright::Memcg;
 
 /// The parts of the kernel that a running thread needs whatever it calls.
 #[derive(Clone, Copy)]

@@ -1,6 +1,15 @@
 //! Signal delivery on return to user mode.
 
 use crate::{
+    current::Current,
+    lifecycle::end_group,
+    probe_step,
+    ptrace::Traced,
+    restartable::{Place, abort, settle},
+    thread_registers::ThreadRegisters,
+};
+use alloc::sync::Arc;
+use memwright_linux_abi::{
     abi::Plain,
     arch::x86_64::{
         regs::{FpuArea, UserRegs},
@@ -10,27 +19,19 @@ use crate::{
         },
         xstate,
     },
-    current::Current,
     errno::Errno,
-    lifecycle::end_group,
-    oom::OomKiller,
-    probe_step,
-    process::{
-        Change, ExitStatus, Process, Signals, Stop, Tasks, Thread, Tracing, force_default,
-        force_fault, report_change,
-    },
     protection_keys,
-    ptrace::Traced,
-    restartable::{Place, abort, settle},
-    scheduler::Work,
     signal::{
         Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
         SignalSet, default_action, restart_decision,
     },
-    thread_registers::ThreadRegisters,
-    wait::Interest,
 };
-use alloc::sync::Arc;
+use memwright_linux_memory::oom::OomKiller;
+use memwright_linux_sched::{scheduler::Work, wait::Interest};
+use memwright_linux_tasks::process::{
+    Change, ExitStatus, Process, Signals, Stop, Tasks, Thread, Tracing, force_default, force_fault,
+    report_change,
+};
 
 /// Number of the system call `restart_syscall`.
 const RESTART_CALL: u64 = linux_raw_sys::general::__NR_restart_syscall as u64;

@@ -1,19 +1,13 @@
 //! The entry points through which the machine calls the kernel.
 
-use crate::{
-    account,
-    host::{Channel, KernelEvents},
-    kernel::Kernel,
-    lifecycle::exit_thread,
-    process::{ExitStatus, Start, Thread},
-    run::Execution,
-    scheduler::Work,
-    syscall::handlers,
-    user::USER_END,
-    userfault::{Accessor, Resolved},
-};
+use crate::{account, kernel::Kernel, lifecycle::exit_thread, run::Execution, syscall::handlers};
 use alloc::sync::Arc;
 use core::{fmt::Write, sync::atomic::Ordering};
+use memwright_linux_abi::host::{Channel, KernelEvents};
+use memwright_linux_memory::userfault::{Accessor, Resolved};
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{ExitStatus, Start, Thread};
+use memwright_linux_vfs::user::USER_END;
 use memwright_table::sync::GaveWay;
 
 /// Receives the machine's events for one kernel.

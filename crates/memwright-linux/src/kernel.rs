@@ -1,43 +1,39 @@
 //! The kernel object: the complete state of one machine.
 
-use crate::{
+use crate::{current::Base, exec::Programs};
+use alloc::{boxed::Box, string::String, sync::Arc};
+use core::sync::atomic::AtomicU64;
+use memwright_linux_abi::{
     Memory,
-    call_counts::CallCounts,
-    cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
-    current::Base,
-    exec::Programs,
-    faults::Faults,
-    fs::{
-        Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
-        open_kind::OpenCounts, socket::Registry, vfs::Vfs,
-    },
-    futex::Futexes,
     host::Host,
-    huge_scan::HugeScan,
-    identity::Users,
-    ipc::Segments,
-    manifest::Manifest,
-    memory::Spaces,
-    merge_scan::MergeScan,
-    numa::Balancing,
-    oom::OomKiller,
+    protection_keys::ProtectionKeys,
+    signal::{Signal, SignalInfo},
+};
+use memwright_linux_base::sync::{Lock, Rank, pause_point};
+use memwright_linux_memory::{
+    cgroup::Cgroups, faults::Faults, futex::Futexes, huge_scan::HugeScan, ipc::Segments,
+    memory::Spaces, merge_scan::MergeScan, numa::Balancing, oom::OomKiller, reclaim::Reclaim,
+    swap::Swaps, userfault::Userfaults,
+};
+use memwright_linux_sched::scheduler::{IdleWork, Scheduler};
+use memwright_linux_tasks::{
+    call_counts::CallCounts,
     probes::Probes,
     process::{
         ExitStatus, Life, Member, PROGRAM, REAPER, Tasks, Thread, kill_process, send_to_process,
     },
-    protection_keys::ProtectionKeys,
-    random::Random,
-    reclaim::Reclaim,
-    scheduler::{IdleWork, Scheduler},
-    signal::{Signal, SignalInfo},
-    swap::Swaps,
-    sync::{Lock, Rank, pause_point},
     uname::Names,
-    userfault::Userfaults,
 };
-use alloc::{boxed::Box, string::String, sync::Arc};
-use core::sync::atomic::AtomicU64;
+use memwright_linux_vfs::{
+    fs::{
+        Mounts, file_limits::FileLimits, inet::Network, locks::waits::LockWaits, netlink::Ports,
+        open_kind::OpenCounts, socket::Registry, vfs::Vfs,
+    },
+    identity::Users,
+    manifest::Manifest,
+    random::Random,
+};
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -77,7 +73,7 @@ pub struct Kernel {
     /// System V shared memory.
     pub(crate) segments: Segments,
     /// System V semaphore sets.
-    pub(crate) semaphores: crate::semaphores::Sets,
+    pub(crate) semaphores: memwright_linux_memory::semaphores::Sets,
     /// Collapses base pages into huge pages in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
     /// Merges pages with equal contents in the background.
@@ -205,7 +201,7 @@ impl Kernel {
             futexes,
             userfaults,
             segments: Segments::default(),
-            semaphores: crate::semaphores::Sets::default(),
+            semaphores: memwright_linux_memory::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),
             merge_scan,
             balancing: Balancing::new(memory.clone(), tasks),
@@ -274,7 +270,7 @@ impl Kernel {
     }
 
     /// Records that the program could not be started.
-    pub(crate) fn not_started(&self, error: crate::errno::Errno, text: &str) {
+    pub(crate) fn not_started(&self, error: memwright_linux_abi::errno::Errno, text: &str) {
         let outcome = Outcome::NotStarted(error.number().into());
         *self.ended.lock() = Some(Ended {
             outcome,

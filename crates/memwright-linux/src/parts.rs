@@ -1,27 +1,24 @@
 //! The parts of the kernel that the files of `/proc` and `/sys` show.
 
-use crate::{
-    Memory,
-    call_counts::CallCounts,
-    cgroup::Cgroups,
-    fs::{inet::Network, socket::Registry, vfs::Vfs},
-    host::{Clock, Contexts, Cpus, Registers},
-    huge_scan::HugeScan,
-    ipc::Segments,
-    kernel::Kernel,
-    merge_scan::MergeScan,
-    numa::Balancing,
-    oom::OomKiller,
-    process::{Tasks, Thread},
-    procfs::{MachineParts, MemoryParts, ProcessParts},
-    reclaim::Reclaim,
-    scheduler::Scheduler,
-    swap::Swaps,
-    uname::Names,
-    userfault::Userfaults,
-};
+use crate::kernel::Kernel;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use memwright_linux_abi::{
+    Memory,
+    host::{Clock, Contexts, Cpus, Registers},
+};
+use memwright_linux_memory::{
+    cgroup::Cgroups, huge_scan::HugeScan, ipc::Segments, merge_scan::MergeScan, numa::Balancing,
+    oom::OomKiller, reclaim::Reclaim, swap::Swaps, userfault::Userfaults,
+};
+use memwright_linux_procfs::procfs::{MachineParts, MemoryParts, ProcessParts};
+use memwright_linux_sched::scheduler::Scheduler;
+use memwright_linux_tasks::{
+    call_counts::CallCounts,
+    process::{Tasks, Thread},
+    uname::Names,
+};
+use memwright_linux_vfs::fs::{inet::Network, socket::Registry, vfs::Vfs};
 use memwright_table::CpuSet;
 
 impl MachineParts for Kernel {

@@ -1,14 +1,13 @@
 //! Single-steps a copy of the instruction at a breakpoint.
 
-use crate::{
-    arch::x86_64::regs::TRAP_FLAG,
-    current::Current,
-    probes::{Probes, place_of},
-    process::{Stepping, Thread},
-    thread_registers::ThreadRegisters,
-};
+use crate::{current::Current, thread_registers::ThreadRegisters};
 use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
+use memwright_linux_abi::arch::x86_64::regs::TRAP_FLAG;
+use memwright_linux_tasks::{
+    probes::{Probes, place_of},
+    process::{Stepping, Thread},
+};
 use memwright_table::VirtAddr;
 
 /// Size of the page for a thread's copies, in bytes.

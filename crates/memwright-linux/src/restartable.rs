@@ -1,13 +1,10 @@
 //! What a thread with a restartable sequence does before it returns to user mode after it has left a CPU: it writes the
 //! number of its CPU for the program, and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
 
-use crate::{
-    Memory,
-    errno::Errno,
-    process::{Registration, Section, Thread},
-    scheduler::Work,
-    user::UserMemory,
-};
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{Registration, Section, Thread};
+use memwright_linux_vfs::user::UserMemory;
 use memwright_table::Machine;
 
 /// The CPU and the node on which a thread runs.

@@ -1,27 +1,33 @@
 //! The main loop of a thread: user mode, a trap, handling the trap, and back.
 
 use crate::{
+    context::Context,
+    current::Current,
+    deliver::{After, deliver},
+    probe_step,
+    ptrace::Traced,
+};
+use alloc::sync::Arc;
+use memwright::Access;
+use memwright_linux_abi::{
     arch::x86_64::{
         exception::{floating_point_code, signal_for},
         regs::FpuArea,
         signal_frame::LastFault,
     },
-    context::Context,
-    current::Current,
-    deliver::{After, deliver},
-    faults::Faults,
     host::{Host, Registers, Trap},
-    probe_step,
-    probes::Probes,
-    process::{ExitStatus, Thread, force_fault},
-    ptrace::Traced,
-    scheduler::Work,
     signal::{Detail, Signal, SignalInfo, code},
-    user::USER_END,
+};
+use memwright_linux_memory::{
+    faults::Faults,
     userfault::{Accessor, Resolved},
 };
-use alloc::sync::Arc;
-use memwright::Access;
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::{
+    probes::Probes,
+    process::{ExitStatus, Thread, force_fault},
+};
+use memwright_linux_vfs::user::USER_END;
 use memwright_table::VirtAddr;
 
 /// A machine that runs user mode.

@@ -1,16 +1,16 @@
 //! The registers of the running thread.
 
-use crate::{
+use alloc::sync::Arc;
+use core::cell::{Cell, RefCell, RefMut};
+use memwright_linux_abi::{
     arch::x86_64::{
         debug::DebugRegisters,
         regs::{UserRegs, UserState},
     },
     host::Registers,
-    process::Thread,
-    scheduler::Work,
 };
-use alloc::sync::Arc;
-use core::cell::{Cell, RefCell, RefMut};
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::Thread;
 
 /// The user registers of the running thread while it is in the kernel.
 pub struct ThreadRegisters<'a> {

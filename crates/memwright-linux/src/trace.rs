@@ -1,9 +1,9 @@
 //! Memory events as lines of JSON.
 
-use crate::host::{Channel, Host};
 use alloc::string::String;
 use core::fmt::Write;
 use memwright::{Event, TraceSink};
+use memwright_linux_abi::host::{Channel, Host};
 
 /// Writes every event to the trace channel, together with the time of the instruction clock.
 pub struct Trace {

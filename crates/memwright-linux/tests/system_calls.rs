@@ -1,13 +1,11 @@
 //! Generates `docs/system-calls.md` from the table of system calls and the stubs of `/proc` and `/sys`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
-use memwright_linux::{
-    procfs::{all_stubs, stub::Kind},
-    syscall::{
-        call::Status,
-        table::{CALLS, write_listing},
-    },
+use memwright_linux::syscall::{
+    call::Status,
+    table::{CALLS, write_listing},
 };
+use memwright_linux_procfs::procfs::{all_stubs, stub::Kind};
 use std::{env, fmt::Write, fs, path::Path};
 
 /// Returns the page for the present table.
@@ -68,7 +66,7 @@ fn write_stubs(text: &mut String) {
         "\n## Stubs in /proc and /sys\n\nThese values do not reflect kernel state. Every other ",
     );
     text.push_str("value under `/proc` and `/sys` does. The\ntable is generated from ");
-    text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/procfs`).\n");
+    text.push_str("declarations next to the code that writes the files (`crates/memwright-linux-procfs/src/procfs`).\n");
     text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
     for stub in all_stubs() {
         let value = match stub.kind {

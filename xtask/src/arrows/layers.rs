@@ -36,13 +36,76 @@ pub const CRATES: &[Crate] = &[
         large_circles: 0,
     },
     Crate {
-        source: "crates/memwright-linux/src",
+        source: "crates/memwright-linux-base/src",
         modules: &[
-            "draws", "sync", "sweep", "references", "short", "paged", "short_list", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "uname", "lib", "protection_keys", "scheduler", "time", "identity", "user", "call_counts", "direct_reclaim", "trace", "cpio", "manifest", "random", "changes", "fs", "reclaim_cursor", "process", "file_signal", "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "probes", "signalfd", "perf_event", "userfault", "procfs", "current", "thread_registers", "memory", "restartable", "ptrace", "probe_step", "exec", "faults", "kernel", "parts", "faulted_in", "pidfd", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
+            "draws", "sync", "sweep", "references", "short", "paged", "short_list", "batch", "flags", "ordered", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-abi/src",
+        modules: &[
+            "errno", "channel", "abi", "signal", "arch", "host", "protection_keys", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-sched/src",
+        modules: &[
+            "wait", "scheduler", "time", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-vfs/src",
+        modules: &[
+            "identity", "user", "direct_reclaim", "cpio", "manifest", "random", "changes", "fs", "lib",
         ],
         upward: 0,
         circles: 0,
         large_circles: 12,
+    },
+    Crate {
+        source: "crates/memwright-linux-tasks/src",
+        modules: &[
+            "uname", "call_counts", "reclaim_cursor", "process", "file_signal", "probes", "signalfd", "perf_event", "pidfd", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-memory/src",
+        modules: &[
+            "hand", "swap", "huge_scan", "merge_scan", "numa", "oom", "futex", "reclaim", "cgroup", "ipc", "semaphores", "userfault", "memory", "faults", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux-procfs/src",
+        modules: &[
+            "procfs", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
+        source: "crates/memwright-linux/src",
+        modules: &[
+            "lib", "trace", "current", "thread_registers", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
     },
     Crate {
         source: "crates/memwright-kernel/src",

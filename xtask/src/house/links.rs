@@ -104,8 +104,9 @@ mod tests {
         assert!(paths.len() > 50, "{paths:?}");
         let file = |path: &str| match path.split_once('/') {
             Some(("crates", _)) => path.to_owned(),
-            Some(("linux", rest)) => format!("crates/memwright-linux/src/{rest}"),
-            Some(("table", rest)) => format!("crates/memwright-table/src/{rest}"),
+            Some((part, rest)) if part == "table" || part.starts_with("linux") => {
+                format!("crates/memwright-{part}/src/{rest}")
+            }
             Some(_) | None => format!("crates/memwright/src/{path}"),
         };
         let is_missing = |path: &&&str| !shell::root().join(file(path)).exists();

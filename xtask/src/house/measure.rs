@@ -60,7 +60,9 @@ impl Measure {
 
     /// Returns the numbers, from 1, of the lines of a file that count.
     fn lines(self, source: &Source) -> Vec<usize> {
-        let personality = source.path.starts_with("crates/memwright-linux/src/");
+        let personality = source.path.starts_with("crates/memwright-linux")
+            && source.path.contains("/src/")
+            && source.is_production();
         match self {
             Self::ContextSignatures if personality => signatures_with(&source.text, "Context"),
             Self::KernelSignatures if personality => signatures_with(&source.text, "Kernel"),

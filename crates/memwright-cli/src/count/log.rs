@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use memwright_linux::channel::THE_RUN;
+use memwright_linux_abi::channel::THE_RUN;
 
 use crate::count::interrupts::Interrupts;
 use crate::count::system::Marker;

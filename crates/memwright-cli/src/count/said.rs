@@ -1,6 +1,6 @@
 //! The outcome of a run on any kernel.
 
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use crate::count::log::Counted;
 use crate::count::raw::Raw;

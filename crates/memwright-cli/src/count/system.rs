@@ -29,7 +29,7 @@ pub const fn resumes_calls(system: System) -> bool {
     }
 }
 
-/// The component that marks [`THE_RUN`](memwright_linux::channel::THE_RUN), the run of the program from its exec to its
+/// The component that marks [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), the run of the program from its exec to its
 /// exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_file_called_as_the_end_of_the_archive_does_not_end_it() {
-        use memwright_linux::cpio::CpioArchive;
+        use memwright_linux_vfs::cpio::CpioArchive;
         let host = tempfile::tempdir().unwrap();
         fs::write(host.path().join("TRAILER!!!"), "x").unwrap();
         fs::write(host.path().join("later"), "y").unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use memwright_linux::channel::THE_RUN;
+use memwright_linux_abi::channel::THE_RUN;
 
 use crate::guestfs::elf::{self, ElfError};
 use crate::host::host_file::{self, LARGEST_IMAGE};

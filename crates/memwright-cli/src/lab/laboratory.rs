@@ -18,7 +18,7 @@ use std::time::Duration;
 use std::{slice, thread};
 
 use anyhow::{Context, anyhow};
-use memwright_linux::channel::THE_RUN;
+use memwright_linux_abi::channel::THE_RUN;
 
 use crate::count::counting::Counting;
 use crate::count::plugin;

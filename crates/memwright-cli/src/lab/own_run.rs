@@ -1,7 +1,7 @@
 //! Runs one guest of Memwright's kernel, which counts itself, among others.
 
 use anyhow::anyhow;
-use memwright_linux::channel::{NO_ROOM, Outcome};
+use memwright_linux_abi::channel::{NO_ROOM, Outcome};
 
 use crate::host::output::show;
 use crate::lab::input::Input;

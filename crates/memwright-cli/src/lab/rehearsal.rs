@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use crate::guestfs::carry::carry;
 use crate::guestfs::prepare::{Prepared, RootChoice};

@@ -1,6 +1,6 @@
 //! Runs a plan, and returns its document.
 
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use crate::lab::input::Input;
 use crate::lab::laboratory::Laboratory;

@@ -1,6 +1,6 @@
 //! Parses the frames that the guest's first process writes.
 
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use crate::count::said::Said;
 use crate::model::hash::hexadecimal;

@@ -36,7 +36,7 @@ pub struct Guest {
     pub machine: Machine,
     /// The means by which it is counted.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), that the plugin profiles.
+    /// The region, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), that the plugin profiles.
     pub profile: Option<u16>,
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use anyhow::{Context, bail};
-use memwright_linux::channel::{Channel, FRAME_HEADER, LONGEST_FRAME, Outcome, PACE};
+use memwright_linux_abi::channel::{Channel, FRAME_HEADER, LONGEST_FRAME, Outcome, PACE};
 
 use crate::memwright::window::Window;
 
@@ -33,7 +33,7 @@ pub struct Frames<R> {
 
 impl<R: Read> Frames<R> {
     /// Reads frames from `input` and their payloads from the window. `input` may be buffered, with at most
-    /// [`STREAM_BUFFER`](memwright_linux::channel::STREAM_BUFFER) bytes.
+    /// [`STREAM_BUFFER`](memwright_linux_abi::channel::STREAM_BUFFER) bytes.
     pub fn new(input: R, window: Window) -> Self {
         Self {
             input,

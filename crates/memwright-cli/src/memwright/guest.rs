@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use memwright_linux::channel::{NO_ROOM, Outcome};
+use memwright_linux_abi::channel::{NO_ROOM, Outcome};
 
 use crate::count::counting::Counting;
 use crate::count::said::Said;
@@ -42,7 +42,7 @@ pub struct OwnGuest<'a> {
     pub machine: Machine,
     /// The means by which it is counted.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), that the plugin profiles.
+    /// The region, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), that the plugin profiles.
     pub profile: Option<u16>,
 }
 

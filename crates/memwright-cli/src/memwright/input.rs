@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use memwright_linux::channel::{INPUT_AREA, INPUT_WITHDRAWN};
+use memwright_linux_abi::channel::{INPUT_AREA, INPUT_WITHDRAWN};
 use rustix::event::{PollFd, PollFlags, poll};
 use sha2::{Digest, Sha256};
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Context;
-use memwright_linux::channel::{Channel, Outcome, STREAM_BUFFER};
+use memwright_linux_abi::channel::{Channel, Outcome, STREAM_BUFFER};
 use rustix::io::Errno;
 
 use crate::host::output::{show, write_fully};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use memwright_linux::channel::CONTROL_INTERRUPT;
+use memwright_linux_abi::channel::CONTROL_INTERRUPT;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::{Handle, Signals};
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use memwright_linux::channel::{OUTPUT_RING, WINDOW};
+use memwright_linux_abi::channel::{OUTPUT_RING, WINDOW};
 
 /// The file, and the read position in its ring.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window");
         let window = Window::create(&path).unwrap();
-        let answer = vec![7; memwright_linux::channel::INPUT_AREA];
+        let answer = vec![7; memwright_linux_abi::channel::INPUT_AREA];
         window.answers().unwrap().put(&answer).unwrap();
         let file = std::fs::read(&path).unwrap();
         assert_eq!(file.len(), WINDOW);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 /// Exit code when `--timeout` expired.
 pub const TIMEOUT: u8 = 124;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::model::account::Value;

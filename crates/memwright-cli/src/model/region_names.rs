@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use memwright_linux::channel::THE_RUN;
+use memwright_linux_abi::channel::THE_RUN;
 
 use crate::model::region::Region;
 

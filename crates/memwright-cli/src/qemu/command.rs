@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use memwright_linux::channel::{WINDOW, WINDOW_SLOT};
+use memwright_linux_abi::channel::{WINDOW, WINDOW_SLOT};
 
 use crate::model::machine::{Apic, Clock, Machine};
 use crate::qemu::disk;

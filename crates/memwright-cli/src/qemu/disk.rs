@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use memwright_linux::channel::{DISK_QUEUE, DISK_SLOT};
+use memwright_linux_abi::channel::{DISK_QUEUE, DISK_SLOT};
 
 use crate::model::size::MemorySize;
 use crate::qemu::command::option;

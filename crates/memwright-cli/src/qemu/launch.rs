@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use memwright_linux::channel::STREAM_PIPE;
+use memwright_linux_abi::channel::STREAM_PIPE;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The name of the hidden subcommand.

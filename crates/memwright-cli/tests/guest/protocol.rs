@@ -1,7 +1,7 @@
 //! Tests what the command forwards, answers and returns.
 
 use libtest_mimic::Trial;
-use memwright_linux::channel::INPUT_AREA;
+use memwright_linux_abi::channel::INPUT_AREA;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};

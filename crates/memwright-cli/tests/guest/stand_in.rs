@@ -13,7 +13,7 @@
 //! - `status N`: exit with that status;
 //! - `pid FILE`, `hang`.
 
-use memwright_linux::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
+use memwright_linux_abi::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_linux::arch::x86_64::debug::DebugRegisters;
+use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
 
 /// DR6: its value after a reset.
 const STATUS_RESET: u64 = 0xffff_0ff0;

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memwright_linux::arch::x86_64::regs::FpuArea;
+use memwright_linux_abi::arch::x86_64::regs::FpuArea;
 
 use crate::arch;
 

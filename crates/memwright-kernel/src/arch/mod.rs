@@ -7,7 +7,7 @@ pub mod vector;
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 
-use memwright_linux::channel::{EXIT_PORT, RUN_BEGINS};
+use memwright_linux_abi::channel::{EXIT_PORT, RUN_BEGINS};
 
 /// Model-specific registers that the kernel writes.
 pub mod msr {

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::Ordering;
 
-use memwright_linux::host::Stretch;
+use memwright_linux_abi::host::Stretch;
 
 use super::nanoseconds;
 use crate::percpu::{self, PerCpu};

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_linux::host::StackDepth;
+use memwright_linux_abi::host::StackDepth;
 
 /// Contents of stack memory that was never used: a value that is neither an address nor a likely number.
 const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;

@@ -9,7 +9,7 @@ pub mod depth;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_linux::host::{ContextId, OutOfMemory, StackDepth};
+use memwright_linux_abi::host::{ContextId, OutOfMemory, StackDepth};
 use memwright_table::MAX_CPUS;
 use memwright_table::sync::{Lock, Rank};
 

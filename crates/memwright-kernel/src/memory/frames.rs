@@ -8,7 +8,7 @@ use memwright_table::frame::{FrameKind, Frames};
 
 use crate::memory::paging::DIRECT_BASE;
 
-pub use memwright_linux::M;
+pub use memwright_linux_abi::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 

@@ -9,7 +9,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use memwright_linux::channel::{Channel, LONGEST_FRAME, OUTPUT_PORT, PACE};
+use memwright_linux_abi::channel::{Channel, LONGEST_FRAME, OUTPUT_PORT, PACE};
 
 use super::answer_late;
 use crate::percpu::{self, PerCpu};
@@ -135,7 +135,7 @@ impl Drop for Text {
 macro_rules! log {
     ($($argument:tt)*) => {{
         use core::fmt::Write as _;
-        let mut text = $crate::report::console::Text::new(memwright_linux::channel::Channel::Log);
+        let mut text = $crate::report::console::Text::new(memwright_linux_abi::channel::Channel::Log);
         let _ = writeln!(text, $($argument)*);
     }};
 }

@@ -7,7 +7,7 @@ pub mod panic;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memwright_linux::channel::Channel;
+use memwright_linux_abi::channel::Channel;
 use memwright_table::sync;
 
 use crate::memory::paging::{self, USER_LIMIT};

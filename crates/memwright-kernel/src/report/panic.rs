@@ -6,8 +6,8 @@ use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memwright_linux::channel::Channel;
 use memwright_linux::syscall::described::DeepestStack;
+use memwright_linux_abi::channel::Channel;
 
 use super::console::{self, Text};
 use super::{DEEPEST, frames, place, short_backtrace, state};

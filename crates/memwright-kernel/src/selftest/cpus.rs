@@ -1,11 +1,11 @@
 //! Tests of several CPUs: that they start, interrupt each other, answer shootdowns and stop.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use memwright_linux::host::Cpus;
-use memwright_linux::host::UserAccess;
+use memwright_linux_abi::host::Cpus;
+use memwright_linux_abi::host::UserAccess;
 
-use memwright_linux::arch::x86_64::regs::UserState;
-use memwright_linux::host::{InterruptKind, Trap};
+use memwright_linux_abi::arch::x86_64::regs::UserState;
+use memwright_linux_abi::host::{InterruptKind, Trap};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::stat::{self, Waits};

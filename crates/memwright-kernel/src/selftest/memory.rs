@@ -5,7 +5,7 @@ use core::alloc::Layout;
 use core::arch::asm;
 use core::hint::black_box;
 
-use memwright_linux::host::UserFault;
+use memwright_linux_abi::host::UserFault;
 
 use super::user::{CODE, DATA, with_user_memory};
 use super::{Outcomes, check};

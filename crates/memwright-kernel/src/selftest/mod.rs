@@ -9,8 +9,8 @@ mod user;
 
 pub use cpus::secondary;
 
-use memwright_linux::channel::{Channel, Outcome};
-use memwright_linux::cpio::CpioArchive;
+use memwright_linux_abi::channel::{Channel, Outcome};
+use memwright_linux_vfs::cpio::CpioArchive;
 
 use crate::arch::power_off;
 use crate::report::console;

@@ -1,9 +1,9 @@
 //! Tests of the clock and the timer.
 
-use memwright_linux::host::Channels;
-use memwright_linux::host::Cpus;
+use memwright_linux_abi::host::Channels;
+use memwright_linux_abi::host::Cpus;
 
-use memwright_linux::channel::Channel;
+use memwright_linux_abi::channel::Channel;
 
 use super::{Outcomes, check_time, end};
 use crate::clock::{self, stretch};

@@ -2,12 +2,12 @@
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright_linux::host::Instruments;
-use memwright_linux::host::Registers;
+use memwright_linux_abi::host::Instruments;
+use memwright_linux_abi::host::Registers;
 
-use memwright_linux::arch::x86_64::debug::STATUS_STEP;
-use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
-use memwright_linux::host::Trap;
+use memwright_linux_abi::arch::x86_64::debug::STATUS_STEP;
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::host::Trap;
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::{Frame, Machine};
 

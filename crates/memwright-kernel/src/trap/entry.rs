@@ -15,7 +15,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use memwright_linux::arch::x86_64::regs::UserState;
+use memwright_linux_abi::arch::x86_64::regs::UserState;
 
 use crate::arch::{self, msr, vector};
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};

@@ -1,6 +1,5 @@
 //! Plans the loading of an ELF file from its headers, without access to the file or an address space.
 
-use crate::errno::Errno;
 use alloc::vec::Vec;
 use core::ops::Range;
 use elf::{
@@ -12,6 +11,7 @@ use elf::{
     segment::{ProgramHeader, SegmentTable},
 };
 use memwright::Rights;
+use memwright_linux_abi::errno::Errno;
 use memwright_table::TryPush;
 
 /// Size of an ELF header in bytes.
@@ -22,7 +22,7 @@ pub const PROGRAM_HEADER_SIZE: usize = 56;
 const PROGRAM_HEADERS_MAX: usize = 65_536 / PROGRAM_HEADER_SIZE;
 const PAGE: u64 = 4096;
 /// End of user addresses.
-const ADDRESS_END: u64 = crate::user::USER_END;
+const ADDRESS_END: u64 = memwright_linux_vfs::user::USER_END;
 
 /// The reason why a file cannot be executed on this machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

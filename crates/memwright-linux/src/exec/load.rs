@@ -1,16 +1,14 @@
 //! Maps a program into an address space.
 
 use super::elf::Plan;
-use crate::{
-    M, Space,
-    direct_reclaim::Retry,
-    errno::Errno,
-    fs::{Executable, vfs::Vfs},
-    memory::map_errno,
-    reclaim::Reclaim,
-};
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_linux_abi::{M, Space, errno::Errno};
+use memwright_linux_memory::{memory::map_errno, reclaim::Reclaim};
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    fs::{Executable, vfs::Vfs},
+};
 use memwright_table::{TryPush, VirtAddr};
 
 const PAGE: u64 = 4096;

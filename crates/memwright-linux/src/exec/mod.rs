@@ -15,6 +15,13 @@ pub use stack::{Contents, Facts, StackPlan};
 pub use strings::Strings;
 
 use crate::{
+    current::Current, probe_step, ptrace::Traced, restartable, thread_registers::ThreadRegisters,
+};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use load::{Base, interpreter_path, map_image, read_plan};
+use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_linux_abi::{
     Space,
     arch::x86_64::{
         debug::DebugRegisters,
@@ -22,33 +29,32 @@ use crate::{
         signal_frame::FRAME_SIZE,
         xstate,
     },
-    current::Current,
-    direct_reclaim::Retry,
     errno::Errno,
-    fs::{Executable, dentry::Dentry, walk::LastLink},
-    futex::Futexes,
     host::Cpus,
-    identity::Resource,
-    manifest::Manifest,
+    protection_keys,
+    signal::AlternateStack,
+};
+use memwright_linux_memory::{
+    futex::Futexes,
     memory::{Layouts, Spaces, map_errno},
     merge_scan::MergeScan,
     oom::OomKiller,
-    probe_step,
-    probes::Probes,
-    process::{FIXED_ADDRESSES, Heap, Image, Tasks, Thread, end_others},
-    protection_keys,
-    ptrace::Traced,
     reclaim::Reclaim,
-    restartable,
+};
+use memwright_linux_sched::{
     scheduler::{Scheduler, Work},
-    signal::AlternateStack,
-    thread_registers::ThreadRegisters,
     wait::Interest,
 };
-use alloc::{format, string::String, sync::Arc, vec::Vec};
-use core::sync::atomic::Ordering;
-use load::{Base, interpreter_path, map_image, read_plan};
-use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_linux_tasks::{
+    probes::Probes,
+    process::{FIXED_ADDRESSES, Heap, Image, Tasks, Thread, end_others},
+};
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    fs::{Executable, dentry::Dentry, walk::LastLink},
+    identity::Resource,
+    manifest::Manifest,
+};
 use memwright_table::{OutOfMemory, TryPush, VirtAddr};
 
 /// Most nested scripts (`exec_binprm` of Linux 7.2, `fs/exec.c`).
@@ -344,7 +350,7 @@ impl Programs {
         process.identity.credentials.lock().after_exec();
         process.executed.store(true, Ordering::SeqCst);
         process.delete_timers();
-        crate::memory::note_peak(process);
+        memwright_linux_memory::memory::note_peak(process);
         self.futexes.release(current.thread);
         let old = {
             // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
@@ -517,7 +523,7 @@ fn own_files(current: &Current<'_>) {
 #[cfg(test)]
 mod tests {
     use super::{strings_limit, strings_room};
-    use crate::errno::Errno;
+    use memwright_linux_abi::errno::Errno;
 
     #[test]
     fn strings_take_a_quarter_of_the_stack() {

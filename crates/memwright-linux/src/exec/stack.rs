@@ -1,14 +1,12 @@
 //! The initial stack of a program: arguments, environment and auxiliary vector.
 
 use super::Strings;
-use crate::{
-    errno::Errno,
-    identity::Credentials,
-    process::{ImageAddresses, RESTARTABLE_ALIGNMENT, RESTARTABLE_SIZE},
-    sync::pause_point,
-};
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::sync::pause_point;
+use memwright_linux_tasks::process::{ImageAddresses, RESTARTABLE_ALIGNMENT, RESTARTABLE_SIZE};
+use memwright_linux_vfs::identity::Credentials;
 use memwright_table::{OutOfMemory, TryPush};
 
 /// The contents of the auxiliary vector.
@@ -92,7 +90,10 @@ pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> 
     let auxiliary = [
         (at::AT_HWCAP, facts.hardware),
         (at::AT_PAGESZ, 4096),
-        (at::AT_CLKTCK, crate::process::TICKS_PER_SECOND),
+        (
+            at::AT_CLKTCK,
+            memwright_linux_tasks::process::TICKS_PER_SECOND,
+        ),
         (at::AT_PHDR, facts.headers),
         (at::AT_PHENT, 56),
         (at::AT_PHNUM, facts.header_count),

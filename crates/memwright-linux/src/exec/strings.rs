@@ -1,7 +1,7 @@
 //! The argument or environment strings of a program, stored in page-sized blocks.
 
-use crate::paged::Paged;
 use alloc::vec::Vec;
+use memwright_linux_base::paged::Paged;
 use memwright_table::{OutOfMemory, TryPush};
 
 /// A list of NUL-terminated strings. A program can pass up to 6 MiB of them, so they are stored in blocks of at most a

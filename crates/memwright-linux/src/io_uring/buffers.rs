@@ -1,15 +1,15 @@
 //! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::{
-    Memory, Space, abi::IoVector, current::Current, direct_reclaim::Retry, errno::Errno,
-    userfault::Userfaults,
-};
+use crate::current::Current;
 use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
 use memwright::{Access, Awaited, FaultError};
+use memwright_linux_abi::{Memory, Space, abi::IoVector, errno::Errno};
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::{Frame, PAGE_SIZE, TryPush, VirtAddr};
 
 /// Maximum size of one buffer in bytes.

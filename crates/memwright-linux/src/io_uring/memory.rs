@@ -1,10 +1,10 @@
 //! The memory of a ring, which the kernel and the program share.
 
 use super::layout::{SUBMISSION_SIZE, Sizes};
-use crate::{M, Memory};
 use alloc::sync::Arc;
 use core::fmt;
 use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright_linux_abi::{M, Memory};
 use memwright_table::{Frame, OutOfMemory, PAGE_SIZE};
 
 /// The memory that contains the submission ring, the completion ring and the submissions.

@@ -6,11 +6,19 @@ pub mod layout;
 mod memory;
 mod operate;
 
-use crate::{
-    Memory,
-    current::Current,
+use crate::current::Current;
+use alloc::sync::Arc;
+use layout::{
+    COMPLETE_ENTRIES, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETION_SIZE, COMPLETIONS,
+    DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL, Sizes,
+};
+use memory::RingMemory;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_linux_memory::reclaim::Reclaim;
+use memwright_linux_sched::wait::{Queues, WaitQueue};
+use memwright_linux_vfs::{
     direct_reclaim::Retry,
-    errno::Errno,
     fs::{
         abilities::{Polling, Positions},
         caller::Caller,
@@ -19,16 +27,7 @@ use crate::{
         readiness::Readiness,
         turn::Turn,
     },
-    reclaim::Reclaim,
-    sync::{Lock, Rank},
-    wait::{Queues, WaitQueue},
 };
-use alloc::sync::Arc;
-use layout::{
-    COMPLETE_ENTRIES, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETION_SIZE, COMPLETIONS,
-    DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL, Sizes,
-};
-use memory::RingMemory;
 use operate::Submission;
 
 pub use buffers::Buffers;

@@ -1,17 +1,14 @@
 //! Decodes and executes submissions.
 
 use super::Ring;
-use crate::{
-    abi::IoVector,
-    current::Current,
-    errno::Errno,
-    fs::{
-        abilities::Polling,
-        open_file::OpenFile,
-        transfer::{Sink, Source},
-    },
-};
+use crate::current::Current;
 use linux_raw_sys::io_uring::io_uring_op as op;
+use memwright_linux_abi::{abi::IoVector, errno::Errno};
+use memwright_linux_vfs::fs::{
+    abilities::Polling,
+    open_file::OpenFile,
+    transfer::{Sink, Source},
+};
 
 /// The fields of a submission that are supported (`struct io_uring_sqe`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

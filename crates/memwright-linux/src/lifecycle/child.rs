@@ -2,12 +2,12 @@
 
 use crate::{
     lifecycle::{CloneFlags, CloneRequest},
-    oom::OomKiller,
-    process::{Process, Thread},
     ptrace::{Event, Traced, attach_child},
-    wait::Interest,
 };
 use alloc::sync::Arc;
+use memwright_linux_memory::oom::OomKiller;
+use memwright_linux_sched::wait::Interest;
+use memwright_linux_tasks::process::{Process, Thread};
 
 /// A new thread or process, which does not run yet.
 #[must_use]

@@ -1,19 +1,20 @@
 //! `clone` in all its forms: the requests and their validation.
 
 use crate::{
-    arch::x86_64::regs::UserState,
     current::Current,
-    errno::Errno,
-    identity::{Capabilities, Resource},
     lifecycle::{Child, fork::create_process, thread_start::create_thread},
-    process::Process,
     ptrace::Event,
-    signal::Signal,
     thread_registers::ThreadRegisters,
-    user::USER_END,
-    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{arch::x86_64::regs::UserState, errno::Errno, signal::Signal};
+use memwright_linux_base::flags;
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_tasks::process::Process;
+use memwright_linux_vfs::{
+    identity::{Capabilities, Resource},
+    user::USER_END,
+};
 
 flags! {
     /// `CLONE_` flags of `linux/sched.h`, without the exit signal.
@@ -170,7 +171,7 @@ pub(super) fn child_state(parent: &UserState, request: &CloneRequest) -> UserSta
 #[cfg(test)]
 mod tests {
     use super::{CloneFlags as F, CloneRequest, Errno, Event, check, child_state};
-    use crate::arch::x86_64::regs::UserState;
+    use memwright_linux_abi::arch::x86_64::regs::UserState;
 
     #[test]
     fn impossible_combinations_are_refused() {

@@ -1,21 +1,17 @@
 //! Termination of threads and processes.
 
-use crate::{
-    cgroup::Cgroups,
-    fs::{socket::Registry, vfs::Vfs},
-    futex::Futexes,
-    lifecycle::wait::reap_unwanted,
-    process::{
-        Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, Stop, TaskTable, Tasks,
-        Thread, begin_end, ignores_ended, peak_resident_kib, report_change, send_change,
-        send_to_process, waits_for_ended, wake_parent,
-    },
-    semaphores::Sets,
-    signal::{Detail, Signal, SignalInfo, code},
-    sync::pause_point,
-};
+use crate::lifecycle::wait::reap_unwanted;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::signal::{Detail, Signal, SignalInfo, code};
+use memwright_linux_base::sync::pause_point;
+use memwright_linux_memory::{cgroup::Cgroups, futex::Futexes, semaphores::Sets};
+use memwright_linux_tasks::process::{
+    Change, ChangeNotice, ExitStatus, Life, PROGRAM, Process, Sent, Stop, TaskTable, Tasks, Thread,
+    begin_end, ignores_ended, peak_resident_kib, report_change, send_change, send_to_process,
+    waits_for_ended, wake_parent,
+};
+use memwright_linux_vfs::fs::{socket::Registry, vfs::Vfs};
 
 /// Terminates a process with this status: each of its threads exits when it next handles signals. If the process is
 /// exiting already, the earlier status is kept.
@@ -24,7 +20,7 @@ pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
 }
 
 /// Removes a thread from its process and all lists. Returns the end of the process after its last thread. When that is
-/// over, the thread must only call [`leave`](crate::scheduler::Scheduler::leave).
+/// over, the thread must only call [`leave`](memwright_linux_sched::scheduler::Scheduler::leave).
 pub(crate) fn exit_thread<'a>(
     futexes: &Futexes,
     thread: &'a Arc<Thread>,

@@ -1,21 +1,20 @@
 //! Creation of processes.
 
 use crate::{
-    Space,
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
     lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state, thread_start::new_thread},
-    memory::fork_errno,
-    pidfd,
-    process::{Parts, Process, Start, Thread, ThreadSignals},
-    signal::AlternateStack,
     thread_registers::ThreadRegisters,
-    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Space, errno::Errno, signal::AlternateStack};
+use memwright_linux_memory::{memory::fork_errno, userfault::Userfaults};
+use memwright_linux_tasks::{
+    pidfd,
+    process::{Parts, Process, Start, Thread, ThreadSignals},
+};
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Creates a process, which does not run yet.

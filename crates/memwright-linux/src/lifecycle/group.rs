@@ -1,10 +1,8 @@
 //! Process groups and sessions.
 
-use crate::{
-    errno::Errno,
-    process::{Member, Process, Tasks},
-};
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_tasks::process::{Member, Process, Tasks};
 
 /// Implements `setpgid`: moves process `target` (0 for the caller) into `group` (0 for the target's own id).
 ///

@@ -2,16 +2,16 @@
 
 use crate::{
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
     lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state},
-    process::{Process, Start, Stop, Thread, ThreadSignals},
-    reclaim::Reclaim,
-    scheduler::Work,
     thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::reclaim::Reclaim;
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{Process, Start, Stop, Thread, ThreadSignals};
+use memwright_linux_vfs::direct_reclaim::Retry;
 
 /// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
 ///

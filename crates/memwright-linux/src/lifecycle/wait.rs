@@ -1,14 +1,11 @@
 //! Waiting for children.
 
-use crate::{
-    current::Current,
-    errno::Errno,
-    host::ContextId,
-    process::{Change, Life, Process, TaskTable, Tasks, Thread, is_visible},
-    ptrace::standing_unreported,
-    scheduler::UsageSnapshot,
-};
+use crate::{current::Current, ptrace::standing_unreported};
 use alloc::sync::Arc;
+use memwright_linux_abi::{errno::Errno, host::ContextId};
+use memwright_linux_base::flags;
+use memwright_linux_sched::scheduler::UsageSnapshot;
+use memwright_linux_tasks::process::{Change, Life, Process, TaskTable, Tasks, Thread, is_visible};
 
 /// The children to wait for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -304,7 +301,7 @@ fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
 fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
     let wanted = is_target(child.id, child.group(), target);
     let signals = child.exit_signal.load(core::sync::atomic::Ordering::SeqCst)
-        != crate::signal::Signal::SIGCHLD.number();
+        != memwright_linux_abi::signal::Signal::SIGCHLD.number();
     wanted
         && (options.contains(WaitOptions::ALL) || signals == options.contains(WaitOptions::CLONE))
 }
@@ -345,7 +342,8 @@ fn forget_signals(process: &Process) {
 #[cfg(test)]
 mod tests {
     use super::{Change, Life, WaitOptions, reportable};
-    use crate::{process::ExitStatus, signal::Signal};
+    use memwright_linux_abi::signal::Signal;
+    use memwright_linux_tasks::process::ExitStatus;
 
     #[test]
     fn options_choose_what_is_reported() {

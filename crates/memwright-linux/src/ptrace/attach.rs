@@ -1,13 +1,15 @@
 //! Attaching tracers.
 
-use crate::{
-    errno::Errno,
-    process::{AtCalls, REAPER, Stop, Thread, TraceOptions, Tracer, Tracing, send_to_thread},
-    scheduler::Work,
-    signal::{Detail, Signal, SignalInfo, code},
-};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::{
+    errno::Errno,
+    signal::{Detail, Signal, SignalInfo, code},
+};
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{
+    AtCalls, REAPER, Stop, Thread, TraceOptions, Tracer, Tracing, send_to_thread,
+};
 
 /// Implements `PTRACE_TRACEME`: the caller's parent becomes its tracer.
 ///

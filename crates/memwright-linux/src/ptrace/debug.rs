@@ -1,14 +1,14 @@
 //! Debug exceptions: single steps and hardware breakpoints (Linux 7.2 `arch/x86/kernel/traps.c`, `exc_debug_user`).
 
-use crate::{
+use crate::ptrace::Traced;
+use memwright_linux_abi::{
     arch::x86_64::{
         debug::{DebugRegisters, STATUS_STEP},
         regs::{RESUME_FLAG, TRAP_FLAG},
     },
-    process::force_fault,
-    ptrace::Traced,
     signal::{Signal, SignalInfo, code},
 };
+use memwright_linux_tasks::process::force_fault;
 use memwright_table::VirtAddr;
 
 /// What a debug exception means for the thread.

@@ -1,17 +1,13 @@
 //! The end of the tracing of a thread.
 
-use crate::{
-    errno::Errno,
-    host::ContextId,
-    process::{
-        AtCalls, Change, ChangeNotice, Ended, ExitStatus, Process, Resume, Thread, TraceOptions,
-        Tracer, Tracing, kill_process,
-    },
-    ptrace::stand::with_standing,
-    signal::Signal,
-    sync::pause_point,
-};
+use crate::ptrace::stand::with_standing;
 use alloc::{boxed::Box, sync::Arc};
+use memwright_linux_abi::{errno::Errno, host::ContextId, signal::Signal};
+use memwright_linux_base::sync::pause_point;
+use memwright_linux_tasks::process::{
+    AtCalls, Change, ChangeNotice, Ended, ExitStatus, Process, Resume, Thread, TraceOptions,
+    Tracer, Tracing, kill_process,
+};
 
 /// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, and takes this signal.
 ///

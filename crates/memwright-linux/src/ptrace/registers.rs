@@ -1,7 +1,7 @@
 //! The registers of a thread, as a tracer reads and writes them (Linux 7.2 `arch/x86/kernel/ptrace.c` and
 //! `arch/x86/kernel/fpu/regset.c`).
 
-use crate::{
+use memwright_linux_abi::{
     abi::Plain,
     abi_struct,
     arch::x86_64::{
@@ -11,8 +11,8 @@ use crate::{
     },
     errno::Errno,
     host::{Cpus, Registers},
-    user::USER_END,
 };
+use memwright_linux_vfs::user::USER_END;
 
 abi_struct! {
     /// `struct user_regs_struct` of `asm/user_64.h`.
@@ -222,7 +222,8 @@ impl Extended<'_> {
 #[cfg(test)]
 mod tests {
     use super::{TRAP_FLAG, UserRegisters, UserState, general, set_general};
-    use crate::{abi::Plain, errno::Errno, user::USER_END};
+    use memwright_linux_abi::{abi::Plain, errno::Errno};
+    use memwright_linux_vfs::user::USER_END;
 
     #[test]
     fn the_layout_is_that_of_the_interface() {

@@ -1,20 +1,18 @@
 //! What the calling thread reports to its tracer, and the stops that it makes for that.
 
-use crate::{
-    arch::x86_64::regs::TRAP_FLAG,
-    current::Current,
-    errno::Errno,
-    oom::OomKiller,
-    process::{
-        AtCalls, Change, ExitStatus, Report, Tasks, TraceOptions, force_fault, send_to_thread,
-    },
-    ptrace::stand::Ended,
-    scheduler::Work,
-    signal::{Detail, Signal, SignalInfo, code},
-    thread_registers::ThreadRegisters,
-};
+use crate::{current::Current, ptrace::stand::Ended, thread_registers::ThreadRegisters};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::ptrace as raw;
+use memwright_linux_abi::{
+    arch::x86_64::regs::TRAP_FLAG,
+    errno::Errno,
+    signal::{Detail, Signal, SignalInfo, code},
+};
+use memwright_linux_memory::oom::OomKiller;
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{
+    AtCalls, Change, ExitStatus, Report, Tasks, TraceOptions, force_fault, send_to_thread,
+};
 
 /// An event that a tracer can select by an option.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,18 +1,17 @@
 //! Ptrace stops: a traced thread publishes its registers, waits, and continues as its tracer requests.
 
-use crate::{
-    arch::x86_64::regs::{FpuArea, TRAP_FLAG},
-    errno::Errno,
-    process::{
-        AtCalls, Change, ChangeNotice, Report, Resume, Standing, Thread, Tracing, report_change,
-    },
-    ptrace::{Traced, attach::is_tracer},
-    scheduler::Work,
-    signal::{Signal, SignalInfo},
-    wait::Interest,
-};
+use crate::ptrace::{Traced, attach::is_tracer};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::{
+    arch::x86_64::regs::{FpuArea, TRAP_FLAG},
+    errno::Errno,
+    signal::{Signal, SignalInfo},
+};
+use memwright_linux_sched::{scheduler::Work, wait::Interest};
+use memwright_linux_tasks::process::{
+    AtCalls, Change, ChangeNotice, Report, Resume, Standing, Thread, Tracing, report_change,
+};
 
 /// How a stop ends.
 #[derive(Clone, Copy)]

@@ -1,10 +1,8 @@
 //! Descriptions of what the machine measured, with the names of system calls.
 
-use crate::{
-    host::{StackDepth, Stretch},
-    syscall::table,
-};
+use crate::syscall::table;
 use core::fmt;
+use memwright_linux_abi::host::{StackDepth, Stretch};
 
 /// Writes the name of a system call, if it is known.
 fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {

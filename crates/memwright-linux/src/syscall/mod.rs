@@ -21,11 +21,11 @@ pub mod table;
 
 use crate::{
     context::{Arguments, CallResult, CallTables, Context, Handler, Handlers, INDEXED},
-    errno::Errno,
     ptrace::Traced,
-    scheduler::Work,
 };
 use call::Status;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_sched::scheduler::Work;
 
 impl Context<'_> {
     /// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with

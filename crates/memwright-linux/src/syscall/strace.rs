@@ -1,14 +1,16 @@
 //! The system-call trace: one line of text per call.
 
 use crate::{
-    Space,
     context::{Arguments, CallResult},
-    errno::Errno,
-    host::{Channel, Channels},
     syscall::call::{Kind, SystemCall},
 };
 use alloc::{format, string::String};
 use core::fmt::Write;
+use memwright_linux_abi::{
+    Space,
+    errno::Errno,
+    host::{Channel, Channels},
+};
 use memwright_table::VirtAddr;
 
 /// Most bytes of a string that are printed.
@@ -76,7 +78,7 @@ fn argument(space: &Space, text: &mut String, kind: Kind, index: usize, argument
         Kind::Int | Kind::Fd | Kind::DirFd => write!(text, "{}", value as i32),
         Kind::Unsigned => write!(text, "{value}"),
         Kind::Mode => write!(text, "{:#o}", value as u32),
-        Kind::Signal => match crate::signal::Signal::new(value) {
+        Kind::Signal => match memwright_linux_abi::signal::Signal::new(value) {
             Some(signal) => write!(text, "{signal}"),
             None => write!(text, "{value}"),
         },

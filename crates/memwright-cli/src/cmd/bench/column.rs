@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use super::experiments::Run;
 use crate::lab::column::Column as Named;

@@ -3,7 +3,7 @@
 use std::{io, slice};
 
 use anyhow::anyhow;
-use memwright_linux::channel::Outcome;
+use memwright_linux_abi::channel::Outcome;
 
 use crate::cmd::args::RunArgs;
 use crate::compare::side_by_side;

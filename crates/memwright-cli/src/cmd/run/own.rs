@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use memwright_linux::channel::{NO_ROOM, Outcome};
+use memwright_linux_abi::channel::{NO_ROOM, Outcome};
 
 use crate::cmd::args::RunArgs;
 use crate::compare::account_sheet;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use memwright_linux::channel::lower::{LOWER_READ, LowerEntry, LowerNode, LowerRequest};
+use memwright_linux_abi::channel::lower::{LOWER_READ, LowerEntry, LowerNode, LowerRequest};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 

@@ -2,7 +2,8 @@
 
 pub(crate) mod flags;
 
-use crate::{context::Handler, errno::Errno};
+use crate::context::Handler;
+use memwright_linux_abi::errno::Errno;
 
 /// The type of an argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

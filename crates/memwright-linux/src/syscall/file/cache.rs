@@ -3,11 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::permission::Permission,
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::fs::permission::Permission;
 use memwright_table::PAGE_SIZE;
 
 /// The table entries of this group.

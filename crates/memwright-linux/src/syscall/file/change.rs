@@ -1,25 +1,27 @@
 //! System calls that change a file's permissions, owner, times and size.
 
 use crate::{
-    abi::{Timespec, Timeval},
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{
-        attributes::Moment,
-        inode::{Body, Inode},
-        lower,
-        permission::{Permission, SET_GROUP_ID, after_new_owner, may_set_group_id},
-        regular::{Regular, Seals},
-        seek::{SIZE_MAX, explicit},
-        vfs::Vfs,
-    },
     syscall::{
         call::{Kind, SystemCall, handler, int, real},
         file::status::AT_FLAGS,
     },
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{Timespec, Timeval},
+    errno::Errno,
+};
+use memwright_linux_vfs::fs::{
+    attributes::Moment,
+    inode::{Body, Inode},
+    lower,
+    permission::{Permission, SET_GROUP_ID, after_new_owner, may_set_group_id},
+    regular::{Regular, Seals},
+    seek::{SIZE_MAX, explicit},
+    vfs::Vfs,
+};
 use memwright_table::PAGE_SIZE;
 
 use Kind::{DirFd, Fd, Flags, Hex, In, Int, Mode, Path};
@@ -581,7 +583,10 @@ mod tests {
         assert_eq!(time(5, 0x3fff_ffff), Ok(NewTime::Now));
         assert_eq!(time(5, 0x3fff_fffe), Ok(NewTime::Keep));
         assert_eq!(time(5, -1), Err(Errno::EINVAL));
-        assert_eq!(time(5, crate::abi::SECOND as i64), Err(Errno::EINVAL));
+        assert_eq!(
+            time(5, memwright_linux_abi::abi::SECOND as i64),
+            Err(Errno::EINVAL)
+        );
         let moment = Moment {
             seconds: -5,
             nanoseconds: 7,

@@ -1,26 +1,27 @@
 //! The `fcntl`, `flock` and `ioctl` system calls.
 
 use crate::{
-    Memory, abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    file_signal::{control_asynchronous, set_asynchronous},
-    fs::{
-        OpenFile,
-        inode::Body,
-        locks::{FileLocks, Holder, LockFamily, Record, Strength},
-        pipe::{Pipe, PipeEnd},
-        regular::{Regular, Seals},
-        seek::moved,
-    },
-    process::Tasks,
     syscall::{
         call::{Kind, SystemCall, handler, int, real},
         file::owner::owner_command,
     },
 };
 use linux_raw_sys::{general as raw, ioctl};
+use memwright_linux_abi::{Memory, abi_struct, errno::Errno};
+use memwright_linux_tasks::{
+    file_signal::{control_asynchronous, set_asynchronous},
+    process::Tasks,
+};
+use memwright_linux_vfs::fs::{
+    OpenFile,
+    inode::Body,
+    locks::{FileLocks, Holder, LockFamily, Record, Strength},
+    pipe::{Pipe, PipeEnd},
+    regular::{Regular, Seals},
+    seek::moved,
+};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

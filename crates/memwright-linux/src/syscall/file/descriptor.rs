@@ -3,12 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::socket::Registry,
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::fs::socket::Registry;
 
 /// `CLOSE_RANGE_UNSHARE` of `linux/close_range.h`.
 const CLOSE_RANGE_UNSHARE: u32 = 2;

@@ -1,25 +1,26 @@
 //! `epoll`: creating, changing, waiting.
 
 use crate::{
-    abi::Plain,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{
-        OpenFile,
-        abilities::Polling,
-        epoll::{Epoll, EpollFile, Event, FoundEvents, Interest},
-    },
-    sync::PausePoints,
     syscall::{
         call::{Kind, SystemCall, handler, int, real},
         file::poll::{milliseconds_argument, timeout_argument},
         process::signal::with_signal_mask,
     },
-    user::check_range,
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi::Plain, errno::Errno};
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_vfs::{
+    fs::{
+        OpenFile,
+        abilities::Polling,
+        epoll::{Epoll, EpollFile, Event, FoundEvents, Interest},
+    },
+    user::check_range,
+};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -3,12 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::eventfd::EventCounter,
     syscall::call::{Kind, SystemCall, handler, real},
 };
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::fs::eventfd::EventCounter;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -1,12 +1,8 @@
 //! System calls of io_uring: rings of submissions and completions.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::OpenFile,
-    identity::{Capabilities, Resource},
     io_uring::{
         Buffers, Ring,
         layout::{
@@ -16,10 +12,15 @@ use crate::{
         },
     },
     syscall::call::{Kind, SystemCall, handler, int, real},
-    userfault::Userfaults,
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_vfs::{
+    fs::OpenFile,
+    identity::{Capabilities, Resource},
+};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

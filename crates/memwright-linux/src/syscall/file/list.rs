@@ -3,12 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::dirents::Layout,
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::fs::dirents::Layout;
 use memwright_table::TryPush;
 
 /// The table entries of this group.
@@ -35,7 +35,7 @@ fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     current.check_heap()?;
     let open = current.files().get_usable(int(number))?;
     let size = size as u32 as usize;
-    crate::user::check_range(address, size)?;
+    memwright_linux_vfs::user::check_range(address, size)?;
     let before = open.position();
     let mut records = Vec::new();
     let room = records.try_fill(size.min(GATHER_MAX), 0);
@@ -60,7 +60,7 @@ fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     }
     if let Err(error) = current.user.write_bytes(address, &records[..length]) {
         // The entries did not reach the caller: move the position back, so that the next call returns them again.
-        let start = crate::fs::seek::Whence::Start;
+        let start = memwright_linux_vfs::fs::seek::Whence::Start;
         open.seek(current, before as i64, start)?;
         return Err(error);
     }

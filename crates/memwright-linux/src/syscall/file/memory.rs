@@ -1,19 +1,8 @@
 //! System calls for unnamed files in memory.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{
-        OpenFile,
-        dentry::Dentry,
-        file_system::FileSystem,
-        inode::{Body, Inode},
-        open_file::File,
-        regular::{Regular, RegularFile, Seals},
-        secret::SecretFile,
-    },
     syscall::{
         call::{Kind, SystemCall, handler, real},
         memory::hugetlb,
@@ -21,6 +10,16 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_vfs::fs::{
+    OpenFile,
+    dentry::Dentry,
+    file_system::FileSystem,
+    inode::{Body, Inode},
+    open_file::File,
+    regular::{Regular, RegularFile, Seals},
+    secret::SecretFile,
+};
 
 const MEMFD_FLAGS: &[(u64, &str)] = &[
     (raw::MFD_CLOEXEC as u64, "MFD_CLOEXEC"),

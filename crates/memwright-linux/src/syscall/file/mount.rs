@@ -1,10 +1,15 @@
 //! Mounting and unmounting.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
+    syscall::call::{Kind, SystemCall, handler, real},
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_tasks::process::Process;
+use memwright_linux_vfs::{
     fs::{
         hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
         mounted::{Files, Mounted},
@@ -13,12 +18,8 @@ use crate::{
         tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     },
     identity::Capabilities,
-    process::Process,
-    syscall::call::{Kind, SystemCall, handler, real},
     user::UserMemory,
 };
-use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::general as raw;
 use memwright_table::{PAGE_SIZE, TryPush};
 
 const MOUNT_FLAGS: &[(u64, &str)] = &[

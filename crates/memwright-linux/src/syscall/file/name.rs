@@ -1,25 +1,24 @@
 //! System calls that create, remove and move names.
 
 use crate::{
-    Memory,
-    cgroup::Cgroups,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{
-        attributes::DeviceNumber,
-        device::Device,
-        inode::{Body, Inode},
-        permission::Permission,
-        pipe::Pipe,
-        tree::{Removal, RenameMode, RenameSide},
-        walk::{LastLink, Walked},
-    },
-    procfs::{ProcEntry, ProcNode},
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_memory::cgroup::Cgroups;
+use memwright_linux_procfs::procfs::{ProcEntry, ProcNode};
+use memwright_linux_vfs::fs::{
+    attributes::DeviceNumber,
+    device::Device,
+    inode::{Body, Inode},
+    permission::Permission,
+    pipe::Pipe,
+    tree::{Removal, RenameMode, RenameSide},
+    walk::{LastLink, Walked},
+};
 
 use Kind::{DirFd, Flags, Hex, Mode, OutBuffer, Path, Unsigned};
 
@@ -259,11 +258,11 @@ fn remove(
         .walk_at(int(directory), path, LastLink::Keep)?;
     let unnamed = match (removal, &walked.last) {
         (Removal::Other, _) => Errno::EISDIR,
-        (Removal::Directory, crate::fs::walk::Last::Current) if walked.slash => {
+        (Removal::Directory, memwright_linux_vfs::fs::walk::Last::Current) if walked.slash => {
             let root = Arc::ptr_eq(&walked.parent, &current.fs().root());
             if root { Errno::EBUSY } else { Errno::EINVAL }
         }
-        (Removal::Directory, crate::fs::walk::Last::Parent) => Errno::ENOTEMPTY,
+        (Removal::Directory, memwright_linux_vfs::fs::walk::Last::Parent) => Errno::ENOTEMPTY,
         (Removal::Directory, _) => Errno::EINVAL,
     };
     let name = walked.last_name(unnamed)?;

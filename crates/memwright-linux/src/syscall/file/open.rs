@@ -1,14 +1,13 @@
 //! Opening files.
 
 use crate::{
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::open::OpenRequest,
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi_struct, errno::Errno};
+use memwright_linux_vfs::fs::open::OpenRequest;
 
 /// Names of the flags of `open`.
 pub const OPEN_FLAGS: &[(u64, &str)] = &[

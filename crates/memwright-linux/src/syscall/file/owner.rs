@@ -1,16 +1,10 @@
 //! The commands of `fcntl` and `ioctl` about the owner of a file (Linux 7.2 `fs/fcntl.c`).
 
-use crate::{
-    abi_struct,
-    context::CallResult,
-    errno::Errno,
-    file_signal::set_owner,
-    fs::{OpenFile, caller::Caller, file_owner::Who},
-    process::Tasks,
-    signal::Signal,
-    syscall::call::int,
-};
+use crate::{context::CallResult, syscall::call::int};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi_struct, errno::Errno, signal::Signal};
+use memwright_linux_tasks::{file_signal::set_owner, process::Tasks};
+use memwright_linux_vfs::fs::{OpenFile, caller::Caller, file_owner::Who};
 
 abi_struct! {
     /// `struct f_owner_ex`.

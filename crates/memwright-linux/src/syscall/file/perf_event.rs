@@ -2,18 +2,19 @@
 //! thread executes an instruction of a file.
 
 use crate::{
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{inode::Body, open::OpenRequest, open_file::OpenFile, vfs::Vfs},
-    perf_event::{EventFile, UPROBE},
-    probes::{Probe, Probes, Refused},
-    process::{Tasks, Thread},
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi_struct, errno::Errno};
+use memwright_linux_tasks::{
+    perf_event::{EventFile, UPROBE},
+    probes::{Probe, Probes, Refused},
+    process::{Tasks, Thread},
+};
+use memwright_linux_vfs::fs::{inode::Body, open::OpenRequest, open_file::OpenFile, vfs::Vfs};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(
@@ -96,7 +97,7 @@ fn perf_event_open(
 /// Checks the attributes. Only a count of a uprobe for one thread on all CPUs is accepted. Other kinds are `ENOENT`,
 /// like hardware events on a machine without that hardware.
 fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
-    if (attributes.size as usize) < <EventAttributes as crate::abi::Plain>::SIZE {
+    if (attributes.size as usize) < <EventAttributes as memwright_linux_abi::abi::Plain>::SIZE {
         return Err(Errno::E2BIG);
     }
     if attributes.kind != UPROBE {

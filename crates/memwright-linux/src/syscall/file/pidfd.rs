@@ -3,11 +3,6 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    pidfd::{self, ProcessFile},
-    process::{Life, Process, Tasks, queue, send_to_group},
-    procfs::{ProcEntry, ProcNode},
-    signal::{Signal, SignalInfo, code},
     syscall::{
         call::{Kind, SystemCall, handler, int, real},
         process::signal::{may_signal, sent_by},
@@ -15,6 +10,15 @@ use crate::{
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    errno::Errno,
+    signal::{Signal, SignalInfo, code},
+};
+use memwright_linux_procfs::procfs::{ProcEntry, ProcNode};
+use memwright_linux_tasks::{
+    pidfd::{self, ProcessFile},
+    process::{Life, Process, Tasks, queue, send_to_group},
+};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

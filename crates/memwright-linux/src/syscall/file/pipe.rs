@@ -1,21 +1,20 @@
 //! System calls that create pipes.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{
-        OpenFile,
-        dentry::Dentry,
-        inode::{Body, Inode},
-        mounts::pipe_name,
-        pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
-    },
     syscall::call::{Kind, SystemCall, handler, real},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_vfs::fs::{
+    OpenFile,
+    dentry::Dentry,
+    inode::{Body, Inode},
+    mounts::pipe_name,
+    pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
+};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

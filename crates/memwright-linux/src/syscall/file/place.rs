@@ -3,12 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::socket::Registry,
     syscall::call::{Kind, SystemCall, handler, int, real},
-    user::PATH_MAX,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::{fs::socket::Registry, user::PATH_MAX};
 use memwright_table::TryPush;
 
 /// The table entries of this group.

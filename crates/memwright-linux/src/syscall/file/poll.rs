@@ -1,24 +1,25 @@
 //! Waiting for descriptors: `poll` and `ppoll`.
 
 use crate::{
-    abi::{Plain, Timespec},
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{OpenFile, Readiness},
-    oom::OomKiller,
-    paged::Paged,
-    process::RestartBlock,
-    sync::PausePoints,
     syscall::{
         call::{Kind, SystemCall, handler, real},
         process::signal::with_signal_mask,
     },
-    wait::{Interest, Queues, WaitError},
 };
 use alloc::sync::Arc;
 use core::cell::Cell;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{Plain, Timespec},
+    errno::Errno,
+};
+use memwright_linux_base::{paged::Paged, sync::PausePoints};
+use memwright_linux_memory::oom::OomKiller;
+use memwright_linux_sched::wait::{Interest, Queues, WaitError};
+use memwright_linux_tasks::process::RestartBlock;
+use memwright_linux_vfs::fs::{OpenFile, Readiness};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -1,28 +1,26 @@
 //! System calls on the memory of other processes: advice, release, copies.
 
 use crate::{
-    Space,
-    abi::IoVector,
-    call_counts::CallCounts,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    fs::transfer::{Sink, Source},
-    identity::Capabilities,
-    memory::unmap_errno,
-    process::Tasks,
     syscall::{
         call::{Kind, SystemCall, handler, int, real},
         file::pidfd::named_process,
         memory::{advice, advise},
     },
-    user::USER_END,
-    userfault::Userfaults,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright::{Access, Advised, Awaited, FaultError};
+use memwright_linux_abi::{Space, abi::IoVector, errno::Errno};
+use memwright_linux_memory::{memory::unmap_errno, userfault::Userfaults};
+use memwright_linux_tasks::{call_counts::CallCounts, process::Tasks};
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    fs::transfer::{Sink, Source},
+    identity::Capabilities,
+    user::USER_END,
+};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
 /// The table entries of this group.

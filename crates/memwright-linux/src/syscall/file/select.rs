@@ -1,13 +1,8 @@
 //! Waiting for descriptors: `select` and `pselect6`.
 
 use crate::{
-    abi::Timeval,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    oom::OomKiller,
-    paged::Paged,
-    sync::PausePoints,
     syscall::{
         call::{Kind, SystemCall, handler, real},
         file::poll::{
@@ -15,10 +10,13 @@ use crate::{
         },
         process::signal::with_signal_mask,
     },
-    user::UserMemory,
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi::Timeval, errno::Errno};
+use memwright_linux_base::{paged::Paged, sync::PausePoints};
+use memwright_linux_memory::oom::OomKiller;
+use memwright_linux_vfs::user::UserMemory;
 use memwright_table::TryPush;
 
 /// Descriptors that are handled between two scheduling points.
@@ -146,7 +144,7 @@ fn select(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> Call
             if time.seconds < 0 || time.microseconds < 0 {
                 return Err(Errno::EINVAL);
             }
-            let seconds = (time.seconds as u64).saturating_mul(crate::abi::SECOND);
+            let seconds = (time.seconds as u64).saturating_mul(memwright_linux_abi::abi::SECOND);
             let rest = (time.microseconds as u64).saturating_mul(1000);
             deadline_after(current, seconds.saturating_add(rest))
         }

@@ -3,14 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    process::Tasks,
-    signal::SignalSet,
-    signalfd::SignalFile,
     syscall::call::{Kind, SystemCall, handler, int, real},
 };
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{errno::Errno, signal::SignalSet};
+use memwright_linux_tasks::{process::Tasks, signalfd::SignalFile};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -1,10 +1,17 @@
 //! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
 
 use crate::{
-    M, Space,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
+    syscall::call::{Kind, SystemCall, handler, int, real},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::{Awaited, FaultError};
+use memwright_linux_abi::{M, Space, errno::Errno};
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_tasks::process::Thread;
+use memwright_linux_vfs::{
     fs::{
         OpenFile, Readiness,
         inet::{InetFile, Protocol},
@@ -14,14 +21,8 @@ use crate::{
         socket::{SocketFile, SocketKind},
         transfer::{Sink, Source},
     },
-    process::Thread,
-    syscall::call::{Kind, SystemCall, handler, int, real},
     user::TRANSFER_MAX,
-    userfault::Userfaults,
 };
-use alloc::sync::Arc;
-use linux_raw_sys::general as raw;
-use memwright::{Awaited, FaultError};
 use memwright_table::{FrameRef, VirtAddr};
 
 /// The table entries of this group.

@@ -1,15 +1,16 @@
 //! File attributes: `stat` and its relatives, `access`, `statfs`.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{dentry::Dentry, kind::Kind as FileKind, permission::Permission, tmpfs::MountFlags},
     syscall::call::{Kind, SystemCall, handler, int, real},
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_vfs::{
+    fs::{dentry::Dentry, kind::Kind as FileKind, permission::Permission, tmpfs::MountFlags},
+    user::UserMemory,
+};
 
 use Kind::{DirFd, Fd, Flags, Hex, Int, Mode, Out, Path};
 

@@ -1,19 +1,20 @@
 //! `timerfd`: creating, setting, reading.
 
 use crate::{
-    abi::{SECOND, Timespec},
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{OpenFile, timerfd::TimerFile},
-    process::Thread,
-    scheduler::Scheduler,
     syscall::call::{Kind, SystemCall, handler, int, real},
-    time::Schedule,
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{SECOND, Timespec},
+    abi_struct,
+    errno::Errno,
+};
+use memwright_linux_sched::{scheduler::Scheduler, time::Schedule};
+use memwright_linux_tasks::process::Thread;
+use memwright_linux_vfs::fs::{OpenFile, timerfd::TimerFile};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -1,21 +1,22 @@
 //! System calls that read, write and move the position.
 
 use crate::{
-    abi::IoVector,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
+    syscall::call::{Kind, SystemCall, handler, int, real},
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi::IoVector, errno::Errno};
+use memwright_linux_base::sync::pause_point;
+use memwright_linux_vfs::{
     fs::{
         OpenFile,
         seek::{Whence, explicit},
         transfer::{Sink, Source},
     },
-    sync::pause_point,
-    syscall::call::{Kind, SystemCall, handler, int, real},
     user::{TRANSFER_MAX, UserMemory},
 };
-use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
 use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
@@ -339,10 +340,14 @@ fn sendfile(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
     // A pipe or a socket has no position from which to read, and a directory has no bytes (fs/splice.c,
     // `splice_direct_to_actor`).
-    if !input.has_position() || input.inode().kind() == crate::fs::kind::Kind::Directory {
+    if !input.has_position()
+        || input.inode().kind() == memwright_linux_vfs::fs::kind::Kind::Directory
+    {
         return Err(Errno::EINVAL);
     }
-    let is_pipe = output.as_kind::<crate::fs::pipe::PipeEnd>().is_some();
+    let is_pipe = output
+        .as_kind::<memwright_linux_vfs::fs::pipe::PipeEnd>()
+        .is_some();
     if !input.file.splices().reads() || !(is_pipe || output.file.splices().writes()) {
         return Err(Errno::EINVAL);
     }
@@ -362,14 +367,14 @@ fn copy_file_range(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let output = usable(current, output, true)?;
     for open in [&input, &output] {
         match open.inode().kind() {
-            crate::fs::kind::Kind::Regular => {}
-            crate::fs::kind::Kind::Directory => return Err(Errno::EISDIR),
-            crate::fs::kind::Kind::Symlink
-            | crate::fs::kind::Kind::Character
-            | crate::fs::kind::Kind::Block
-            | crate::fs::kind::Kind::Fifo
-            | crate::fs::kind::Kind::Socket
-            | crate::fs::kind::Kind::Anonymous => return Err(Errno::EINVAL),
+            memwright_linux_vfs::fs::kind::Kind::Regular => {}
+            memwright_linux_vfs::fs::kind::Kind::Directory => return Err(Errno::EISDIR),
+            memwright_linux_vfs::fs::kind::Kind::Symlink
+            | memwright_linux_vfs::fs::kind::Kind::Character
+            | memwright_linux_vfs::fs::kind::Kind::Block
+            | memwright_linux_vfs::fs::kind::Kind::Fifo
+            | memwright_linux_vfs::fs::kind::Kind::Socket
+            | memwright_linux_vfs::fs::kind::Kind::Anonymous => return Err(Errno::EINVAL),
         }
     }
     if output.flags() & raw::O_APPEND != 0 {

@@ -1,18 +1,17 @@
 //! The `userfaultfd` system call.
 
 use crate::{
-    Space,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{caller::Caller, vfs::UserfaultMaker},
-    process::Tasks,
     syscall::call::{Kind, SystemCall, handler, real},
-    userfault::{OpenedAs, Userfault, UserfaultFile, Userfaults},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Space, errno::Errno};
+use memwright_linux_memory::userfault::{OpenedAs, Userfault, UserfaultFile, Userfaults};
+use memwright_linux_tasks::process::Tasks;
+use memwright_linux_vfs::fs::{caller::Caller, vfs::UserfaultMaker};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(

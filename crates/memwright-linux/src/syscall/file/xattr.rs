@@ -1,9 +1,16 @@
 //! Extended attributes: `setxattr` and its variants (Linux 6.18 `fs/xattr.c`, `mm/shmem.c`, `security/commoncap.c`).
 
 use crate::{
-    abi_struct,
     context::{Arguments, CallResult},
-    errno::Errno,
+    syscall::{
+        call::{Kind, SystemCall, int, real},
+        file::status::AT_FLAGS,
+    },
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi_struct, errno::Errno};
+use memwright_linux_vfs::{
     fs::{
         caller::Caller,
         dentry::Dentry,
@@ -13,14 +20,8 @@ use crate::{
         xattrs::{Accepts, LIST_MAX, NAME_MAX, TRUSTED, VALUE_MAX, Value, space_of},
     },
     identity::Capabilities,
-    syscall::{
-        call::{Kind, SystemCall, int, real},
-        file::status::AT_FLAGS,
-    },
     user::check_range,
 };
-use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
 use Kind::{DirFd, Fd, Flags, In, InBuffer, OutBuffer, Path, Text, Unsigned};

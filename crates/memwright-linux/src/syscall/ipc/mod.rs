@@ -3,12 +3,9 @@
 pub(super) mod semaphores;
 pub(super) mod shared_memory;
 
-use crate::{
-    abi_struct,
-    context::CallResult,
-    errno::Errno,
-    fs::permission::{Permission, Subject},
-};
+use crate::context::CallResult;
+use memwright_linux_abi::{abi_struct, errno::Errno};
+use memwright_linux_vfs::fs::permission::{Permission, Subject};
 
 /// The key of a private object, which no search finds.
 pub const IPC_PRIVATE: u32 = 0;

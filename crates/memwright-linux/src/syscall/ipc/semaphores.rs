@@ -1,18 +1,17 @@
 //! System V semaphores: `semget`, `semop`, `semtimedop`, `semctl` (Linux 7.2 `ipc/sem.c`).
 
 use crate::{
-    abi::Timespec,
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::permission::Permission,
-    semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Sets, Standing},
     syscall::{call::int, ipc},
-    user::UserMemory,
-    wait::WaitError,
 };
 use alloc::{sync::Arc, vec::Vec};
+use memwright_linux_abi::{abi::Timespec, abi_struct, errno::Errno};
+use memwright_linux_memory::semaphores::{
+    MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Sets, Standing,
+};
+use memwright_linux_sched::wait::WaitError;
+use memwright_linux_vfs::{fs::permission::Permission, user::UserMemory};
 use memwright_table::TryPush;
 
 /// Flags and commands of `linux/sem.h`, which linux-raw-sys lacks.

@@ -1,25 +1,28 @@
 //! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
 use crate::{
-    Memory, abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    fs::permission::Permission,
-    identity::{Capabilities, Resource},
-    ipc::{Contents, MOST_SEGMENTS, Segment, Segments, Wanted},
-    memory::{map_errno, unmap_errno},
-    process::Process,
     syscall::{call::int, ipc, memory, memory::hugetlb},
-    user::UserMemory,
-    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
     AreaFlags, MapError, MapKind, MapRequest, Placement, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
+};
+use memwright_linux_abi::{Memory, abi_struct, errno::Errno};
+use memwright_linux_memory::{
+    ipc::{Contents, MOST_SEGMENTS, Segment, Segments, Wanted},
+    memory::{map_errno, unmap_errno},
+    userfault::Userfaults,
+};
+use memwright_linux_tasks::process::Process;
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    fs::permission::Permission,
+    identity::{Capabilities, Resource},
+    user::UserMemory,
 };
 use memwright_table::{Page, PageRange, VirtAddr};
 
@@ -140,7 +143,7 @@ fn contents(
     }
     let size = size
         .checked_next_multiple_of(PAGE)
-        .filter(|size| *size <= crate::user::USER_END)
+        .filter(|size| *size <= memwright_linux_vfs::user::USER_END)
         .ok_or(Errno::ENOMEM)?;
     current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
@@ -189,7 +192,7 @@ pub fn shmat(
     let placement = attach_place(&segment, address, flags)?;
     ipc::check(segment.permits(current.caller().subject(), wanted))?;
     current.check_heap()?;
-    let object: Arc<dyn Object<crate::M>> = segment.clone();
+    let object: Arc<dyn Object<memwright_linux_abi::M>> = segment.clone();
     let request = MapRequest {
         length: segment.size,
         rights,

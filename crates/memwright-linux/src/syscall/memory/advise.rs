@@ -1,16 +1,8 @@
 //! The `madvise` system call.
 
 use crate::{
-    Space,
-    call_counts::CallCounts,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    huge_scan::HugeScan,
-    memory::advise_errno,
-    merge_scan::MergeScan,
-    userfault::{Announced, Userfaults},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -19,6 +11,15 @@ use memwright::{
     uffd::Watch,
     {Advice, Advised},
 };
+use memwright_linux_abi::{Space, errno::Errno};
+use memwright_linux_memory::{
+    huge_scan::HugeScan,
+    memory::advise_errno,
+    merge_scan::MergeScan,
+    userfault::{Announced, Userfaults},
+};
+use memwright_linux_tasks::call_counts::CallCounts;
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Advice that was applied.

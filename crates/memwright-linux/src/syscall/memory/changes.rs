@@ -1,7 +1,9 @@
 //! Changes of mappings, and the userfaultfd events that report them.
 
-use crate::{Space, current::Current, userfault::Announced, userfault::Userfaults};
+use crate::current::Current;
 use memwright::uffd::{Watch, WatchEvent};
+use memwright_linux_abi::Space;
+use memwright_linux_memory::{userfault::Announced, userfault::Userfaults};
 
 /// Executes `change`, which changes mappings. Then sends the userfaultfd events of the change, even if it failed.
 pub(super) fn telling<R>(

@@ -3,13 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    identity::Resource,
     syscall::memory::{changes::telling, plan::PAGE, populate::make_resident},
-    user::USER_END,
-    userfault::Userfaults,
 };
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_vfs::{direct_reclaim::Retry, identity::Resource, user::USER_END};
 use memwright_table::VirtAddr;
 
 /// Implements `brk`. The call never fails: it returns the end of the heap, whether that was moved or not.

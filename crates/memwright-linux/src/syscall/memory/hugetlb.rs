@@ -1,9 +1,10 @@
 //! Hugetlb memory for the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
 
-use crate::{M, Memory, current::Current, errno::Errno};
+use crate::current::Current;
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
+use memwright_linux_abi::{M, Memory, errno::Errno};
 
 /// Position in the flags of the logarithm of the page size (`asm-generic/hugetlb_encode.h`).
 pub const SIZE_SHIFT: u32 = raw::MAP_HUGE_SHIFT;
@@ -30,7 +31,7 @@ pub fn nameless_file(
         return Err(Errno::EINVAL);
     }
     let size = length.checked_next_multiple_of(HUGE_BYTES);
-    let size = size.filter(|size| *size <= crate::user::USER_END);
+    let size = size.filter(|size| *size <= memwright_linux_vfs::user::USER_END);
     current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
     let name = "/anon_hugepage (deleted)";

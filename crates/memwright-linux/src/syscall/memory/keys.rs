@@ -3,14 +3,13 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::protect_errno,
-    protection_keys::ProtectionKeys,
     syscall::memory::{plan::PAGE, protect::range_end, rights},
 };
 use linux_raw_sys::general as raw;
 use memwright::Rights;
+use memwright_linux_abi::{errno::Errno, protection_keys::ProtectionKeys};
+use memwright_linux_memory::memory::protect_errno;
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// `PKEY_DISABLE_ACCESS` of `asm-generic/mman-common.h`.

@@ -3,14 +3,13 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::lock_errno,
     syscall::memory::{plan::PAGE, populate::make_resident},
-    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::{memory::lock_errno, userfault::Userfaults};
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Implements `mlock`.

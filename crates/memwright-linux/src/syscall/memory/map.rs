@@ -1,21 +1,8 @@
 //! The `mmap` system call.
 
 use crate::{
-    M, Memory, Space,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    fs::{
-        Mapping, OpenFile,
-        regular::{Seals, WritableMapping},
-        secret::is_secret,
-        tmpfs::MountFlags,
-    },
-    memory::map_errno,
-    probes::Probes,
-    process::Process,
-    protection_keys::ProtectionKeys,
     syscall::{
         call::int,
         memory::{
@@ -26,14 +13,25 @@ use crate::{
             populate::make_resident,
         },
     },
-    user::USER_END,
-    userfault::Userfaults,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::{
     AreaFlags, MapError, MapKind, MapRequest, OvercommitMode, Placement, Rights, SharedSetting,
     object::{HUGE_BYTES, Object, ObjectIdentity, Shmem},
+};
+use memwright_linux_abi::{M, Memory, Space, errno::Errno, protection_keys::ProtectionKeys};
+use memwright_linux_memory::{memory::map_errno, userfault::Userfaults};
+use memwright_linux_tasks::{probes::Probes, process::Process};
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    fs::{
+        Mapping, OpenFile,
+        regular::{Seals, WritableMapping},
+        secret::is_secret,
+        tmpfs::MountFlags,
+    },
+    user::USER_END,
 };
 use memwright_table::VirtAddr;
 

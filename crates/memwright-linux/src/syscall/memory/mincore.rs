@@ -3,11 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    memory::advise_errno,
     syscall::memory::plan::PAGE,
 };
 use alloc::vec::Vec;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::memory::advise_errno;
 use memwright_table::VirtAddr;
 
 /// Implements `mincore`.
@@ -16,7 +16,7 @@ pub fn mincore(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if address % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
-    crate::user::check_range(address, length as usize).map_err(|_| Errno::ENOMEM)?;
+    memwright_linux_vfs::user::check_range(address, length as usize).map_err(|_| Errno::ENOMEM)?;
     let mut next = address;
     let end = address + length.next_multiple_of(PAGE);
     let mut out = vector;

@@ -1,8 +1,9 @@
 //! Decoding of the protection and flags of `mmap`.
 
-use crate::{errno::Errno, syscall::memory::hugetlb};
+use crate::syscall::memory::hugetlb;
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, Placement, Rights};
+use memwright_linux_abi::errno::Errno;
 use memwright_table::VirtAddr;
 
 /// Bytes of a page.

@@ -1,7 +1,9 @@
 //! Population of areas by the calls that have to populate them.
 
-use crate::{current::Current, direct_reclaim::Retry, userfault::Userfaults};
+use crate::current::Current;
 use memwright::{PopulateError, ToPopulate};
+use memwright_linux_memory::userfault::Userfaults;
+use memwright_linux_vfs::direct_reclaim::Retry;
 
 /// Populates the areas that a call has to populate. If a page has a userfaultfd context, waits for the context to
 /// resolve the fault. Pages that cannot be populated are left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).

@@ -3,14 +3,13 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::name_errno,
-    merge_scan::MergeScan,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::prctl;
 use memwright::{AreaName, ExecGain, HugeRefusal};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::{memory::name_errno, merge_scan::MergeScan};
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Size in bytes of the longest name of anonymous memory, with the terminating NUL (`ANON_VMA_NAME_MAX_LEN` of Linux

@@ -1,18 +1,16 @@
 //! System calls that change protections.
 
 use crate::{
-    Space,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::protect_errno,
-    protection_keys::ProtectionKeys,
     syscall::memory::{keys, known_rights, plan::PAGE, rights},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, ProtectError, Rights};
+use memwright_linux_abi::{Space, errno::Errno, protection_keys::ProtectionKeys};
+use memwright_linux_memory::memory::protect_errno;
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Implements `mprotect`.

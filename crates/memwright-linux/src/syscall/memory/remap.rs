@@ -3,14 +3,13 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::remap_errno,
     syscall::memory::{changes::telling, populate::make_resident},
-    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 use memwright::RemapRequest;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::{memory::remap_errno, userfault::Userfaults};
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Implements `mremap`.

@@ -3,13 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    memory::map_errno,
     syscall::memory::{map, plan::PAGE},
-    userfault::Userfaults,
 };
 use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, MapKind, MapRequest, Placement};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::{memory::map_errno, userfault::Userfaults};
 use memwright_table::VirtAddr;
 
 /// Implements `remap_file_pages`: replaces part of a shared mapping with other pages of the same file (Linux 7.3

@@ -3,10 +3,10 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    memory::seal_errno,
 };
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::memory::seal_errno;
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Implements `mseal`.

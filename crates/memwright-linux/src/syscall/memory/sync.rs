@@ -3,12 +3,12 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    memory::sync_errno,
     syscall::memory::plan::PAGE,
 };
 use linux_raw_sys::general as raw;
 use memwright::SyncFlags;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::memory::sync_errno;
 use memwright_table::VirtAddr;
 
 /// Implements `msync`.

@@ -3,11 +3,10 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    memory::unmap_errno,
     syscall::memory::changes::telling,
-    userfault::Userfaults,
 };
+use memwright_linux_memory::{memory::unmap_errno, userfault::Userfaults};
+use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
 /// Implements `munmap`.

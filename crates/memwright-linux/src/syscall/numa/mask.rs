@@ -1,6 +1,8 @@
 //! Node masks in user memory (Linux 7.2 `mm/mempolicy.c`, `get_nodes` and `copy_nodes_to_user`).
 
-use crate::{errno::Errno, numa::MOST_NODES, user::UserMemory};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_memory::numa::MOST_NODES;
+use memwright_linux_vfs::user::UserMemory;
 use memwright_table::NodeSet;
 
 /// Number of bits in the longest mask, which fills a page.

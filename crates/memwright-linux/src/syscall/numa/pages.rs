@@ -1,13 +1,8 @@
 //! Page migration on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
 
 use crate::{
-    Memory, Space,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    identity::Capabilities,
-    process::{Process, Tasks},
-    sync::PausePoints,
     syscall::{
         call::int,
         numa::{mask, policy},
@@ -16,6 +11,10 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;
 use memwright::{Moved, Moving, Unmoved};
+use memwright_linux_abi::{Memory, Space, errno::Errno};
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_tasks::process::{Process, Tasks};
+use memwright_linux_vfs::identity::Capabilities;
 use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
 
 /// Pages that a call handles between two scheduling points.

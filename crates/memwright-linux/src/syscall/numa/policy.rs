@@ -1,20 +1,17 @@
 //! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    direct_reclaim::Retry,
-    errno::Errno,
-    identity::Capabilities,
-    numa::{advance, set_policy},
-    process::Tasks,
     syscall::numa::mask::{self, Named},
-    user::UserMemory,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_memory::numa::{advance, set_policy};
+use memwright_linux_tasks::process::Tasks;
+use memwright_linux_vfs::{direct_reclaim::Retry, identity::Capabilities, user::UserMemory};
 use memwright_table::{Machine, NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 const DEFAULT: u32 = 0;

@@ -1,16 +1,14 @@
 //! `fork`, `vfork`, `clone` and `clone3`.
 
 use crate::{
-    abi_struct,
     context::Arguments,
-    errno::Errno,
     lifecycle::{CloneFlags, CloneRequest, create},
     ptrace::Traced,
-    signal::Signal,
     syscall::call::{Kind, SystemCall, flags::CLONE, real},
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi_struct, errno::Errno, signal::Signal};
+use memwright_linux_vfs::user::UserMemory;
 
 /// Returns the handler of a call: creates and starts the thread or process that `$request` returns.
 macro_rules! creating {

@@ -3,12 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
     exec::{Programs, Request, STRING_MAX, Strings, strings_limit, strings_room},
-    identity::Resource,
     thread_registers::ThreadRegisters,
-    user::UserMemory,
 };
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::{identity::Resource, user::UserMemory};
 
 /// Returns the number of strings in a NULL-terminated array of pointers, at most `most`. As on Linux, a null array is
 /// empty.

@@ -4,9 +4,9 @@ use crate::{
     context::{Arguments, CallResult},
     current::Current,
     lifecycle::end_group,
-    process::ExitStatus,
     syscall::call::int,
 };
+use memwright_linux_tasks::process::ExitStatus;
 
 /// Implements `exit`: terminates the calling thread, and the process if it is the last thread.
 pub fn exit(current: &Current<'_>, arguments: &Arguments) -> CallResult {

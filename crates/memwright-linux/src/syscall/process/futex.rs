@@ -1,17 +1,19 @@
 //! Futexes and robust lists.
 
 use crate::{
-    abi::{SECOND, Timespec},
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    futex::{ANY, Futexes, RequeueRequest},
-    identity::Capabilities,
-    process::{Scope, Tasks, WaitRequest},
     syscall::call::int,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{SECOND, Timespec},
+    errno::Errno,
+};
+use memwright_linux_memory::futex::{ANY, Futexes, RequeueRequest};
+use memwright_linux_tasks::process::{Scope, Tasks, WaitRequest};
+use memwright_linux_vfs::identity::Capabilities;
 
 /// Size of `struct robust_list_head` in bytes.
 const ROBUST_HEAD: u64 = 24;

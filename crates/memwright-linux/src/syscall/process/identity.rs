@@ -1,19 +1,19 @@
 //! System calls on users, groups and capabilities.
 
 use crate::{
-    abi::Plain,
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids, Users},
-    memory::Spaces,
-    process::{Process, Tasks},
     syscall::call::{Kind, SystemCall, handler, real},
-    user::UserMemory,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{abi::Plain, abi_struct, errno::Errno};
+use memwright_linux_memory::memory::Spaces;
+use memwright_linux_tasks::process::{Process, Tasks};
+use memwright_linux_vfs::{
+    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids, Users},
+    user::UserMemory,
+};
 use memwright_table::{OutOfMemory, TryPush};
 
 /// The table entries of this group.

@@ -3,13 +3,13 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
     lifecycle::{set_group, set_session},
-    process::{Process, Tasks},
     syscall::call::int,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_tasks::process::{Process, Tasks};
 
 fn find(current: &Current<'_>, tasks: &Tasks, id: u64) -> Result<Arc<Process>, Errno> {
     match int(id) {

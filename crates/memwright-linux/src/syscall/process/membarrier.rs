@@ -3,10 +3,11 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
 };
 use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general::membarrier_cmd as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::flags;
 use memwright_table::{CpuSet, Machine};
 
 flags! {

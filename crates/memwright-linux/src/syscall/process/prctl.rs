@@ -1,18 +1,20 @@
 //! `arch_prctl` and `prctl`.
 
 use crate::{
-    arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    merge_scan::MergeScan,
-    process::{TIMER_SLACK, Tasks},
-    signal::Signal,
     thread_registers::ThreadRegisters,
-    user::USER_END,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::prctl;
+use memwright_linux_abi::{
+    arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
+    errno::Errno,
+    signal::Signal,
+};
+use memwright_linux_memory::merge_scan::MergeScan;
+use memwright_linux_tasks::process::{TIMER_SLACK, Tasks};
+use memwright_linux_vfs::user::USER_END;
 
 /// Implements `arch_prctl`.
 pub fn arch_prctl(

@@ -2,11 +2,6 @@
 
 use crate::{
     context::{Arguments, CallResult},
-    errno::Errno,
-    identity::Resource,
-    process::{Process, Thread},
-    scheduler::Nice,
-    sync::PausePoints,
     syscall::{
         call::{Kind, SystemCall, int, real},
         process::scheduling::Rights,
@@ -14,6 +9,11 @@ use crate::{
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_sched::scheduler::Nice;
+use memwright_linux_tasks::process::{Process, Thread};
+use memwright_linux_vfs::identity::Resource;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

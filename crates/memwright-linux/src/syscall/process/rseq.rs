@@ -2,12 +2,12 @@
 
 use crate::{
     context::{Arguments, CallResult},
-    process::{Registration, RegistrationChange, Thread},
     restartable::{Place, register, unregister},
     syscall::call::{Kind, SystemCall, real},
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_tasks::process::{Registration, RegistrationChange, Thread};
+use memwright_linux_vfs::user::UserMemory;
 
 /// The table entry of the call.
 pub const CALLS: &[SystemCall] = &[real(

@@ -1,18 +1,16 @@
 //! System calls on scheduling. There is one policy, and all CPUs are equal.
 
 use crate::{
-    Memory,
-    abi::Timespec,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    identity::Capabilities,
-    process::Thread,
-    scheduler::{Scheduler, TIME_SLICE},
     syscall::call::int,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, abi::Timespec, errno::Errno};
+use memwright_linux_sched::scheduler::{Scheduler, TIME_SLICE};
+use memwright_linux_tasks::process::Thread;
+use memwright_linux_vfs::identity::Capabilities;
 use memwright_table::{CpuSet, Machine};
 
 /// Implements `sched_yield`.

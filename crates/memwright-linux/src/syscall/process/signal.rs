@@ -1,6 +1,14 @@
 //! System calls on signals: actions, masks, sending, waiting.
 
 use crate::{
+    context::{Arguments, CallResult},
+    current::Current,
+    syscall::call::int,
+    thread_registers::ThreadRegisters,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
     abi::{Plain, Timespec},
     arch::x86_64::{
         regs::FpuArea,
@@ -8,21 +16,15 @@ use crate::{
         uapi::FP_XSTATE_MAGIC2,
         xstate::{self, Extent, Unloadable},
     },
-    context::{Arguments, CallResult},
-    current::Current,
     errno::Errno,
     host::Registers,
-    process::{Process, REAPER, Tasks, force_fault, queue, send_to_process},
     protection_keys,
     signal::{Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code},
-    sync::PausePoints,
-    syscall::call::int,
-    thread_registers::ThreadRegisters,
-    user::UserMemory,
-    wait::WaitError,
 };
-use alloc::sync::Arc;
-use linux_raw_sys::general as raw;
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_sched::wait::WaitError;
+use memwright_linux_tasks::process::{Process, REAPER, Tasks, force_fault, queue, send_to_process};
+use memwright_linux_vfs::user::UserMemory;
 
 /// Size of `sigset_t` in bytes.
 const SET_SIZE: u64 = 8;

@@ -3,15 +3,19 @@
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
     lifecycle::{WaitOptions, WaitTarget, Waited, wait_for_child},
-    pidfd::ProcessFile,
-    process::{ResourceUsage, Tasks},
-    signal::{Detail, Signal, SignalInfo},
     syscall::call::int,
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    errno::Errno,
+    signal::{Detail, Signal, SignalInfo},
+};
+use memwright_linux_tasks::{
+    pidfd::ProcessFile,
+    process::{ResourceUsage, Tasks},
+};
+use memwright_linux_vfs::user::UserMemory;
 
 /// Implements `wait4`.
 pub fn wait4(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {

@@ -7,21 +7,20 @@ pub(super) mod swap;
 pub(super) mod time;
 
 use crate::{
-    Memory,
-    abi::Plain,
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    identity::{Capabilities, Limit, Resource},
-    memory::Spaces,
-    process::{FIXED_ADDRESSES, Process, REAPER, ResourceUsage, Tasks, Thread, ticks},
-    scheduler::Scheduler,
     syscall::call::int,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, abi::Plain, abi_struct, errno::Errno};
+use memwright_linux_memory::memory::Spaces;
+use memwright_linux_sched::scheduler::Scheduler;
+use memwright_linux_tasks::process::{
+    FIXED_ADDRESSES, Process, REAPER, ResourceUsage, Tasks, Thread, ticks,
+};
+use memwright_linux_vfs::identity::{Capabilities, Limit, Resource};
 
 abi_struct! {
     /// `struct sysinfo` of `linux/sysinfo.h`.
@@ -69,7 +68,7 @@ pub fn sysinfo(
     let info = SystemInfo {
         swap: swap * 4096,
         swap_free: (swap - swapped) * 4096,
-        uptime: (current.now() / crate::abi::SECOND) as i64,
+        uptime: (current.now() / memwright_linux_abi::abi::SECOND) as i64,
         total: frames.total() * 4096,
         free: frames.free() * 4096,
         shared: frames.used_by(memwright_table::FrameKind::Object) * 4096,

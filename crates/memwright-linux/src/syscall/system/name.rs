@@ -2,14 +2,15 @@
 
 use crate::{
     context::CallResult,
-    errno::Errno,
-    identity::Capabilities,
-    process::Process,
     syscall::call::{Kind, SystemCall, int, real},
-    uname::{BUILD, LONGEST, MACHINE, Name, Names, RELEASE, SYSTEM, Which},
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_tasks::{
+    process::Process,
+    uname::{BUILD, LONGEST, MACHINE, Name, Names, RELEASE, SYSTEM, Which},
+};
+use memwright_linux_vfs::{identity::Capabilities, user::UserMemory};
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

@@ -1,19 +1,20 @@
 //! POSIX timers: `timer_create` and the calls on its timers (Linux 7.2 `kernel/time/posix-timers.c`).
 
 use crate::{
-    abi::{SECOND, Timespec},
-    abi_struct,
     context::{Arguments, CallResult},
-    errno::Errno,
-    process::{CpuClock, Notice, Thread, TimerClock},
-    scheduler::Timers,
-    signal::Signal,
     syscall::call::{Kind, SystemCall, int, real},
-    time::Schedule,
-    user::UserMemory,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{SECOND, Timespec},
+    abi_struct,
+    errno::Errno,
+    signal::Signal,
+};
+use memwright_linux_sched::{scheduler::Timers, time::Schedule};
+use memwright_linux_tasks::process::{CpuClock, Notice, Thread, TimerClock};
+use memwright_linux_vfs::user::UserMemory;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

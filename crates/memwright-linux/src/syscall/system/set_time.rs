@@ -2,13 +2,15 @@
 //! the instruction clock, so no program has the right to set it.
 
 use crate::{
-    abi::{Timespec, Timeval},
     context::CallResult,
-    errno::Errno,
     syscall::call::{Kind, SystemCall, real},
-    user::UserMemory,
 };
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{Timespec, Timeval},
+    errno::Errno,
+};
+use memwright_linux_vfs::user::UserMemory;
 
 /// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[

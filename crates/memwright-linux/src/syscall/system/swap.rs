@@ -1,17 +1,18 @@
 //! The `swapon` and `swapoff` system calls.
 
 use crate::{
-    Memory,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    fs::{kind::Kind, open::OpenRequest},
-    identity::Capabilities,
-    process::{Process, Tasks},
-    swap::{self, DEFAULT_PRIORITY, Disk, Swaps},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_memory::swap::{self, DEFAULT_PRIORITY, Disk, Swaps};
+use memwright_linux_tasks::process::{Process, Tasks};
+use memwright_linux_vfs::{
+    fs::{kind::Kind, open::OpenRequest},
+    identity::Capabilities,
+};
 
 /// Flag: the call specifies a priority (`SWAP_FLAG_PREFER`; this and the following flags are from
 /// `include/linux/swap.h`).

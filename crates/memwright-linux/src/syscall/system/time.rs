@@ -1,20 +1,20 @@
 //! System calls on clocks and sleeping.
 
 use crate::{
-    abi::{SECOND, Timespec, Timeval},
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    futex::Futexes,
-    oom::OomKiller,
-    process::{Counted, CpuClock, RestartBlock, Thread, wait_for},
-    scheduler::Scheduler,
     syscall::file::poll::poll_or_restart,
-    wait::WaitError,
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_linux_abi::{
+    abi::{SECOND, Timespec, Timeval},
+    abi_struct,
+    errno::Errno,
+};
+use memwright_linux_memory::{futex::Futexes, oom::OomKiller};
+use memwright_linux_sched::{scheduler::Scheduler, wait::WaitError};
+use memwright_linux_tasks::process::{Counted, CpuClock, RestartBlock, Thread, wait_for};
 
 /// The time that a clock measures.
 enum Clock {

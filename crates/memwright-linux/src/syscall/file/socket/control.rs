@@ -1,10 +1,10 @@
 //! Reads and writes control messages.
 
-use crate::{
-    abi::Plain,
-    abi_struct,
-    current::Current,
-    errno::Errno,
+use crate::{current::Current, syscall::file::socket::message::MessageHeader};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::{general as raw, net};
+use memwright_linux_abi::{abi::Plain, abi_struct, errno::Errno};
+use memwright_linux_vfs::{
     fs::{
         OpenFile,
         caller::Caller,
@@ -12,11 +12,8 @@ use crate::{
         socket::{Credentials, Received, Request},
     },
     identity::Capabilities,
-    syscall::file::socket::message::MessageHeader,
     user::UserMemory,
 };
-use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::{general as raw, net};
 use memwright_table::TryPush;
 
 /// `SCM_RIGHTS` of `linux/socket.h`.

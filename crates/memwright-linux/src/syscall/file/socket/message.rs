@@ -1,11 +1,22 @@
 //! Sending and receiving messages with their ancillary data.
 
 use crate::{
-    abi::{IoVector, Plain, Timespec},
-    abi_struct,
     context::{Arguments, CallResult},
     current::Current,
+    syscall::file::socket::{
+        AnySocket,
+        control::{self, ControlWriter},
+        opened, read_address, read_name, read_netlink_name, socket_of, store_name,
+    },
+};
+use linux_raw_sys::net;
+use memwright_linux_abi::{
+    abi::{IoVector, Plain, Timespec},
+    abi_struct,
     errno::Errno,
+};
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_vfs::{
     fs::{
         OpenFile,
         inet::{self, Incoming, InetSocket, Name, Outgoing},
@@ -13,15 +24,8 @@ use crate::{
         socket::{Address, Credentials, Received, Request, SocketKind},
         transfer::{Sink, Source},
     },
-    sync::PausePoints,
-    syscall::file::socket::{
-        AnySocket,
-        control::{self, ControlWriter},
-        opened, read_address, read_name, read_netlink_name, socket_of, store_name,
-    },
     user::UserMemory,
 };
-use linux_raw_sys::net;
 
 /// `NETLINK_PKTINFO`, the type of the control message that tells a multicast group.
 const NETLINK_GROUP: u32 = 3;

@@ -10,7 +10,12 @@ mod option;
 use crate::{
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
+    syscall::call::{Kind, SystemCall, handler, int, real},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::{general as raw, net};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_vfs::{
     fs::{
         OpenFile,
         inet::{self, Family, InetFile, InetSocket, NAME_MAX, Name, Network, Protocol},
@@ -18,11 +23,8 @@ use crate::{
         socket::{ADDRESS_MAX, Address, Registry, Socket, SocketFile, SocketKind, open, pair},
     },
     identity::Capabilities,
-    syscall::call::{Kind, SystemCall, handler, int, real},
     user::UserMemory,
 };
-use alloc::sync::Arc;
-use linux_raw_sys::{general as raw, net};
 
 use Kind::{Fd, Hex, InOut, Int, Unsigned};
 

@@ -1,19 +1,23 @@
 //! The `getsockopt` and `setsockopt` system calls.
 
 use crate::{
-    abi::{Plain, Timeval},
     context::{Arguments, CallResult},
     current::Current,
+    syscall::file::socket::{AnySocket, opened, socket_of},
+};
+use linux_raw_sys::net;
+use memwright_linux_abi::{
+    abi::{Plain, Timeval},
     errno::Errno,
+};
+use memwright_linux_vfs::{
     fs::{
         inet::{InetSocket, Value},
         netlink::NetlinkSocket,
         socket::OptionValue,
     },
-    syscall::file::socket::{AnySocket, opened, socket_of},
     user::UserMemory,
 };
-use linux_raw_sys::net;
 
 /// Checks that the level is `SOL_SOCKET`. No Unix socket has protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {

@@ -2,27 +2,31 @@
 //! change and resume a thread.
 
 use crate::{
-    Space,
-    abi::{IoVector, Plain},
-    abi_struct,
-    arch::x86_64::regs::{FpuArea, UserState},
     context::{Arguments, CallResult},
     current::Current,
-    errno::Errno,
-    host::{Cpus, Registers},
-    process::{AtCalls, Report, Resume, Standing, Thread, TraceOptions, Tracing, kill_process},
     ptrace::{
         Extended, UserRegisters, attach, be_traced, detach, general, interrupt, listen, resume,
         set_general, with_standing, with_traced,
     },
-    signal::{Signal, SignalInfo, SignalSet},
-    sync::PausePoints,
     syscall::call::int,
     thread_registers::ThreadRegisters,
-    user::{USER_END, UserMemory},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{elf_uapi as elf, ptrace as raw};
+use memwright_linux_abi::{
+    Space,
+    abi::{IoVector, Plain},
+    abi_struct,
+    arch::x86_64::regs::{FpuArea, UserState},
+    errno::Errno,
+    host::{Cpus, Registers},
+    signal::{Signal, SignalInfo, SignalSet},
+};
+use memwright_linux_base::sync::PausePoints;
+use memwright_linux_tasks::process::{
+    AtCalls, Report, Resume, Standing, Thread, TraceOptions, Tracing, kill_process,
+};
+use memwright_linux_vfs::user::{USER_END, UserMemory};
 use memwright_table::VirtAddr;
 
 /// Size in bytes of `struct user` (`asm/user_64.h`), which begins with the general registers.

@@ -1,0 +1,30 @@
+//! What the Linux personality shares with programs, with the command and with the machine: structures, error numbers,
+//! signals and registers of the binary interface, the channels to the command, and the ports of the machine.
+//!
+//! No part of the personality accesses hardware: the machine is behind [`host::Host`].
+#![no_std]
+#![forbid(unsafe_code)]
+// `clippy.toml` lists what may allocate; tests may allocate freely.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+extern crate alloc;
+
+pub mod abi;
+pub mod arch;
+pub mod channel;
+pub mod errno;
+pub mod host;
+pub mod protection_keys;
+pub mod signal;
+
+/// The machine type of the crates below. On bare metal it is the linked machine, so that its methods can be inlined;
+/// elsewhere it is the machine that a test creates.
+#[cfg(target_os = "none")]
+pub type M = memwright_table::Linked;
+/// The machine type of the crates below.
+#[cfg(not(target_os = "none"))]
+pub type M = &'static dyn host::Host;
+/// An address space.
+pub type Space = memwright::AddressSpace<M>;
+/// Physical memory and its counters.
+pub type Memory = memwright::Memory<M>;

@@ -1,0 +1,75 @@
+//! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
+//! `arch/x86/mm/pkeys.c`).
+
+use crate::{
+    Memory,
+    host::{Host, Registers},
+};
+use memwright_table::Machine;
+
+/// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
+const INITIAL: u32 = 0x5555_5554;
+
+/// Returns whether the processor has protection keys, which are a component of the extended state.
+pub fn has_keys(registers: &dyn Registers) -> bool {
+    const STATE: u64 = 1 << 9;
+    registers.fpu_features() & STATE != 0
+}
+
+/// Resets this thread's rights to the initial ones.
+pub fn reset(registers: &dyn Registers) {
+    if has_keys(registers) {
+        registers.set_key_rights(INITIAL);
+    }
+}
+
+/// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
+/// which the caller passes to [`restore`].
+pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
+    if !has_keys(registers) {
+        return 0;
+    }
+    let before = memory.frames().machine().key_rights();
+    registers.set_key_rights(0);
+    before
+}
+
+/// Undoes [`permit_all`].
+pub fn restore(registers: &dyn Registers, before: u32) {
+    if has_keys(registers) {
+        registers.set_key_rights(before);
+    }
+}
+
+/// Reads and changes the rights of the running thread.
+pub struct ProtectionKeys {
+    machine: &'static dyn Machine,
+    registers: &'static dyn Registers,
+}
+
+impl ProtectionKeys {
+    /// Creates the access to the rights on this machine.
+    pub fn new(host: &'static dyn Host) -> Self {
+        Self {
+            machine: host,
+            registers: host,
+        }
+    }
+
+    /// Returns whether the processor has protection keys.
+    pub fn exist(&self) -> bool {
+        has_keys(self.registers)
+    }
+
+    /// Returns the accesses that a key denies to this thread.
+    pub fn denied(&self, key: u8) -> u32 {
+        self.machine.key_rights() >> (2 * key) & 3
+    }
+
+    /// Sets the accesses that a key denies to this thread.
+    pub fn deny(&self, key: u8, what: u32) {
+        let shift = 2 * u32::from(key);
+        let others = self.machine.key_rights() & !(3 << shift);
+        self.registers.set_key_rights(others | what << shift);
+    }
+}

@@ -1,0 +1,189 @@
+//! The disposition of a signal.
+
+use super::{Signal, SignalSet};
+use memwright_linux_base::flags;
+
+/// The handler of a signal.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Handler {
+    /// The signal's default action.
+    #[default]
+    Default,
+    /// The signal is discarded.
+    Ignore,
+    /// A function of the program.
+    Function(u64),
+}
+
+flags! {
+    /// `sa_flags` of `asm-generic/signal-defs.h`.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct ActionFlags: u64 {
+        /// No SIGCHLD when a child stops.
+        const NOCLDSTOP = 1;
+        /// Children do not become zombies.
+        const NOCLDWAIT = 2;
+        /// The handler takes three arguments.
+        const SIGINFO = 4;
+        /// `sa_restorer` is valid.
+        const RESTORER = 0x0400_0000;
+        /// Run on the alternate stack.
+        const ONSTACK = 0x0800_0000;
+        /// Restart interrupted calls.
+        const RESTART = 0x1000_0000;
+        /// Do not block the signal while its handler runs.
+        const NODEFER = 0x4000_0000;
+        /// Reset to the default action when the handler starts.
+        const RESETHAND = 0x8000_0000;
+        const _ = !0;
+    }
+}
+
+/// `struct sigaction` of the kernel interface.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Action {
+    /// The handler.
+    pub handler: Handler,
+    /// Flags of the handler.
+    pub flags: ActionFlags,
+    /// Return address of the handler.
+    pub restorer: u64,
+    /// Signals that are blocked while the handler runs.
+    pub mask: SignalSet,
+}
+
+crate::abi_struct! {
+    /// `struct sigaction` as passed by x86-64 system calls.
+    pub struct KernelAction {
+        /// `SIG_DFL` (0), `SIG_IGN` (1) or an address.
+        pub handler: u64,
+        /// `sa_flags`.
+        pub flags: u64,
+        /// `sa_restorer`.
+        pub restorer: u64,
+        /// `sa_mask`.
+        pub mask: u64,
+    }
+}
+
+impl From<KernelAction> for Action {
+    fn from(action: KernelAction) -> Self {
+        Self {
+            handler: match action.handler {
+                0 => Handler::Default,
+                1 => Handler::Ignore,
+                address => Handler::Function(address),
+            },
+            flags: ActionFlags::from_bits_retain(action.flags),
+            restorer: action.restorer,
+            mask: SignalSet(action.mask).minus(SignalSet::UNBLOCKABLE),
+        }
+    }
+}
+
+impl From<Action> for KernelAction {
+    fn from(action: Action) -> Self {
+        Self {
+            handler: match action.handler {
+                Handler::Default => 0,
+                Handler::Ignore => 1,
+                Handler::Function(address) => address,
+            },
+            flags: action.flags.bits(),
+            restorer: action.restorer,
+            mask: action.mask.0,
+        }
+    }
+}
+
+/// The action if there is no handler (`signal(7)`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DefaultAction {
+    /// The process is killed.
+    Terminate,
+    /// The process is killed. On Linux it would dump core; here this is the same as `Terminate`.
+    Core,
+    /// The signal has no effect.
+    Ignore,
+    /// The process stops.
+    Stop,
+    /// A stopped process continues.
+    Continue,
+}
+
+/// Returns the default action of a signal.
+pub fn default_action(signal: Signal) -> DefaultAction {
+    match signal {
+        Signal::SIGCHLD | Signal::SIGURG | Signal::SIGWINCH => DefaultAction::Ignore,
+        Signal::SIGCONT => DefaultAction::Continue,
+        Signal::SIGSTOP | Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => {
+            DefaultAction::Stop
+        }
+        Signal::SIGQUIT
+        | Signal::SIGILL
+        | Signal::SIGTRAP
+        | Signal::SIGABRT
+        | Signal::SIGBUS
+        | Signal::SIGFPE
+        | Signal::SIGSEGV
+        | Signal::SIGXCPU
+        | Signal::SIGXFSZ
+        | Signal::SIGSYS => DefaultAction::Core,
+        _ => DefaultAction::Terminate,
+    }
+}
+
+impl Action {
+    /// Returns whether a signal with this action is discarded when it is sent.
+    pub fn ignores(&self, signal: Signal) -> bool {
+        match self.handler {
+            Handler::Ignore => true,
+            Handler::Function(_) => false,
+            Handler::Default => match default_action(signal) {
+                // SIGCONT takes effect when it is sent.
+                DefaultAction::Ignore | DefaultAction::Continue => true,
+                DefaultAction::Terminate | DefaultAction::Core | DefaultAction::Stop => false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, ActionFlags, DefaultAction, Handler, KernelAction, default_action};
+    use crate::signal::{Signal, SignalSet};
+
+    #[test]
+    fn actions_survive_user_memory() {
+        let kernel = KernelAction {
+            handler: 0x40_1000,
+            flags: 0x1400_0004,
+            restorer: 7,
+            mask: !0,
+        };
+        let action = Action::from(kernel);
+        assert_eq!(action.handler, Handler::Function(0x40_1000));
+        let expected = ActionFlags::RESTART | ActionFlags::RESTORER | ActionFlags::SIGINFO;
+        assert_eq!(action.flags, expected);
+        assert!(!action.mask.contains(Signal::SIGKILL));
+        let mask = SignalSet(!0).minus(SignalSet::UNBLOCKABLE).0;
+        assert_eq!(KernelAction::from(action), KernelAction { mask, ..kernel });
+    }
+
+    #[test]
+    fn default_actions() {
+        for (signal, expected) in [
+            (Signal::SIGTERM, DefaultAction::Terminate),
+            (Signal::SIGSEGV, DefaultAction::Core),
+            (Signal::SIGCHLD, DefaultAction::Ignore),
+            (Signal::SIGTSTP, DefaultAction::Stop),
+            (Signal::SIGCONT, DefaultAction::Continue),
+        ] {
+            assert_eq!(default_action(signal), expected);
+        }
+        let real_time = Signal::new(40).expect("a signal");
+        assert_eq!(default_action(real_time), DefaultAction::Terminate);
+        assert!(Action::default().ignores(Signal::SIGCHLD));
+        assert!(!Action::default().ignores(Signal::SIGINT));
+    }
+}

@@ -1,0 +1,55 @@
+//! Decides when to sweep dead entries out of a list of references.
+
+/// Decides when a list is swept: once it is twice as long as after the last sweep. So an addition has constant
+/// amortised cost, and the list has at most about as many dead entries as live ones.
+#[derive(Debug)]
+pub struct Sweep {
+    at: usize,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sweep {
+    /// A list shorter than this is not swept.
+    const LEAST: usize = 8;
+
+    /// Creates the state for an empty list.
+    pub const fn new() -> Self {
+        Self { at: Self::LEAST }
+    }
+
+    /// Returns whether a list of this length should be swept before the next addition.
+    pub const fn is_due(&self, length: usize) -> bool {
+        length >= self.at
+    }
+
+    /// Records that a sweep left `left` entries.
+    pub fn done(&mut self, left: usize) {
+        self.at = (2 * left).max(Self::LEAST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sweep;
+
+    #[test]
+    fn sweeps_cost_a_constant_share_of_additions() {
+        for share_that_goes in [0, 1, 2, 10] {
+            let (mut sweep, mut length, mut swept) = (Sweep::new(), 0, 0);
+            for _ in 0..100_000 {
+                if sweep.is_due(length) {
+                    swept += length;
+                    length -= length * share_that_goes / 10;
+                    sweep.done(length);
+                }
+                length += 1;
+            }
+            assert!(swept <= 200_000, "{share_that_goes}: {swept}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Which groups have the memory controller (Linux 7.3 `kernel/cgroup/cgroup.c`, `cgroup_subtree_control_write`).
+
+use super::{Cgroups, tree::each_above};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use memwright::Memcg;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_tasks::process::{Cgroup, Process, TaskTable};
+use memwright_table::TryPush;
+
+/// What decides on a change of `cgroup.subtree_control`.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The controller is to be enabled, not disabled.
+    on: bool,
+    is_on: bool,
+    is_root: bool,
+    /// The group itself has the controller.
+    available: bool,
+    /// A group below enables the controller too.
+    used_below: bool,
+    /// A process is in the group itself.
+    has_members: bool,
+}
+
+/// Returns whether anything has to change.
+fn decide(asked: Asked) -> Result<bool, Errno> {
+    if asked.on == asked.is_on {
+        return Ok(false);
+    }
+    if asked.on && !asked.available {
+        return Err(Errno::ENOENT);
+    }
+    if !asked.on && asked.used_below {
+        return Err(Errno::EBUSY);
+    }
+    if asked.on && asked.has_members && !asked.is_root {
+        return Err(Errno::EBUSY);
+    }
+    Ok(true)
+}
+
+impl Cgroups {
+    /// Returns whether the memory controller is available in a group: its files exist, except in the root.
+    pub fn is_available(group: &Cgroup) -> bool {
+        group.parent().is_none() || group.has_memory()
+    }
+
+    /// Enables or disables the memory controller for the groups directly below a group. Disabling it removes their limits.
+    /// Takes time for each of them and for each process below.
+    ///
+    /// # Errors
+    /// `ENODEV` if the group was removed, `ENOENT` if it has no memory controller itself, `EBUSY` if a process is in it or
+    /// if a group below still uses the controller, `ENOMEM`; `EBUSY` if there are too many groups with the controller.
+    pub fn give_memory(&self, id: u32, on: bool) -> Result<(), Errno> {
+        let mut tasks = self.oom.tasks.lock();
+        let group = self.get(id).ok_or(Errno::ENODEV)?;
+        let asked = Asked {
+            on,
+            is_on: group.place.gives_memory.load(Ordering::SeqCst),
+            is_root: group.parent().is_none(),
+            available: Self::is_available(&group),
+            used_below: group.place.givers.load(Ordering::SeqCst) > 0,
+            has_members: group.population.members() > 0,
+        };
+        if !decide(asked)? {
+            return Ok(());
+        }
+        if on {
+            self.open_all(&group)?;
+        }
+        self.recharge(&mut tasks, &group, on)
+            .inspect_err(|_| self.close_all(&group, |_| on))?;
+        if !on {
+            self.close_all(&group, |_| true);
+        }
+        group.place.gives_memory.store(on, Ordering::SeqCst);
+        let children = group.place.children.load(Ordering::SeqCst);
+        each_above(&group, |above| {
+            let memories = &above.place.memories;
+            if on {
+                memories.fetch_add(children, Ordering::SeqCst);
+            } else {
+                memories.fetch_sub(children, Ordering::SeqCst);
+            }
+        });
+        if let Some(above) = group.parent() {
+            let givers = &above.place.givers;
+            if on {
+                givers.fetch_add(1, Ordering::SeqCst);
+            } else {
+                givers.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.look_soon(group.upwards());
+        Ok(())
+    }
+
+    /// Iterates over the groups directly below a group.
+    fn children<'a>(&'a self, group: &'a Cgroup) -> impl Iterator<Item = Arc<Cgroup>> + 'a {
+        let mut last = 0;
+        core::iter::from_fn(move || {
+            let child = self.after(group.id, last)?;
+            last = child.id;
+            Some(child)
+        })
+    }
+
+    /// Gives each group directly below a memcg, or none of them.
+    fn open_all(&self, group: &Cgroup) -> Result<(), Errno> {
+        for child in self.children(group) {
+            match self.open_memcg(group) {
+                Ok(memcg) => {
+                    child.set_memcg(memcg);
+                    child.place.memories.store(1, Ordering::SeqCst);
+                }
+                Err(errno) => {
+                    self.close_all(group, |other| other.id < child.id);
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the memcgs of those groups directly below for which `wanted` holds.
+    fn close_all(&self, group: &Cgroup, wanted: impl Fn(&Cgroup) -> bool) {
+        for child in self.children(group).filter(|child| wanted(child)) {
+            self.close_memcg(child.set_memcg(Memcg::NOBODY));
+            child.place.memories.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Charges the groups directly below for their processes, or the one that is charged for `group` itself.
+    fn recharge(
+        &self,
+        tasks: &mut TaskTable,
+        group: &Arc<Cgroup>,
+        below: bool,
+    ) -> Result<(), Errno> {
+        let mut moved: Vec<(Arc<Process>, Option<Arc<Cgroup>>)> = Vec::new();
+        let own = group.charged();
+        let mut child = tasks.next_populated(group, group);
+        while let Some(top) = child {
+            let charged = if below {
+                Some(top.clone())
+            } else {
+                own.clone()
+            };
+            let mut at = top.clone();
+            loop {
+                let mut first = 0;
+                while let Some(process) = tasks.member_of_cgroup(at.id, first) {
+                    first = process.id + 1;
+                    let entry = (process, charged.clone());
+                    moved.try_push(entry).map_err(|_| Errno::ENOMEM)?;
+                }
+                match tasks.next_populated(&top, &at) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+            child = tasks.populated_after(group.id, top.id);
+        }
+        for (process, charged) in moved {
+            process.set_charged(charged);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_comes_from_above_and_not_to_groups_with_processes() {
+        let (no, same) = (Ok(true), Ok(false));
+        let (busy, missing) = (Err(Errno::EBUSY), Err(Errno::ENOENT));
+        #[rustfmt::skip]
+        let rows = [
+            // on, is on, root, available, used below, has processes
+            ((true,  false, false, true,  false, false), no),
+            ((true,  false, true,  true,  false, true),  no),
+            ((true,  false, false, true,  false, true),  busy),
+            ((true,  false, false, false, false, true),  missing),
+            ((true,  true,  false, true,  true,  false), same),
+            ((false, true,  false, true,  false, false), no),
+            ((false, true,  false, true,  true,  false), busy),
+            ((false, true,  true,  true,  true,  true),  busy),
+            ((false, false, false, false, false, true),  same),
+        ];
+        for (row, expected) in rows {
+            let (on, is_on, is_root, available, used_below, has_members) = row;
+            let asked = Asked {
+                on,
+                is_on,
+                is_root,
+                available,
+                used_below,
+                has_members,
+            };
+            assert_eq!(decide(asked), expected, "{asked:?}");
+        }
+    }
+}

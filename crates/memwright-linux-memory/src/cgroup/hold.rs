@@ -1,0 +1,131 @@
+//! Enforces a group's limit: reclaims pages and, if that does not suffice, kills a process (Linux 7.2
+//! `mm/memcontrol.c`, `try_charge_memcg`).
+
+use super::{Cgroups, Measurement, measure::Measured};
+use crate::oom::Relief;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright_linux_sched::scheduler::Work;
+use memwright_linux_tasks::process::{Among, Cgroup, Event, Thread};
+use memwright_table::Machine as _;
+
+/// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
+const AT_LEAST: u64 = 32;
+/// Most rounds of reclaim after which the charge of the group did not shrink (`MAX_RECLAIM_RETRIES`).
+const MOST_ROUNDS: u32 = 16;
+
+impl Cgroups {
+    /// Checks the limits of the thread's group and of those above it. Called before the thread returns to user mode, and
+    /// when a user copy has faulted.
+    #[cold]
+    #[inline(never)]
+    pub fn look(&self, thread: &Arc<Thread>) {
+        match thread.process.charged_group() {
+            None => {
+                thread.set_work(Work::CGROUP, false);
+                // The process may have joined a group after the check above, and the flag that was set then has just
+                // been cleared.
+                if thread.process.charged_group().is_some() {
+                    thread.set_work(Work::CGROUP, true);
+                }
+            }
+            Some(group) => {
+                let epoch = self.epoch.load(Ordering::SeqCst);
+                if group.due.is_due(epoch, self.ever()) {
+                    self.look_upwards(thread, &group, epoch);
+                }
+            }
+        }
+    }
+
+    /// Checks the limit of a group and of each one above it, from below (`page_counter_try_charge`). A group that is
+    /// charged for the same memory as the one below it is not measured again.
+    fn look_upwards(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>, epoch: u64) {
+        let mut due = u64::MAX;
+        let mut below: Option<(&Arc<Cgroup>, Measured)> = None;
+        for group in group.upwards() {
+            let same = below.filter(|(below, _)| self.is_charged_like(group, below));
+            below = None;
+            if self.ever() > group.look_at.load(Ordering::SeqCst) {
+                let taken_over = same.map(|(_, measured)| {
+                    measured.note(group);
+                    measured
+                });
+                // A process may have joined since the group below was measured.
+                let taken_over = taken_over.filter(|_| self.epoch.load(Ordering::SeqCst) == epoch);
+                let measured =
+                    taken_over.unwrap_or_else(|| self.measured(group, Measurement::Bound));
+                if measured.pages > group.most() {
+                    self.hold(thread, group);
+                    if thread.fatal_pending() {
+                        return;
+                    }
+                } else {
+                    below = Some((group, measured));
+                }
+            } else if let Some((_, measured)) = same {
+                below = Some((group, measured));
+            }
+            due = due.min(group.look_at.load(Ordering::SeqCst));
+        }
+        group.due.set(epoch, due);
+    }
+
+    /// Enforces the limit of a group: reclaims pages of its processes and of those in groups below until the group is no longer over its limit, and kills a process
+    /// if that does not suffice. `thread` waits meanwhile; it need not be in the group.
+    pub fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
+        let mut least = u64::MAX;
+        let mut rounds = 0;
+        let mut counted = false;
+        let mut how = Measurement::Bound;
+        loop {
+            let pages = self.measure(group, how);
+            if thread.fatal_pending() {
+                return;
+            }
+            let excess = pages.saturating_sub(group.most());
+            if excess == 0 {
+                return;
+            }
+            if !core::mem::replace(&mut counted, true) {
+                group.count(Event::Max);
+                self.changes().note();
+            }
+            if pages < least {
+                (least, rounds) = (pages, 0);
+            }
+            rounds += 1;
+            if rounds <= MOST_ROUNDS && self.send_out(group, excess.max(AT_LEAST)) {
+                continue;
+            }
+            if how == Measurement::Bound {
+                // An estimate is no reason to kill a process.
+                (how, rounds) = (Measurement::Walk, rounds - 1);
+                continue;
+            }
+            let is_over = || self.measure(group, Measurement::Walk) > group.most();
+            match self.oom.relieve_group(thread, group, is_over) {
+                Relief::Killed => {
+                    group.count(Event::OutOfMemory);
+                    self.changes().note();
+                }
+                Relief::Awaited => {}
+                Relief::Nobody => return,
+            }
+            if thread.fatal_pending() {
+                return;
+            }
+            self.oom.tasks.scheduler.yield_now(thread);
+            // The thread that frees the memory may run on another CPU.
+            self.oom.memory.frames().machine().relax();
+        }
+    }
+
+    /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if no
+    /// page can be reclaimed.
+    fn send_out(&self, group: &Cgroup, wanted: u64) -> bool {
+        let ids = self.oom.tasks.ids_in(group);
+        let among = Among::Charged(&ids, group.memcg());
+        self.reclaim.relieve_some(&group.cursor, wanted, among)
+    }
+}

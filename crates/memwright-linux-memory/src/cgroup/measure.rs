@@ -1,0 +1,321 @@
+//! Measures the charge of a group: the frames that its processes map and the frames of objects charged to it, each
+//! counted once.
+
+use super::Cgroups;
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use memwright::Sight;
+use memwright_linux_abi::{Memory, Space};
+use memwright_linux_tasks::process::{Cgroup, CountedPages, Walked};
+use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
+
+/// The pages charged to a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Private memory.
+    pub private: u64,
+    /// The part of `private` that is in pages of 2 MiB.
+    pub huge: u64,
+    /// Shared memory.
+    pub shared: u64,
+    /// The part of `shared` that processes map and that is in objects charged to the group.
+    both: u64,
+}
+
+impl Charge {
+    /// Returns the total.
+    pub const fn pages(&self) -> u64 {
+        self.private + self.shared
+    }
+}
+
+/// How a group is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measurement {
+    /// For the limit: by the counters, if the last walk has found that they exceed the charge by at most a 64th.
+    Bound,
+    /// For a reader: by the counters, if the last walk has found that they equal the charge.
+    Value,
+    /// By a walk over the memory of its processes.
+    Walk,
+}
+
+/// A bitmap of the frames counted so far.
+#[derive(Default)]
+struct Seen(Vec<u64>);
+
+impl Seen {
+    /// Returns how many of the `count` frames from `first` on have not been counted before, and marks them as counted.
+    /// If there is no memory for the bitmap, all of them are new: the group is overcharged rather than undercharged.
+    fn note(&mut self, first: u64, count: u64) -> u64 {
+        let words = (first + count).div_ceil(64) as usize;
+        if self.0.try_fill(words, 0).is_err() {
+            return count;
+        }
+        let mut new = 0;
+        for frame in first..first + count {
+            let word = &mut self.0[(frame / 64) as usize];
+            let bit = 1 << (frame % 64);
+            new += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+        new
+    }
+}
+
+#[derive(Default)]
+struct Measuring {
+    seen: Seen,
+    charge: Charge,
+}
+
+impl Measuring {
+    /// Adds the frames that an entry maps. `shared` is whether the area is shared, and `kind` is the kind of the frame.
+    fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
+        if page.bits.contains(Bits::BORROWED) {
+            return;
+        }
+        let count = page.size.pages();
+        let first = u64::from(page.frame.number());
+        match kind {
+            FrameKind::Anonymous | FrameKind::Merged => {
+                let new = if page.bits.contains(Bits::EXCLUSIVE) {
+                    count
+                } else {
+                    self.seen.note(first, count)
+                };
+                self.charge.private += new;
+                if page.size != PageSize::Size4K {
+                    self.charge.huge += new;
+                }
+            }
+            FrameKind::Object if shared => {
+                self.charge.shared += self.seen.note(first, count);
+            }
+            // Frames of files, frames without an owner, and frames of the hugetlb pool, which has its own limits.
+            FrameKind::Object
+            | FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => {}
+        }
+    }
+
+    fn add_space(&mut self, memory: &Memory, space: &Space) {
+        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let frames = memory.frames();
+        space.survey(all, |sight| {
+            if let Sight::Entry(area, extent) = sight
+                && let Entry::Present(page) = extent.entry
+            {
+                self.add(page, area.is_shared(), frames.kind(page.frame));
+            }
+            true
+        });
+    }
+}
+
+impl Cgroups {
+    /// Returns the charge of the group.
+    pub fn charge(&self, group: &Cgroup) -> Charge {
+        let mut measuring = Measuring::default();
+        // Sorted by address.
+        let mut spaces: Vec<Arc<Space>> = Vec::new();
+        for process in self.oom.tasks.living_in(group) {
+            let Some(space) = process.space() else {
+                continue;
+            };
+            // Several processes may share one address space (`CLONE_VM`).
+            let place = spaces.binary_search_by_key(&Arc::as_ptr(&space), Arc::as_ptr);
+            if let Err(place) = place {
+                measuring.add_space(&self.oom.memory, &space);
+                // Without memory for this entry, the address space may be counted twice.
+                let _ = spaces.try_insert(place, space);
+            }
+        }
+        self.oom.memory.visit_objects(group.memcg(), &mut |frame| {
+            let first = u64::from(frame.number());
+            let new = measuring.seen.note(first, 1);
+            measuring.charge.shared += new;
+            measuring.charge.both += 1 - new;
+        });
+        measuring.charge
+    }
+
+    /// Measures the group. Sets the value of `ever` at which to measure it again, before the charge can exceed the
+    /// limit or exceed the peak by much. Returns the charge in pages.
+    pub fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
+        self.measured(group, how).pages
+    }
+
+    /// Measures the group like [`measure`](Self::measure).
+    pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
+        loop {
+            let changes = group.changes.load(Ordering::SeqCst);
+            // Read this first, so that pages mapped during the measurement count as mapped after it.
+            let ever = self.ever();
+            let measured = Measured {
+                ever,
+                pages: self.pages(group, how),
+            };
+            measured.note(group);
+            // Measure again if a process joined or the limit changed in the meantime.
+            if group.changes.load(Ordering::SeqCst) == changes {
+                return measured;
+            }
+        }
+    }
+
+    /// Returns whether the processes and objects that `above` is charged for are all in `below`, the populated group
+    /// directly below it.
+    pub(super) fn is_charged_like(&self, above: &Cgroup, below: &Cgroup) -> bool {
+        let population = &above.population;
+        let alone = (population.members(), population.children()) == (0, 1);
+        let objects = |group: &Cgroup| self.oom.memory.swap().objects_of(group.memcg());
+        alone && below.population.is_populated() && objects(above) == objects(below)
+    }
+
+    /// Returns the charge of the group in pages.
+    fn pages(&self, group: &Cgroup, how: Measurement) -> u64 {
+        let counted = self.counted(group);
+        let estimate = group.walked.lock().as_mut().and_then(|walked| {
+            let tolerance = match how {
+                Measurement::Bound => walked.pages() / 64,
+                Measurement::Value => 0,
+                Measurement::Walk => return None,
+            };
+            walked.estimate(counted, tolerance)
+        });
+        estimate.unwrap_or_else(|| {
+            let charge = self.charge(group);
+            let pages = charge.pages();
+            let walked = Walked::new(counted, charge.private, pages, charge.both == 0);
+            *group.walked.lock() = Some(walked);
+            pages
+        })
+    }
+
+    /// Returns what the counters say about the memory of the group. An address space of several processes counts several
+    /// times.
+    fn counted(&self, group: &Cgroup) -> CountedPages {
+        let mut counted = CountedPages {
+            charged: self.oom.memory.object_pages(group.memcg()),
+            changes: group.changes.load(Ordering::SeqCst),
+            ..CountedPages::default()
+        };
+        for process in self.oom.tasks.living_in(group) {
+            if let Some(space) = process.space() {
+                let (all, objects) = (space.resident_pages(), space.resident_object_pages());
+                counted.private += all.saturating_sub(objects);
+                counted.mapped += objects;
+                counted.spaces += 1;
+            }
+        }
+        counted
+    }
+}
+
+/// The result of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// The value of `Cgroups::ever` when it began.
+    ever: u64,
+    pub(super) pages: u64,
+}
+
+impl Measured {
+    /// Records the result in a group.
+    pub(super) fn note(&self, group: &Cgroup) {
+        let pages = self.pages;
+        if pages <= group.most() {
+            group.peak.fetch_max(pages, Ordering::Relaxed);
+        }
+        let room = room(pages, group.peak(), group.most());
+        let look_at = self.ever.saturating_add(room);
+        group.look_at.store(look_at, Ordering::SeqCst);
+    }
+}
+
+/// Returns how many more pages can be mapped before a group with a charge of `pages` has to be measured again.
+fn room(pages: u64, peak: u64, most: u64) -> u64 {
+    let notable = peak.max(pages) + (pages / 8).max(64);
+    most.min(notable).saturating_sub(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use memwright_table::Frame;
+
+    #[test]
+    fn frames_are_charged_once() {
+        let (x, b) = (Bits::EXCLUSIVE, Bits::BORROWED);
+        let none = Bits::empty();
+        let (anon, object) = (FrameKind::Anonymous, FrameKind::Object);
+        #[rustfmt::skip]
+        let rows = [
+            ("its own",                      vec![(1, x, false, anon), (2, x, false, anon)], (2, 0)),
+            ("shown twice since a fork",     vec![(7, none, false, anon), (7, none, false, anon)], (1, 0)),
+            ("merged",                       vec![(9, none, false, FrameKind::Merged); 3], (1, 0)),
+            ("of zeroes",                    vec![(0, b, false, FrameKind::Zero)], (0, 0)),
+            ("shared memory",                vec![(64, none, true, object), (64, none, true, object)], (0, 1)),
+            ("a file, privately",            vec![(65, none, false, object)], (0, 0)),
+            ("of the pool",                  vec![(512, none, true, FrameKind::PoolObject)], (0, 0)),
+        ];
+        for (name, entries, (private, shared)) in rows {
+            let mut measuring = Measuring::default();
+            for (frame, bits, is_shared, kind) in entries {
+                let page = Present {
+                    frame: Frame::new(frame),
+                    size: PageSize::Size4K,
+                    bits,
+                };
+                measuring.add(page, is_shared, kind);
+            }
+            let charge = measuring.charge;
+            assert_eq!((charge.private, charge.shared), (private, shared), "{name}");
+        }
+    }
+
+    #[test]
+    fn it_is_measured_again_before_it_passes_its_limit_or_its_peak_by_much() {
+        for (pages, peak, most, expected) in [
+            (100, 100, 120, 20),
+            (120, 120, 120, 0),
+            (130, 120, 120, 0),
+            (100, 100, 10_000, 64),
+            (100, 500, 10_000, 464),
+            (8000, 8000, u64::MAX, 1000),
+        ] {
+            assert_eq!(room(pages, peak, most), expected, "{pages} {peak} {most}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_huge_page_is_not_charged_again() {
+        let mut measuring = Measuring::default();
+        let whole = Present {
+            frame: Frame::new(512),
+            size: PageSize::Size2M,
+            bits: Bits::empty(),
+        };
+        let part = Present {
+            frame: Frame::new(600),
+            size: PageSize::Size4K,
+            bits: Bits::empty(),
+        };
+        measuring.add(part, false, FrameKind::Anonymous);
+        measuring.add(whole, false, FrameKind::Anonymous);
+        assert_eq!(
+            (measuring.charge.private, measuring.charge.huge),
+            (512, 511)
+        );
+    }
+}

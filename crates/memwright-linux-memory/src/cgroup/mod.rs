@@ -1,0 +1,108 @@
+//! Groups of processes with memory limits: cgroup v2 (Linux 7.3 Documentation/admin-guide/cgroup-v2.rst).
+//!
+//! ```text
+//! tree.rs     creating, finding and removing groups     control.rs  which groups have the memory controller
+//! members.rs  processes of a group                      measure.rs  the charge of a group
+//! hold.rs     enforcing the limits
+//! ```
+//!
+//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and shared
+//! memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first written by a
+//! system call of one of these processes. Pages of other files in private mappings, page tables and the kernel's own memory
+//! are not charged. When a process moves to another group, its charge moves with it. Files stay charged to the group that
+//! wrote them, and swap slots to the group that swapped the pages out.
+//!
+//! Mapping and unmapping pages updates no counter of a group, so a process outside all groups pays nothing. On return
+//! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many system calls of processes
+//! in groups read and wrote. Only if these numbers allow the group, or one above it, to be over its limit does the thread
+//! visit each of these groups and measure those that can be over their limits. It then reclaims any excess before it
+//! continues.
+//!
+//! A measurement walks the memory of the group. At the limit, where a group is measured for every few pages, the counters
+//! of its address spaces tell the change since the last walk (`process/cgroup_charge.rs`). A group in which only one of
+//! the groups below has processes and files is not measured beside that one: their charges are equal.
+
+mod control;
+mod hold;
+mod measure;
+mod members;
+mod tree;
+
+pub use measure::Measurement;
+
+use crate::{oom::OomKiller, reclaim::Reclaim};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_linux_tasks::process::Cgroup;
+use memwright_linux_vfs::changes::Changes;
+use tree::Groups;
+
+/// All groups of the machine, and what enforces their limits.
+pub struct Cgroups {
+    reclaim: Arc<Reclaim>,
+    oom: Arc<OomKiller>,
+    root: Arc<Cgroup>,
+    groups: Lock<Groups>,
+    /// Pages that system calls of processes in groups read from or wrote to in-memory files.
+    called: AtomicU64,
+    /// The number of changes after which each thread has to check the limits of its groups again.
+    epoch: AtomicU64,
+}
+
+impl Cgroups {
+    /// Creates the state of a machine without groups.
+    pub fn new(reclaim: Arc<Reclaim>, oom: Arc<OomKiller>) -> Self {
+        Self {
+            reclaim,
+            oom,
+            root: Arc::new(Cgroup::new(0, b"", None)),
+            groups: Lock::new(Rank::Lists, Groups::default()),
+            called: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+        }
+    }
+
+    /// Changes of which groups are populated, and events.
+    pub fn changes(&self) -> &Changes {
+        &self.oom.group_changes
+    }
+
+    /// Records that a process in a group is about to read or write `pages` pages by a system call.
+    pub fn note_called(&self, pages: u64) {
+        self.called.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Returns the number of pages ever mapped system-wide plus the number that processes in groups read or wrote by
+    /// system calls. Between two points in time, the charge of a group grows by at most as much as this value.
+    pub(super) fn ever(&self) -> u64 {
+        self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
+    }
+
+    /// Makes the next thread in one of `groups`, or below, that returns to user mode measure them.
+    pub fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
+        // Before the groups change, for a thread that has already read the new value of one; and after, for a thread that
+        // has read the old value of another.
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        for group in groups {
+            group.forget_measurement();
+        }
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Sets the memory limit of a group in pages. A caller that lowers the limit enforces it afterwards with `hold`.
+    pub fn set_most(&self, group: &Arc<Cgroup>, pages: u64) {
+        group.most.store(pages, Ordering::Relaxed);
+        self.look_soon(core::iter::once(group));
+    }
+
+    /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
+    pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
+        // The lock keeps other threads from removing the group or its controller: another group can have the memcg then.
+        let _tasks = self.oom.tasks.lock();
+        if group.has_memory() {
+            group.most_slots.store(slots, Ordering::Relaxed);
+            self.oom.memory.swap().limit_memcg(group.memcg(), slots);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Creates, finds and removes groups (Linux 7.3 `kernel/cgroup/cgroup.c`, `cgroup_mkdir` and `cgroup_rmdir`).
+
+use super::Cgroups;
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicU32, Ordering};
+use memwright::{Memcg, NoMemcg};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::ordered::Ordered;
+use memwright_linux_tasks::process::Cgroup;
+use memwright_table::{OutOfMemory, TryPush};
+
+/// The groups without the root. Changed under the lock of the process table.
+#[derive(Default)]
+pub(super) struct Groups {
+    by_id: Ordered<u32, Arc<Cgroup>>,
+    /// By the number of the group above and the name.
+    by_name: Ordered<(u32, Vec<u8>), u32>,
+    /// By the number of the group above and the own number.
+    by_parent: Ordered<(u32, u32), Arc<Cgroup>>,
+    last: u32,
+}
+
+fn key(parent: u32, name: &[u8]) -> Result<(u32, Vec<u8>), OutOfMemory> {
+    let mut bytes = Vec::new();
+    bytes.try_push_all(name)?;
+    Ok((parent, bytes))
+}
+
+impl Groups {
+    fn insert(&mut self, parent: u32, group: &Arc<Cgroup>) -> Result<(), OutOfMemory> {
+        let name = key(parent, &group.name)?;
+        self.by_id.insert(group.id, group.clone())?;
+        let place = (parent, group.id);
+        let inserted = self.by_parent.insert(place, group.clone());
+        let inserted = inserted.and_then(|_| self.by_name.insert(name, group.id));
+        if inserted.is_err() {
+            self.by_parent.remove(&place);
+            self.by_id.remove(&group.id);
+        }
+        inserted.map(|_| ())
+    }
+}
+
+fn no_memcg(reason: NoMemcg) -> Errno {
+    match reason {
+        // `mem_cgroup_alloc` reports that `xa_alloc` found no free number.
+        NoMemcg::TooMany => Errno::EBUSY,
+        NoMemcg::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+impl Cgroups {
+    /// Creates a group below the group with number `above`.
+    ///
+    /// # Errors
+    /// In this order: `ENOENT` if that group was removed, `EEXIST` if a group has the name, `EINVAL` for a name that
+    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there are
+    /// too many groups with the memory controller, `ENOMEM`.
+    pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
+        // The lock keeps other threads from changing the tree.
+        let _tasks = self.oom.tasks.lock();
+        let parent = self.get(above).ok_or(Errno::ENOENT)?;
+        if self.named(above, name)?.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if name.contains(&b'\n') {
+            return Err(Errno::EINVAL);
+        }
+        if !may_grow(&parent) {
+            return Err(Errno::EAGAIN);
+        }
+        let id = self.groups.lock().last + 1;
+        let group = Arc::new(Cgroup::new(id, name, Some(parent.clone())));
+        if parent.place.gives_memory.load(Ordering::SeqCst) {
+            let memcg = self.open_memcg(&parent)?;
+            group.set_memcg(memcg);
+        }
+        {
+            let mut groups = self.groups.lock();
+            if groups.insert(above, &group).is_err() {
+                drop(groups);
+                self.close_memcg(group.memcg());
+                return Err(Errno::ENOMEM);
+            }
+            groups.last = id;
+        }
+        parent.place.children.fetch_add(1, Ordering::SeqCst);
+        let memories = u32::from(group.has_memory());
+        group.place.memories.store(memories, Ordering::SeqCst);
+        each_above(&parent, |above| {
+            above.place.descendants.fetch_add(1, Ordering::SeqCst);
+            above.place.memories.fetch_add(memories, Ordering::SeqCst);
+        });
+        Ok(())
+    }
+
+    /// Removes a group.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no group with this number, `EBUSY` while a process is in the group or a group is below it.
+    pub fn remove(&self, id: u32) -> Result<(), Errno> {
+        let removed = {
+            let _tasks = self.oom.tasks.lock();
+            let group = self.get(id).ok_or(Errno::ENOENT)?;
+            let Some(parent) = group.parent() else {
+                return Err(Errno::EBUSY);
+            };
+            if group.population.is_populated() || group.place.children.load(Ordering::SeqCst) > 0 {
+                return Err(Errno::EBUSY);
+            }
+            // Without memory for the key, nothing is removed.
+            let name = key(parent.id, &group.name).map_err(|_| Errno::ENOMEM)?;
+            let mut groups = self.groups.lock();
+            groups.by_name.remove(&name);
+            groups.by_parent.remove(&(parent.id, id));
+            groups.by_id.remove(&id);
+            drop(groups);
+            group.place.removed.store(true, Ordering::SeqCst);
+            parent.place.children.fetch_sub(1, Ordering::SeqCst);
+            if group.place.gives_memory.load(Ordering::SeqCst) {
+                parent.place.givers.fetch_sub(1, Ordering::SeqCst);
+            }
+            let memories = u32::from(group.has_memory());
+            each_above(parent, |above| {
+                above.place.descendants.fetch_sub(1, Ordering::SeqCst);
+                above.place.memories.fetch_sub(memories, Ordering::SeqCst);
+            });
+            self.close_memcg(group.set_memcg(Memcg::NOBODY));
+            group
+        };
+        drop(removed);
+        Ok(())
+    }
+
+    /// Opens the memcg of a group below `parent`.
+    pub(super) fn open_memcg(&self, parent: &Cgroup) -> Result<Memcg, Errno> {
+        let opened = self.oom.memory.swap().open_memcg(parent.memcg());
+        opened.map_err(no_memcg)
+    }
+
+    pub(super) fn close_memcg(&self, memcg: Memcg) {
+        if memcg != Memcg::NOBODY {
+            self.oom.memory.swap().close_memcg(memcg);
+        }
+    }
+
+    /// Returns the group with this number, or the root for 0.
+    pub fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
+        if id == 0 {
+            return Some(self.root.clone());
+        }
+        self.groups.lock().by_id.get(&id).cloned()
+    }
+
+    /// Returns the number of the group with this name directly below the group `above`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn named(&self, above: u32, name: &[u8]) -> Result<Option<u32>, Errno> {
+        let name = key(above, name).map_err(|_| Errno::ENOMEM)?;
+        Ok(self.groups.lock().by_name.get(&name).copied())
+    }
+
+    /// Returns the first group directly below the group `above` that was created after the one with number `id`.
+    pub fn after(&self, above: u32, id: u32) -> Option<Arc<Cgroup>> {
+        let groups = self.groups.lock();
+        let found = groups.by_parent.first_from(&(above, id.checked_add(1)?));
+        let found = found.filter(|((parent, _), _)| *parent == above);
+        found.map(|(_, group)| group.clone())
+    }
+}
+
+/// Calls `act` for a group and for each one above it, the root included.
+pub(super) fn each_above(group: &Arc<Cgroup>, mut act: impl FnMut(&Cgroup)) {
+    let mut next = Some(group);
+    while let Some(group) = next {
+        act(group);
+        next = group.parent();
+    }
+}
+
+/// Returns whether one more group may exist below `parent` (`cgroup_check_hierarchy_limits`).
+fn may_grow(parent: &Arc<Cgroup>) -> bool {
+    let (mut depth, mut allowed) = (1, true);
+    let value = |value: &AtomicU32| value.load(Ordering::SeqCst);
+    each_above(parent, |group| {
+        let place = &group.place;
+        allowed &= value(&place.descendants) < value(&place.most_descendants);
+        allowed &= depth <= value(&place.most_depth);
+        depth += 1;
+    });
+    allowed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a chain of groups, the deepest last.
+    fn chain(length: u32) -> Vec<Arc<Cgroup>> {
+        let mut groups: Vec<Arc<Cgroup>> = Vec::new();
+        for id in 0..length {
+            let above = groups.last().cloned();
+            groups.push(Arc::new(Cgroup::new(id, b"x", above)));
+        }
+        groups
+    }
+
+    #[test]
+    fn limits_of_each_group_above_hold() {
+        // The group with the limit, most descendants, most depth, and whether a group may be made below the last of four.
+        for (at, descendants, depth, allowed) in [
+            (3, 1, 1, true),
+            (3, 0, 1, false),
+            (3, 1, 0, false),
+            (0, 4, 4, true),
+            (0, 3, 4, false),
+            (0, 4, 3, false),
+            (1, 3, 3, true),
+            (1, 2, 3, false),
+        ] {
+            let groups = chain(4);
+            for (index, group) in groups.iter().enumerate() {
+                let below = (3 - index) as u32;
+                group.place.descendants.store(below, Ordering::SeqCst);
+            }
+            let place = &groups[at].place;
+            place.most_descendants.store(descendants, Ordering::SeqCst);
+            place.most_depth.store(depth, Ordering::SeqCst);
+            assert_eq!(may_grow(&groups[3]), allowed, "{at} {descendants} {depth}");
+        }
+    }
+
+    #[test]
+    fn a_deep_chain_is_dropped_iteratively() {
+        let mut groups = chain(200_000);
+        let deepest = groups.pop();
+        drop(groups);
+        drop(deepest);
+    }
+
+    #[test]
+    fn a_group_is_within_those_above_it() {
+        let groups = chain(4);
+        let other = Arc::new(Cgroup::new(9, b"y", Some(groups[1].clone())));
+        for (group, above, within) in [
+            (&groups[3], &groups[3], true),
+            (&groups[3], &groups[1], true),
+            (&groups[3], &groups[0], true),
+            (&groups[1], &groups[3], false),
+            (&other, &groups[1], true),
+            (&other, &groups[2], false),
+            (&groups[3], &other, false),
+        ] {
+            assert_eq!(group.is_within(above), within, "{} {}", group.id, above.id);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Futexes: threads that wait for a word of user memory to change.
+//!
+//! ```text
+//! key.rs      keys: a word of one address space, or of an object that several of them map
+//! queue.rs    the waiters of one bucket, by word and in order of arrival
+//! wait.rs     wait        wake.rs   wake        requeue.rs   wake some, move others to a second word
+//! operate.rs  change a second word, wake the waiters of the first, and perhaps of the second
+//! release.rs  cleanup for an exiting thread: the robust list, and the word with the thread id
+//! ```
+//!
+//! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word
+//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same
+//! lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
+//! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
+
+mod key;
+mod operate;
+mod queue;
+mod release;
+mod requeue;
+mod wait;
+mod wake;
+
+pub use requeue::RequeueRequest;
+pub use wake::ANY;
+
+use crate::oom::OomKiller;
+use alloc::{sync::Arc, vec::Vec};
+use memwright::object::Object;
+use memwright_linux_abi::{
+    M,
+    host::{Clock, UserAccess},
+};
+use memwright_linux_base::sync::{Lock, LockGuard, Rank, lock_with_room};
+use memwright_linux_tasks::process::{FutexKey, Thread};
+use memwright_table::{OutOfMemory, TryPush};
+use queue::{Choice, Queue, Waiter};
+
+/// Number of buckets; a power of two.
+const BUCKETS: usize = 256;
+
+/// The waiters of some words, in a separate cache line.
+#[repr(align(64))]
+struct Bucket {
+    waiters: Lock<Queue>,
+}
+
+/// All futex waiters of the machine.
+pub struct Futexes {
+    buckets: Vec<Bucket>,
+    user: &'static dyn UserAccess,
+    clock: &'static dyn Clock,
+    oom: Arc<OomKiller>,
+}
+
+impl Futexes {
+    /// Creates empty buckets. A thread that cannot wait for lack of memory calls `oom`.
+    pub fn new(
+        user: &'static dyn UserAccess,
+        clock: &'static dyn Clock,
+        oom: Arc<OomKiller>,
+    ) -> Self {
+        let bucket = || Bucket {
+            waiters: Lock::new(Rank::Wait, Queue::default()),
+        };
+        #[expect(clippy::disallowed_methods, reason = "before any program runs")]
+        let buckets = (0..BUCKETS).map(|_| bucket()).collect();
+        Self {
+            buckets,
+            user,
+            clock,
+            oom,
+        }
+    }
+
+    fn lock(&self, bucket: u32) -> LockGuard<'_, Queue> {
+        self.buckets[bucket as usize].waiters.lock()
+    }
+
+    /// Locks a bucket after making room for at least one further waiter.
+    fn lock_with_room(&self, bucket: u32) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
+        let waiters = &self.buckets[bucket as usize].waiters;
+        lock_with_room(waiters, Queue::list)
+    }
+
+    /// Locks the buckets of two keys; a single lock if both are the same bucket. Both locks have the same rank, so the
+    /// lock of the higher bucket is only tried while that of the lower one is held.
+    fn lock_two(
+        &self,
+        first: u32,
+        second: u32,
+    ) -> (LockGuard<'_, Queue>, Option<LockGuard<'_, Queue>>) {
+        if first == second {
+            return (self.lock(first), None);
+        }
+        loop {
+            let low = self.lock(first.min(second));
+            if let Some(high) = self.buckets[first.max(second) as usize].waiters.try_lock() {
+                return if first < second {
+                    (low, Some(high))
+                } else {
+                    (high, Some(low))
+                };
+            }
+            drop(low);
+            // Wait for the higher bucket's lock without holding any lock.
+            drop(self.lock(first.max(second)));
+        }
+    }
+}
+
+/// The references of a waiter: a thread to wake, and an object to release.
+struct Held {
+    thread: Option<Arc<Thread>>,
+    object: Option<Arc<dyn Object<M>>>,
+}
+
+/// Most waiters that leave a bucket while it is locked. This keeps `Left` in one block of moderate size.
+const TOGETHER: u32 = 1024;
+
+/// References of waiters that were taken out of a bucket under its lock and are handled after the lock is released.
+/// There is always room for one waiter; room for more is allocated while no lock is held.
+#[derive(Default)]
+struct Left {
+    first: Option<Held>,
+    others: Vec<Held>,
+}
+
+impl Left {
+    fn has_room(&self) -> bool {
+        self.first.is_none() || self.others.len() < self.others.capacity()
+    }
+
+    /// Makes room for `waiters` entries, which are at most `TOGETHER`. If there is no memory, the list keeps its
+    /// capacity.
+    fn make_room(&mut self, waiters: u32) {
+        let _ = self.others.try_make_room(waiters as usize);
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the callers see that there is room"
+    )]
+    fn add(&mut self, held: Held) {
+        match self.first {
+            None => self.first = Some(held),
+            Some(_) => self.others.push(held),
+        }
+    }
+
+    /// Takes the references of a waiter that leaves its bucket to be woken. The caller has checked that there is room.
+    fn take(&mut self, waiter: Waiter) {
+        waiter.thread.futex.leave();
+        self.add(Held {
+            thread: Some(waiter.thread),
+            object: waiter.object,
+        });
+    }
+
+    /// Wakes the threads and releases the objects. The caller holds no lock.
+    fn wake(&mut self) {
+        for held in self.first.take().into_iter().chain(self.others.drain(..)) {
+            let Held { thread, object } = held;
+            if let Some(thread) = thread {
+                memwright_linux_sched::wait::Waiter::wake(thread);
+            }
+            drop(object);
+        }
+    }
+}
+
+/// Waiters of one word that a call is still to wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    choice: Choice,
+    /// At most this many.
+    most: u32,
+    /// The number of waiters that stay in the bucket for lack of room, as far as they were counted. Room is then made
+    /// for this many.
+    stay: u32,
+}
+
+impl Wanted {
+    fn new(key: FutexKey, bits: u32, most: u32) -> Self {
+        let choice = Choice {
+            key,
+            bits,
+            until: u64::MAX,
+        };
+        Self {
+            choice,
+            most,
+            stay: 0,
+        }
+    }
+
+    /// Takes these waiters out of their bucket in order of arrival, as far as `left` has room. Returns how many. A
+    /// later call takes none that arrived after the first call.
+    fn take(&mut self, queue: &mut Queue, left: &mut Left) -> u32 {
+        self.choice.until = self.choice.until.min(queue.next());
+        self.stay = 0;
+        let (mut from, mut taken) = (0, 0);
+        while taken < self.most {
+            let Some((number, _)) = queue.first(&self.choice, from) else {
+                break;
+            };
+            if !left.has_room() {
+                let most = TOGETHER.min(self.most - taken);
+                self.stay = queue.count(&self.choice, number, most);
+                break;
+            }
+            if let Some((_, waiter)) = queue.remove((self.choice.key, number)) {
+                left.take(waiter);
+                taken += 1;
+            }
+            from = number + 1;
+        }
+        self.most -= taken;
+        taken
+    }
+}
+
+impl Futexes {
+    /// Wakes the waiters that stayed in their bucket for lack of room. Returns how many.
+    #[cold]
+    fn wake_later(&self, wanted: &mut Wanted, left: &mut Left) -> u32 {
+        let mut woken = 0;
+        while wanted.stay > 0 {
+            left.make_room(wanted.stay);
+            let bucket = key::bucket_of(wanted.choice.key);
+            woken += wanted.take(&mut self.lock(bucket), left);
+            left.wake();
+        }
+        woken
+    }
+}

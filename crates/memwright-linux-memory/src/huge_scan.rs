@@ -1,0 +1,104 @@
+//! Background collapse of base pages into huge pages (Linux 7.2 `mm/khugepaged.c`).
+//!
+//! The scan is a deadline, not a thread. The CPU on which it expires scans the next pages, whether that CPU is idle or
+//! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
+//! have huge pages.
+
+use crate::hand::Hand;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use memwright::Scanned;
+use memwright_linux_abi::{Memory, abi::MILLISECOND};
+use memwright_linux_sched::{
+    scheduler::{Expiry, TimerKey},
+    time::Daemon,
+};
+use memwright_linux_tasks::process::Tasks;
+
+/// The position of the scan and the time of its next step.
+pub struct HugeScan {
+    /// Some area is, or was, allowed to have huge pages.
+    wanted: AtomicBool,
+    next: Daemon,
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
+    hand: Hand,
+    /// Pages left to scan in a pass that is suspended because no huge page could be allocated; 0 if there is no such
+    /// pass.
+    left: AtomicU64,
+}
+
+impl HugeScan {
+    /// Creates a scan that does not run.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
+            wanted: AtomicBool::new(false),
+            next: Daemon::new(own.clone(), tasks.scheduler),
+            memory,
+            tasks,
+            hand: Hand::default(),
+            left: AtomicU64::new(0),
+        })
+    }
+
+    /// Starts the scan, if this is the first area that is allowed to have huge pages.
+    pub fn want(&self) {
+        if !self.wanted.swap(true, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Sets the time of the next step. Called after a change of a setting.
+    pub fn wake(&self) {
+        let memory = &self.memory;
+        self.next.set(|| {
+            let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
+            let settings = &memory.huge().scan;
+            let sleep = match self.left.load(Ordering::Relaxed) {
+                0 => &settings.sleep,
+                _ => &settings.allocation_sleep,
+            };
+            let sleep = sleep.load(Ordering::Relaxed);
+            goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)
+        });
+    }
+
+    /// Scans as many pages as the settings request. A pass that cannot allocate a huge page is suspended once, and ends
+    /// if the allocation fails again (`khugepaged_do_scan`).
+    fn look(&self) {
+        let settings = &self.memory.huge().scan;
+        let left = self.left.swap(0, Ordering::Relaxed);
+        let has_slept = left > 0;
+        let mut budget = match left {
+            0 => settings.pages.load(Ordering::Relaxed).into(),
+            left => left,
+        };
+        let mut failed = false;
+        let is_over = self.hand.go_on(self.tasks, |space, page| {
+            match space.scan_for_huge(page, &mut budget) {
+                Scanned::Until(next) => Some(next),
+                Scanned::End => None,
+                Scanned::NoFrames(next) => {
+                    failed = true;
+                    Some(next)
+                }
+            }
+        });
+        if failed && !has_slept {
+            self.left.store(budget.max(1), Ordering::Relaxed);
+        }
+        if is_over {
+            settings.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Expiry for HugeScan {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        if self.memory.may_collapse(true) {
+            self.look();
+        }
+        self.wake();
+    }
+}

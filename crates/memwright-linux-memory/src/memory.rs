@@ -1,0 +1,289 @@
+//! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
+
+use crate::reclaim::Reclaim;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use memwright::{
+    AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, NameError,
+    ProtectError, RemapError, SealError, SyncError, UnmapError,
+};
+use memwright_linux_abi::{Memory, Space, errno::Errno, host::Contexts};
+use memwright_linux_base::sync::Lock;
+use memwright_linux_tasks::process::{Process, peak_resident_kib};
+use memwright_linux_vfs::{
+    direct_reclaim::Retry,
+    identity::{Capabilities, Limits, Resource},
+    random::Random,
+    user::{LOWEST, USER_END},
+};
+use memwright_table::VirtAddr;
+
+/// Base of relocatable programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
+const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
+/// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,
+/// `arch/x86/mm/mmap.c`).
+const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
+
+/// Addresses for the parts of a program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Layouts {
+    /// End of the stack.
+    pub stack_top: u64,
+    /// Start of a relocatable program with an interpreter.
+    pub program: u64,
+    /// Bytes between the end of the program and its heap.
+    pub heap_gap: u64,
+}
+
+impl Layouts {
+    /// Returns the addresses for a new program: fixed ones, or random ones if there is a source of them.
+    pub fn choose(random: Option<&Lock<Random>>) -> Self {
+        let fixed = Self {
+            stack_top: USER_END,
+            program: PROGRAM_BASE,
+            heap_gap: 0,
+        };
+        match random {
+            None => fixed,
+            // Random bits as on Linux: 22 for the stack, 28 for the program, and 32 MiB for the heap, all in pages.
+            Some(random) => {
+                let mut random = random.lock();
+                Self {
+                    stack_top: fixed.stack_top - (random.below(1 << 22) << 12),
+                    program: fixed.program + (random.below(1 << 28) << 12),
+                    heap_gap: random.below(1 << 13) << 12,
+                }
+            }
+        }
+    }
+}
+
+/// Default of `vm.max_map_count`.
+const MOST_AREAS: usize = 65_530;
+
+/// Returns the address below which mappings without an address hint are placed, top down.
+fn mapping_top(stack_limit: u64) -> u64 {
+    let gap = stack_limit
+        .clamp(STACK_GAP.0, STACK_GAP.1)
+        .next_multiple_of(4096);
+    USER_END - gap
+}
+
+/// Creates address spaces.
+pub struct Spaces {
+    memory: Arc<Memory>,
+    reclaim: Arc<Reclaim>,
+    contexts: &'static dyn Contexts,
+    /// The source of random address layouts; `None` for the fixed layout.
+    pub random: Option<Lock<Random>>,
+    /// Most areas in an address space (`vm.max_map_count`).
+    pub most_areas: AtomicUsize,
+}
+
+impl Spaces {
+    /// Creates the maker of address spaces in this memory, whose entries for the kernel are those of `contexts`.
+    pub fn new(
+        memory: Arc<Memory>,
+        reclaim: Arc<Reclaim>,
+        contexts: &'static dyn Contexts,
+        random: Option<Lock<Random>>,
+    ) -> Self {
+        Self {
+            memory,
+            reclaim,
+            contexts,
+            random,
+            most_areas: AtomicUsize::new(MOST_AREAS),
+        }
+    }
+
+    /// Creates an empty address space under these limits. Mappings begin at a random address if there is a source of
+    /// them.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn create(
+        &self,
+        limits: &Limits,
+        capabilities: Capabilities,
+        random: Option<&Lock<Random>>,
+    ) -> Result<Arc<Space>, Errno> {
+        let mut top = mapping_top(limits.get(Resource::Stack).current);
+        if let Some(random) = random {
+            top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
+        }
+        let layout = Layout {
+            lowest: VirtAddr::new(LOWEST),
+            mmap_top: VirtAddr::new(top),
+            highest: VirtAddr::new(USER_END),
+        };
+        let root = self.contexts.kernel_root();
+        let space = self
+            .reclaim
+            .retry(|| Space::new(self.memory.clone(), layout, root));
+        let space = space.map_err(|_| Errno::ENOMEM)?;
+        space.set_limits(self.limits(limits, capabilities));
+        Ok(Arc::new(space))
+    }
+
+    /// Returns the limits that the memory manager enforces for a process with these effective capabilities.
+    pub fn limits(&self, limits: &Limits, capabilities: Capabilities) -> memwright::Limits {
+        let current = |resource| limits.get(resource).current;
+        memwright::Limits {
+            address_space: current(Resource::AddressSpace),
+            data: current(Resource::Data),
+            stack: current(Resource::Stack),
+            locked: current(Resource::Locked),
+            may_lock_any: capabilities.contains(Capabilities::LOCK_MEMORY),
+            may_map_low: capabilities.contains(Capabilities::RAW_ACCESS),
+            areas: self.most_areas.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Adds the peak of the process's address space to its usage. Called before the process leaves the address space.
+pub fn note_peak(process: &Process) {
+    if let Some(space) = process.space() {
+        process
+            .usage
+            .resident_peak
+            .fetch_max(peak_resident_kib(&space), Ordering::Relaxed);
+    }
+}
+
+fn limit_errno(limit: Limit) -> Errno {
+    match limit {
+        Limit::AddressSpace | Limit::Data | Limit::Stack | Limit::Areas => Errno::ENOMEM,
+        Limit::Locked => Errno::EAGAIN,
+    }
+}
+
+/// Returns the error of `mmap`.
+pub fn map_errno(error: MapError) -> Errno {
+    match error {
+        MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
+        MapError::TooLow | MapError::Sealed(_) => Errno::EPERM,
+        MapError::Taken(_) => Errno::EEXIST,
+        MapError::OffsetTooLarge => Errno::EOVERFLOW,
+        MapError::Denied => Errno::EACCES,
+        MapError::OverLimit(limit) => limit_errno(limit),
+        MapError::OutOfRange | MapError::NoRoom | MapError::Overcommit | MapError::OutOfMemory => {
+            Errno::ENOMEM
+        }
+    }
+}
+
+/// Returns the error of `munmap`.
+pub fn unmap_errno(error: UnmapError) -> Errno {
+    match error {
+        UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
+        UnmapError::Sealed(_) => Errno::EPERM,
+        UnmapError::OverLimit(_) | UnmapError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `mprotect`.
+#[cold]
+#[inline(never)]
+pub fn protect_errno(error: ProtectError) -> Errno {
+    match error {
+        ProtectError::Misaligned | ProtectError::Key => Errno::EINVAL,
+        ProtectError::Denied(_) => Errno::EACCES,
+        ProtectError::Sealed(_) => Errno::EPERM,
+        ProtectError::OutOfRange
+        | ProtectError::Hole(_)
+        | ProtectError::OverLimit(_)
+        | ProtectError::Overcommit
+        | ProtectError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `mremap`.
+pub fn remap_errno(error: RemapError) -> Errno {
+    match error {
+        RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
+        RemapError::NoArea(_) => Errno::EFAULT,
+        RemapError::Sealed(_) | RemapError::TooLow => Errno::EPERM,
+        RemapError::OverLimit(limit) => limit_errno(limit),
+        RemapError::NoRoom | RemapError::Overcommit | RemapError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `madvise`.
+pub fn advise_errno(error: AdviseError) -> Errno {
+    match error {
+        AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
+        AdviseError::Hole(_)
+        | AdviseError::OverLimit(
+            Limit::AddressSpace | Limit::Data | Limit::Stack | Limit::Locked,
+        )
+        | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
+        AdviseError::Denied(_) => Errno::EACCES,
+        AdviseError::Sealed(_) => Errno::EPERM,
+        AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
+        AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
+        // `EAGAIN`: the area cannot be split now, but may be merged with a neighbour later (`madvise_vma_behavior`).
+        AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
+            Errno::EAGAIN
+        }
+    }
+}
+
+/// Returns the error of `mseal`.
+pub fn seal_errno(error: SealError) -> Errno {
+    match error {
+        SealError::Invalid => Errno::EINVAL,
+        SealError::Hole(_) | SealError::OverLimit(_) | SealError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `PR_SET_VMA_ANON_NAME`.
+pub fn name_errno(error: NameError) -> Errno {
+    match error {
+        NameError::Invalid => Errno::EINVAL,
+        NameError::NotAnonymous(_) => Errno::EBADF,
+        NameError::Hole(_) | NameError::OverLimit(_) | NameError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of the `mlock` family. Exceeding a limit of 0 is `EPERM`, exceeding any other limit `ENOMEM`.
+pub fn lock_errno(error: LockError, limit: u64) -> Errno {
+    match error {
+        LockError::OverLimit(_) if limit == 0 => Errno::EPERM,
+        LockError::OutOfRange => Errno::EINVAL,
+        LockError::Hole(_)
+        | LockError::OverLimit(_)
+        | LockError::Fault(_)
+        | LockError::Watched(_)
+        | LockError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// Returns the error of `msync`.
+pub fn sync_errno(error: SyncError) -> Errno {
+    match error {
+        SyncError::Misaligned => Errno::EINVAL,
+        SyncError::OutOfRange | SyncError::Hole(_) => Errno::ENOMEM,
+        SyncError::Locked(_) => Errno::EBUSY,
+        SyncError::Object(_) => Errno::EIO,
+    }
+}
+
+/// Returns the error of `fork`.
+pub fn fork_errno(error: ForkError) -> Errno {
+    match error {
+        ForkError::OutOfMemory | ForkError::Overcommit => Errno::ENOMEM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PROGRAM_BASE, mapping_top};
+
+    #[test]
+    fn the_layout_is_that_of_linux_without_randomisation() {
+        assert_eq!(PROGRAM_BASE, 0x5555_5555_4000);
+        assert_eq!(mapping_top(8 << 20), 0x7fff_f7ff_f000);
+        assert_eq!(mapping_top(1 << 30), 0x7fff_bfff_f000);
+    }
+}

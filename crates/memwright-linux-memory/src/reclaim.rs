@@ -1,0 +1,212 @@
+//! Page reclaim: swaps pages out when memory is short (Linux 7.2 `mm/vmscan.c`).
+//!
+//! A thread that finds no free frame runs direct reclaim before the OOM killer runs. In the background, a deadline (not
+//! a thread) reclaims while the number of free frames is below the watermarks. Both share one reclaim cursor, which
+//! first passes the pages of all processes, then the pages of objects that are not mapped. A page that the cursor
+//! passes twice without an access in between is reclaimed. No deadline is set while there is no swap.
+
+use crate::hand::visit_spaces;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright::Effort;
+use memwright_linux_abi::{Memory, Space};
+use memwright_linux_sched::{
+    scheduler::{Expiry, TimerKey},
+    time::Daemon,
+};
+use memwright_linux_tasks::{
+    process::{Among, Tasks},
+    reclaim_cursor::{ReclaimCursor, ReclaimPosition},
+};
+use memwright_linux_vfs::direct_reclaim::DirectReclaim;
+use memwright_table::{Machine as _, sync::pause_point};
+
+/// Nanoseconds between two checks of the number of free frames.
+const INTERVAL: u64 = 10_000_000;
+/// Most entries that one step of background reclaim scans.
+const BACKGROUND: u64 = 16_384;
+/// Pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
+const DIRECT: u64 = 32;
+
+/// Most retries of one operation. Each retry reclaims more pages: about 260 MiB in total after the last.
+const MOST_RETRIES: u64 = 64;
+
+/// Most rounds of reclaim to fill the reserve.
+const MOST_ROUNDS: usize = 64;
+
+/// Continues from a position to the end of the round, or until the scan control stops it. Scans the pages of these
+/// processes, and the unmapped pages of objects, those of a cgroup only if it is charged for them. Returns whether the
+/// round is complete.
+fn go_on(
+    place: &mut ReclaimPosition,
+    (memory, tasks): (&Memory, &Tasks),
+    among: Among<'_>,
+    effort: &mut Effort,
+) -> bool {
+    let memcg = among.memcg();
+    let mapped = |space: &Space, page| space.reclaim(page, effort);
+    if place.unmapped.is_none() && !visit_spaces(&mut place.mapped, tasks, among, mapped) {
+        return false;
+    }
+    let mut object = place.unmapped.take().unwrap_or_default();
+    let is_over = memory.reclaim_objects(&mut object, memcg, effort);
+    if !is_over {
+        place.unmapped = Some(object);
+    }
+    is_over
+}
+
+/// Continues from a cursor until `effort` is complete or the cursor has passed everything three times. Several CPUs can
+/// do so at the same time. Each continues separately from the cursor's position, so that each has scanned everything
+/// itself before it reports that nothing can be reclaimed. Other threads can run in the meantime.
+///
+/// # Locks
+/// The caller holds no lock.
+fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
+    let mut place = *cursor.place.lock();
+    // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
+    // other processes do, and one that reclaims them.
+    for _ in 0..4 {
+        pause_point();
+        if !go_on(&mut place, all, among, effort) || effort.is_over() {
+            break;
+        }
+    }
+    *cursor.place.lock() = place;
+}
+
+/// The state of reclaim.
+pub struct Reclaim {
+    next: Daemon,
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
+    cursor: ReclaimCursor,
+    /// Number of threads that reclaim for a page fault.
+    reclaiming: AtomicU64,
+}
+
+/// Permits reclaim for a page fault until it is dropped.
+pub struct Reclaiming<'a>(&'a AtomicU64);
+
+impl Drop for Reclaiming<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Reclaim {
+    /// Creates the state without background reclaim.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
+            next: Daemon::new(own.clone(), tasks.scheduler),
+            memory,
+            tasks,
+            cursor: ReclaimCursor::default(),
+            reclaiming: AtomicU64::new(0),
+        })
+    }
+
+    /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
+    /// many threads as there are CPUs reclaim already. With more, each thread would scan all memory before the first
+    /// one finds that nothing can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
+    pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
+        let more = |count| (count < cpus).then_some(count + 1);
+        let order = Ordering::Relaxed;
+        let begun = self.reclaiming.fetch_update(order, order, more);
+        begun.ok().map(|_| Reclaiming(&self.reclaiming))
+    }
+
+    /// Sets the next step of background reclaim, or stops it if there is no swap.
+    pub fn wake(&self) {
+        let swap = self.memory.swap();
+        let wait = || swap.is_on().then_some(INTERVAL);
+        self.next.set(wait);
+    }
+
+    /// Reclaims pages for a thread that found no free frame: `often` times the number for one attempt. Returns false if
+    /// none could be reclaimed.
+    pub fn relieve(&self, often: u64) -> bool {
+        if self.memory.merging().shed(&self.memory) > 0 {
+            return true;
+        }
+        if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
+            return false;
+        }
+        let memory = &self.memory;
+        self.relieve_some(&self.cursor, DIRECT * often, Among::All)
+            || memory.swap().shed_some(memory, DIRECT * often) > 0
+    }
+
+    /// Reclaims `pages` pages with `cursor`: pages of these processes and unmapped pages of objects, those of a cgroup only
+    /// if it is charged for them. Returns false if none could be reclaimed.
+    pub fn relieve_some(&self, cursor: &ReclaimCursor, pages: u64, among: Among<'_>) -> bool {
+        if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
+            return false;
+        }
+        let mut effort = Effort {
+            look: u64::MAX,
+            wanted: pages,
+            charged: among.memcg().is_some(),
+        };
+        go_round(cursor, (&self.memory, self.tasks), among, &mut effort);
+        effort.wanted < pages
+    }
+
+    /// Reclaims until the reserve is full again, no page can be reclaimed, or `MOST_ROUNDS` rounds are done. Called
+    /// before an operation that can use much of the reserve.
+    pub fn make_room(&self) {
+        let frames = self.memory.frames();
+        for _ in 0..MOST_ROUNDS {
+            if frames.free() >= frames.reserve() || !self.relieve(1) {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns the watermarks: background reclaim starts below the first number of free frames and stops at the second
+/// (`low` and `high` of a zone, further apart because the checks are less frequent).
+const fn marks(reserve: u64, total: u64) -> (u64, u64) {
+    (reserve + total / 64, reserve + total / 32)
+}
+
+impl DirectReclaim for Reclaim {
+    #[cold]
+    #[inline(never)]
+    fn after_round(&self, round: u64) -> Option<u64> {
+        let next = round + 1;
+        let frames = self.memory.frames();
+        let allocations = frames.allocations();
+        if round >= MOST_RETRIES {
+            return None;
+        }
+        if self.relieve(next) {
+            return Some(next);
+        }
+        frames.machine().relax();
+        (frames.allocations() != allocations).then_some(next)
+    }
+}
+
+impl Expiry for Reclaim {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        let frames = self.memory.frames();
+        let (low, high) = marks(frames.reserve(), frames.total());
+        let free = frames.free();
+        if free < low {
+            let mut effort = Effort {
+                look: BACKGROUND,
+                wanted: high - free,
+                charged: false,
+            };
+            go_round(
+                &self.cursor,
+                (&self.memory, self.tasks),
+                Among::All,
+                &mut effort,
+            );
+        }
+        self.wake();
+    }
+}

@@ -1,0 +1,641 @@
+//! System V semaphore sets (Linux 7.2 `ipc/sem.c`).
+//!
+//! A caller that has to wait leaves its list of operations pending in the set. A caller that changes a value then
+//! performs the pending lists that have become possible, in order of arrival, and wakes their callers. It works in
+//! batches: between two batches the set is unlocked and other threads can run.
+
+mod attempt;
+
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::{
+    ordered::Ordered,
+    sync::{LockGuard, PausePoints, lock_with_room, pause_point},
+};
+use memwright_linux_sched::wait::WaitQueue;
+use memwright_linux_vfs::fs::permission::{Permission, Subject, permitted};
+use memwright_table::{
+    OutOfMemory, TryPush,
+    sync::{Lock, Rank},
+};
+
+pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
+
+/// Most semaphores in a set (`SEMMSL`).
+pub const MOST_IN_SET: usize = 32000;
+/// Most sets (`SEMMNI`).
+pub const MOST_SETS: usize = 32000;
+
+/// The permissions and timestamps of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Owner.
+    pub owner: Subject,
+    /// Permissions: nine bits, as for a file.
+    pub mode: u32,
+    /// Time of the last operation, in seconds since 1970.
+    pub operated: i64,
+    /// Time of the last change, in seconds since 1970.
+    pub changed: i64,
+}
+
+/// A list of operations that is pending.
+pub struct Pending {
+    /// Queue on which its caller waits.
+    pub queue: WaitQueue,
+    operations: Vec<Operation>,
+    process: u32,
+    /// Its position in the set's order of arrival, once it is queued.
+    number: AtomicU64,
+    /// The result of the call, once it is complete.
+    outcome: AtomicU64,
+    /// The next list in the chain of completed ones.
+    next: Lock<Option<Arc<Pending>>>,
+}
+
+/// Value of `outcome` while the call is not complete: no call returns this value.
+const WAITING: u64 = u64::MAX / 2;
+
+impl Pending {
+    /// Returns the result of the call, if it is complete.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), Errno>> {
+        match self.outcome.load(Ordering::Acquire) {
+            WAITING => None,
+            result => Some(Errno::from_result(result).map_or(Ok(()), Err)),
+        }
+    }
+
+    fn end(&self, outcome: Result<(), Errno>) {
+        let result = outcome.map_or_else(Errno::as_result, |()| 0);
+        self.outcome.store(result, Ordering::Release);
+    }
+}
+
+/// A list of operations in the queue of a set.
+struct Waiting {
+    pending: Arc<Pending>,
+    /// Index of the operation that has to wait.
+    place: usize,
+}
+
+/// Pending lists of operations, in order of arrival.
+#[derive(Default)]
+struct Queue {
+    lists: Ordered<u64, Waiting>,
+    /// Number of lists that are not [single decrements](is_decrement).
+    others: usize,
+    /// Number of the next list to arrive.
+    arrivals: u64,
+}
+
+impl Queue {
+    /// Adds a list at the end.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the queue is full and cannot grow.
+    fn push(&mut self, place: usize, pending: Arc<Pending>) -> Result<(), OutOfMemory> {
+        let number = self.arrivals;
+        pending.number.store(number, Ordering::Relaxed);
+        let is_other = !is_decrement(&pending.operations);
+        self.lists.insert(number, Waiting { pending, place })?;
+        self.arrivals += 1;
+        self.others += usize::from(is_other);
+        Ok(())
+    }
+
+    /// Removes a list, if it is still pending.
+    fn remove(&mut self, number: u64) {
+        if let Some(removed) = self.lists.remove(&number) {
+            self.others -= usize::from(!is_decrement(&removed.pending.operations));
+        }
+    }
+}
+
+/// The amounts by which the exit of a process adjusts each value.
+struct Undo {
+    adds: Vec<i32>,
+    /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are void.
+    epoch: u64,
+}
+
+impl Undo {
+    /// Returns the adjustments of epoch `epoch` and the number of values that had to be cleared because they were of an
+    /// earlier epoch.
+    fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
+        let cleared = if self.epoch == epoch {
+            0
+        } else {
+            self.adds.fill(0);
+            self.epoch = epoch;
+            self.adds.len()
+        };
+        (&mut self.adds, cleared)
+    }
+}
+
+/// Number of values of an undo list that can be cleared in about the time of one attempt.
+const CLEARED: usize = 64;
+
+/// Lists that are tried between two scheduling points.
+const TOGETHER: u32 = 256;
+
+/// The mutable state of a set.
+struct State {
+    values: Vec<i32>,
+    /// Process of the last operation on each semaphore.
+    processes: Vec<u32>,
+    /// Undo lists, by process.
+    undo: Ordered<u32, Undo>,
+    /// Number of times that all values were set. Operations before the last of these are not undone on exit.
+    epoch: u64,
+    /// The pending lists.
+    pending: Queue,
+    standing: Standing,
+    removed: bool,
+}
+
+/// A set of semaphores.
+pub struct Set {
+    /// Its number.
+    pub id: u32,
+    /// Its key; 0 for a private set.
+    pub key: u32,
+    /// Its creator.
+    pub maker: Subject,
+    state: Lock<State>,
+}
+
+/// The result of a list of operations.
+pub enum Operated {
+    /// The operations are complete.
+    Done,
+    /// The operations are pending.
+    Waits(Arc<Pending>),
+}
+
+/// All sets.
+pub struct Sets {
+    all: Lock<Vec<Arc<Set>>>,
+    next: AtomicU64,
+}
+
+impl Default for Sets {
+    fn default() -> Self {
+        Self {
+            all: Lock::new(Rank::File, Vec::new()),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Sets {
+    /// Adds a set of `count` semaphores, all 0. Returns the number of the set.
+    ///
+    /// # Errors
+    /// `EEXIST` if another thread has created a set with the key since the caller checked, `ENOSPC` if there are too
+    /// many; `ENOMEM`.
+    pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
+        let state = State {
+            values: zeroes(count)?,
+            processes: zeroes(count)?,
+            undo: Ordered::new(),
+            epoch: 0,
+            pending: Queue::default(),
+            standing,
+            removed: false,
+        };
+        let mut all = self.all.lock();
+        if key != 0 && all.iter().any(|set| set.key == key) {
+            return Err(Errno::EEXIST);
+        }
+        if all.len() >= MOST_SETS {
+            return Err(Errno::ENOSPC);
+        }
+        all.try_make_room(1)?;
+        let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
+        all.try_push(Arc::new(Set {
+            id,
+            key,
+            maker: standing.owner,
+            state: Lock::new(Rank::Leaf, state),
+        }))?;
+        Ok(id)
+    }
+
+    /// Returns the set with this key.
+    pub fn with_key(&self, key: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        all.iter().find(|set| set.key == key).cloned()
+    }
+
+    /// Returns the set with this number.
+    pub fn find(&self, id: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        all.iter().find(|set| set.id == id).cloned()
+    }
+
+    /// Returns the largest number of a set, or 0.
+    pub fn largest_id(&self) -> u32 {
+        let all = self.all.lock();
+        all.iter().map(|set| set.id).max().unwrap_or(0)
+    }
+
+    /// Returns the number of sets and the total number of semaphores.
+    pub fn totals(&self) -> (usize, usize) {
+        let all = self.all.lock();
+        (all.len(), all.iter().map(|set| set.count()).sum())
+    }
+
+    /// Removes a set and wakes its waiting callers.
+    pub fn remove(&self, id: u32) {
+        let removed = {
+            let mut all = self.all.lock();
+            let place = all.iter().position(|set| set.id == id);
+            place.map(|place| all.remove(place))
+        };
+        if let Some(set) = removed {
+            set.end();
+        }
+    }
+
+    /// Adjusts the semaphores of all sets for a process that exits (`SEM_UNDO`).
+    pub fn undo(&self, process: u32) {
+        let mut first = 0;
+        let mut points = PausePoints::every(TOGETHER);
+        // The list is sorted by number, and a set's number never changes.
+        while let Some(set) = self.from(first) {
+            points.round();
+            set.undo(process);
+            first = set.id + 1;
+        }
+    }
+
+    /// Returns the set with the lowest number that is at least `id`.
+    fn from(&self, id: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        let place = all.partition_point(|set| set.id < id);
+        all.get(place).cloned()
+    }
+
+    /// Removes all sets.
+    pub fn clear(&self) {
+        let all = core::mem::take(&mut *self.all.lock());
+        drop(all);
+    }
+}
+
+fn zeroes<T: Copy + Default>(count: usize) -> Result<Vec<T>, Errno> {
+    let mut values = Vec::new();
+    values.try_fill(count, T::default())?;
+    Ok(values)
+}
+
+impl Set {
+    /// Returns the number of semaphores.
+    pub fn count(&self) -> usize {
+        self.state.lock().values.len()
+    }
+
+    /// Returns the permissions and timestamps.
+    pub fn standing(&self) -> Standing {
+        self.state.lock().standing
+    }
+
+    /// Changes the owner and the permissions.
+    pub fn set_owner(&self, owner: Subject, mode: u32, now: i64) {
+        let standing = &mut self.state.lock().standing;
+        (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
+    }
+
+    /// Returns whether `subject` has the permissions `wanted` for the set (`ipcperms`).
+    #[must_use]
+    pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
+        let standing = self.standing();
+        let owner = if subject.user == self.maker.user {
+            self.maker
+        } else {
+            standing.owner
+        };
+        permitted(subject, standing.mode, owner, false, wanted)
+    }
+
+    /// Returns whether `subject` is allowed to change or remove the set.
+    #[must_use]
+    pub fn is_owned_by(&self, subject: Subject) -> bool {
+        let owners = [self.standing().owner.user, self.maker.user];
+        subject.overrides || owners.contains(&subject.user)
+    }
+
+    /// Performs the operations for a process, or queues them as pending.
+    ///
+    /// # Errors
+    /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE` if a
+    /// value or an adjustment leaves its range, `ENOMEM`.
+    pub fn operate(
+        &self,
+        process: u32,
+        operations: Vec<Operation>,
+        now: i64,
+    ) -> Result<Operated, Errno> {
+        if operations.iter().any(|one| one.undone) {
+            self.make_undo(process)?;
+        }
+        let state = self.state.lock();
+        if let Ok(done) = self.do_now(state, process, &operations, now)? {
+            return Ok(done);
+        }
+        // Allocate memory while the set is unlocked. The operations may have become possible in that time, so try again
+        // below.
+        let pending = Arc::new(Pending {
+            queue: WaitQueue::named("a semaphore"),
+            operations,
+            process,
+            number: AtomicU64::new(0),
+            outcome: AtomicU64::new(WAITING),
+            next: Lock::new(Rank::Leaf, None),
+        });
+        let state = lock_with_room(&self.state, |state| &mut state.pending.lists)?;
+        match self.do_now(state, process, &pending.operations, now)? {
+            Ok(done) => Ok(done),
+            Err((mut state, place)) => {
+                state.pending.push(place, pending.clone())?;
+                Ok(Operated::Waits(pending))
+            }
+        }
+    }
+
+    /// Creates the undo list of a process, if it has none.
+    fn make_undo(&self, process: u32) -> Result<(), Errno> {
+        let (count, epoch) = {
+            let mut state = self.state.lock();
+            if state.undo.get_mut(&process).is_some() {
+                return Ok(());
+            }
+            (state.values.len(), state.epoch)
+        };
+        let made = Undo {
+            adds: zeroes(count)?,
+            epoch,
+        };
+        let mut state = lock_with_room(&self.state, |state| &mut state.undo)?;
+        // Another thread of the process may have created it in the meantime.
+        if state.undo.get_mut(&process).is_none() {
+            state.undo.insert(process, made)?;
+        }
+        Ok(())
+    }
+
+    /// Performs the operations. Returns the index of the operation that has to wait if they are not possible now.
+    fn do_now<'a>(
+        &'a self,
+        mut state: LockGuard<'a, State>,
+        process: u32,
+        operations: &[Operation],
+        now: i64,
+    ) -> Result<Result<Operated, (LockGuard<'a, State>, usize)>, Errno> {
+        if state.removed {
+            return Err(Errno::EIDRM);
+        }
+        match state.attempt(process, operations)?.outcome {
+            Ok(()) => {
+                state.standing.operated = now;
+                self.serve(state, now);
+                Ok(Ok(Operated::Done))
+            }
+            Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
+            Err(place) => Ok(Err((state, place))),
+        }
+    }
+
+    /// Withdraws pending operations. Returns their result if they were completed in the meantime.
+    pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
+        let number = pending.number.load(Ordering::Relaxed);
+        self.state.lock().pending.remove(number);
+        pending.outcome()
+    }
+
+    /// Returns the value of a semaphore, and the process of the last operation on it.
+    pub fn value(&self, number: usize) -> Option<(i32, u32)> {
+        let state = self.state.lock();
+        Some((*state.values.get(number)?, state.processes[number]))
+    }
+
+    /// Returns the values of all semaphores.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn values(&self) -> Result<Vec<i32>, Errno> {
+        let mut copy = zeroes(self.count())?;
+        copy.copy_from_slice(&self.state.lock().values);
+        Ok(copy)
+    }
+
+    /// Returns the number of calls that wait for a semaphore to become 0 (if `zero`) or to increase.
+    pub fn waiting(&self, number: usize, zero: bool) -> usize {
+        let state = self.state.lock();
+        let concerns = |waiting: &&Waiting| {
+            let operation = waiting.pending.operations[waiting.place];
+            usize::from(operation.number) == number && (operation.add == 0) == zero
+        };
+        state.pending.lists.values().filter(concerns).count()
+    }
+
+    /// Sets the values of the semaphores from `first` on, and clears the adjustments on exit of these semaphores.
+    /// `process` becomes the process of the last operation on them. The caller has checked that the set has enough
+    /// semaphores.
+    pub fn set(&self, first: usize, values: &[i32], process: u32, now: i64) {
+        let mut state = self.state.lock();
+        for (number, value) in (first..).zip(values) {
+            state.values[number] = *value;
+            state.processes[number] = process;
+        }
+        if values.len() == state.values.len() {
+            state.epoch += 1;
+        } else {
+            for undo in state.undo.values_mut() {
+                undo.adds[first..first + values.len()].fill(0);
+            }
+        }
+        state.standing.changed = now;
+        self.serve(state, now);
+    }
+
+    fn undo(&self, process: u32) {
+        let mut state = self.state.lock();
+        let Some(mut undo) = state.undo.remove(&process) else {
+            return;
+        };
+        let epoch = state.epoch;
+        let (undo, _) = undo.of_epoch(epoch);
+        for (number, &mut add) in undo.iter_mut().enumerate() {
+            if add != 0 {
+                state.values[number] = (state.values[number] + add).clamp(0, MOST_VALUE);
+                state.processes[number] = process;
+            }
+        }
+        let now = state.standing.operated;
+        self.serve(state, now);
+    }
+
+    /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
+    /// between two batches, that CPU serves the lists itself, from the first one on.
+    fn serve<'a>(&'a self, mut state: LockGuard<'a, State>, now: i64) {
+        let mut from = 0;
+        loop {
+            let (woken, next) = state.serve(now, from);
+            drop(state);
+            woken.wake();
+            let Some(next) = next else { return };
+            from = next;
+            pause_point();
+            state = self.state.lock();
+        }
+    }
+
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.removed = true;
+        let mut waiting = core::mem::take(&mut state.pending).lists;
+        drop(state);
+        let mut points = PausePoints::every(TOGETHER);
+        while let Some((_, Waiting { pending, .. })) = waiting.pop_first() {
+            pending.end(Err(Errno::EIDRM));
+            pending.queue.wake_all();
+            points.round();
+        }
+    }
+}
+
+impl State {
+    /// Performs the operations, or returns the index of the operation that has to wait. If any of them is undone on
+    /// exit, the process must have an undo list.
+    fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
+        let (undo, cleared) = if operations.iter().any(|one| one.undone) {
+            let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
+            list.of_epoch(self.epoch)
+        } else {
+            (&mut [][..], 0)
+        };
+        let outcome = match attempt(&mut self.values, undo, operations) {
+            Ok(()) => {
+                for one in operations {
+                    self.processes[usize::from(one.number)] = process;
+                }
+                Ok(())
+            }
+            Err(Refusal::Waits(place)) => Err(place),
+            Err(Refusal::OutOfRange) => return Err(Errno::ERANGE),
+        };
+        Ok(Attempted { outcome, cleared })
+    }
+
+    /// Tries the pending lists from number `from` on. Starts again from the first list after completing one that can
+    /// have made earlier lists possible. Returns the completed lists, and the number from which to continue if
+    /// [`TOGETHER`] attempts were not enough.
+    fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
+        let mut woken = Woken::default();
+        let mut next = from;
+        let mut left = TOGETHER;
+        while let Some((&number, Waiting { pending, .. })) = self.pending.lists.first_from(&next) {
+            if left == 0 {
+                return (woken, Some(number));
+            }
+            next = number + 1;
+            let pending = pending.clone();
+            let attempted = self.attempt(pending.process, &pending.operations);
+            let cleared = attempted.as_ref().map_or(0, |attempted| attempted.cleared);
+            left = left.saturating_sub(1 + (cleared / CLEARED) as u32);
+            let outcome = match attempted.map(|attempted| attempted.outcome) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(place)) if pending.operations[place].never_waits => Err(Errno::EAGAIN),
+                Ok(Err(place)) => {
+                    if let Some(waiting) = self.pending.lists.get_mut(&number) {
+                        waiting.place = place;
+                    }
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            self.pending.remove(number);
+            if outcome.is_ok() {
+                self.standing.operated = now;
+                // Completing a single decrement makes no other list possible, except lists that wait for 0 or have
+                // several operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
+                if self.pending.others > 0 || !is_decrement(&pending.operations) {
+                    next = 0;
+                }
+            }
+            pending.end(outcome);
+            woken.push(pending);
+        }
+        (woken, None)
+    }
+}
+
+/// The result of an attempt.
+struct Attempted {
+    /// Success, or the index of the operation that has to wait.
+    outcome: Result<(), usize>,
+    /// Number of values of an undo list that were cleared for the attempt.
+    cleared: usize,
+}
+
+/// Returns whether a list is one operation that decreases a value.
+fn is_decrement(operations: &[Operation]) -> bool {
+    matches!(operations, [one] if one.add < 0)
+}
+
+/// Completed lists, in order. They form a chain through `Pending::next`, which needs no memory.
+#[derive(Default)]
+struct Woken {
+    first: Option<Arc<Pending>>,
+    last: Option<Arc<Pending>>,
+}
+
+impl Woken {
+    /// Adds a list that was removed from the pending lists and is therefore in no other chain.
+    fn push(&mut self, pending: Arc<Pending>) {
+        match self.last.replace(pending.clone()) {
+            Some(last) => *last.next.lock() = Some(pending),
+            None => self.first = Some(pending),
+        }
+    }
+
+    /// Wakes the callers of all lists in the chain.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    fn wake(self) {
+        drop(self.last);
+        let mut next = self.first;
+        while let Some(pending) = next {
+            next = pending.next.lock().take();
+            pending.queue.wake_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_set_whoever_looked_for_it_before() {
+        let sets = Sets::default();
+        let standing = Standing {
+            owner: Subject::ROOT,
+            mode: 0o600,
+            operated: 0,
+            changed: 0,
+        };
+        assert_eq!(sets.add(7, 1, standing), Ok(0));
+        // `EEXIST` is for a thread that found no set with this key before another thread created one.
+        assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
+        assert_eq!(sets.add(8, 1, standing), Ok(1));
+        for private in [2, 3] {
+            assert_eq!(sets.add(0, 1, standing), Ok(private));
+        }
+    }
+}

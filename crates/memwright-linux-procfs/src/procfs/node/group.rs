@@ -1,0 +1,40 @@
+//! The files of a cgroup.
+
+use crate::procfs::{node::Text, node::view::View};
+use alloc::sync::Arc;
+use core::fmt::{self};
+use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_tasks::process::Cgroup;
+
+/// Writes the text of a cgroup's file.
+pub type GroupReader = fn(&View<'_>, &Cgroup, &mut Text) -> fmt::Result;
+/// Handles a write to a cgroup's file.
+pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
+
+/// Returns a number that changes whenever the text of a cgroup's file changes.
+pub type GroupMark = fn(&Memory, &Cgroup) -> u64;
+
+/// In which cgroups a file exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// In all of them.
+    Always,
+    /// In all but the root.
+    BelowRoot,
+    /// In those with the memory controller, without the root.
+    WithMemory,
+}
+
+/// A file in the directories of cgroups.
+#[derive(Clone, Copy)]
+pub struct GroupFile {
+    pub(in crate::procfs) name: &'static str,
+    /// Where it exists.
+    pub(in crate::procfs) presence: Presence,
+    /// Writes its text.
+    pub(in crate::procfs) read: GroupReader,
+    /// Handles a write to it.
+    pub(in crate::procfs) store: Option<GroupWriter>,
+    /// Returns the change counter of its text; `None` for a file whose pollers are not notified of changes.
+    pub(in crate::procfs) mark: Option<GroupMark>,
+}

@@ -1,0 +1,236 @@
+//! The sums over the page table entries of an area that `smaps` prints.
+
+use memwright::{Area, AreaFlags, Rights};
+use memwright_linux_abi::{M, Memory};
+use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
+
+/// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
+const SHARE: u64 = 1 << 12;
+
+/// The sums for an area or several areas. They are in bytes, except those that are in shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Resident pages.
+    pub resident: u64,
+    /// Resident pages, each divided by the number of entries that map it; in shares.
+    pub proportional: u64,
+    /// The part of `proportional` that is dirty; in shares.
+    pub proportional_dirty: u64,
+    /// The part of `proportional` that is anonymous; in shares.
+    pub proportional_anonymous: u64,
+    /// The part of `proportional` that is shared memory; in shares.
+    pub proportional_memory: u64,
+    /// Clean pages that several entries map.
+    pub shared_clean: u64,
+    /// Dirty pages that several entries map.
+    pub shared_dirty: u64,
+    /// Clean pages that one entry maps.
+    pub private_clean: u64,
+    /// Dirty pages that one entry maps.
+    pub private_dirty: u64,
+    /// Accessed pages.
+    pub referenced: u64,
+    /// Anonymous pages.
+    pub anonymous: u64,
+    /// Anonymous memory that 2 MiB pages map.
+    pub huge: u64,
+    /// Memory of objects that 2 MiB pages map.
+    pub huge_memory: u64,
+    /// Anonymous pages whose contents reclaim is allowed to discard (`MADV_FREE`).
+    pub lazy: u64,
+    /// Anonymous pages merged by KSM.
+    pub merged: u64,
+    /// Huge pages of the hugetlb pool that several entries map.
+    pub shared_hugetlb: u64,
+    /// Huge pages of the hugetlb pool that one entry maps.
+    pub private_hugetlb: u64,
+    /// Swap entries of the area.
+    pub swap: u64,
+    /// Swapped pages, each divided by the number of entries that refer to its slot; in shares. Swapped pages of objects
+    /// are not included (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
+    pub swap_proportional: u64,
+    /// Pages of objects that are swapped out.
+    pub swap_of_objects: u64,
+    /// The proportional size of the areas that are locked in memory; in shares.
+    pub locked: u64,
+}
+
+/// Converts shares to bytes.
+#[must_use]
+pub const fn bytes_of_shares(shares: u64) -> u64 {
+    shares / SHARE
+}
+
+impl Sums {
+    /// Returns the sums of an area before its entries are added. The page table does not record which pages of the
+    /// object are swapped out, so the object provides their number (`smap_gather_stats`). A private writable area,
+    /// which can have copies of pages, is skipped.
+    pub fn of_area(area: &Area<M>) -> Self {
+        let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
+        let object = area.object().filter(|_| shows_all);
+        let swapped = object.map_or(0, |object| {
+            object.swapped(area.offset_of(area.start()), area.pages())
+        });
+        Self {
+            swap_of_objects: swapped * PAGE_SIZE as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Adds `pages` pages that are alike (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    fn add_pages(&mut self, area: AreaClass, alike: Alike, pages: u64) {
+        let each = alike.size.pages() * PAGE_SIZE as u64;
+        let bytes = each * pages;
+        let sharers = u64::from(alike.sharers);
+        if area.hugetlb {
+            // Hugetlb pages are not counted as resident memory (`smaps_hugetlb_range`).
+            let class = if sharers > 1 {
+                &mut self.shared_hugetlb
+            } else {
+                &mut self.private_hugetlb
+            };
+            *class += bytes;
+            return;
+        }
+        let shares = each * SHARE / sharers * pages;
+        self.resident += bytes;
+        self.proportional += shares;
+        if alike.dirty {
+            self.proportional_dirty += shares;
+        }
+        if alike.kind == FrameKind::Merged {
+            self.merged += bytes;
+        }
+        if alike.lazy {
+            self.lazy += bytes;
+        }
+        let huge = if alike.size == PageSize::Size4K {
+            0
+        } else {
+            bytes
+        };
+        if alike.kind.is_private() {
+            self.anonymous += bytes;
+            self.huge += huge;
+            self.proportional_anonymous += shares;
+        } else if area.memory {
+            self.proportional_memory += shares;
+            self.huge_memory += huge;
+        }
+        if alike.accessed {
+            self.referenced += bytes;
+        }
+        let class = match (sharers > 1, alike.dirty) {
+            (true, false) => &mut self.shared_clean,
+            (true, true) => &mut self.shared_dirty,
+            (false, false) => &mut self.private_clean,
+            (false, true) => &mut self.private_dirty,
+        };
+        *class += bytes;
+    }
+
+    /// Adds the sums of another area.
+    pub fn add(&mut self, other: &Self) {
+        self.resident += other.resident;
+        self.proportional += other.proportional;
+        self.proportional_dirty += other.proportional_dirty;
+        self.proportional_anonymous += other.proportional_anonymous;
+        self.proportional_memory += other.proportional_memory;
+        self.shared_clean += other.shared_clean;
+        self.shared_dirty += other.shared_dirty;
+        self.private_clean += other.private_clean;
+        self.private_dirty += other.private_dirty;
+        self.referenced += other.referenced;
+        self.anonymous += other.anonymous;
+        self.huge += other.huge;
+        self.huge_memory += other.huge_memory;
+        self.lazy += other.lazy;
+        self.merged += other.merged;
+        self.shared_hugetlb += other.shared_hugetlb;
+        self.private_hugetlb += other.private_hugetlb;
+        self.swap += other.swap;
+        self.swap_proportional += other.swap_proportional;
+        self.swap_of_objects += other.swap_of_objects;
+        self.locked += other.locked;
+    }
+}
+
+/// What the sums depend on in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Alike {
+    sharers: u32,
+    kind: FrameKind,
+    size: PageSize,
+    dirty: bool,
+    accessed: bool,
+    lazy: bool,
+}
+
+/// What the sums depend on in an area.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct AreaClass {
+    hugetlb: bool,
+    /// Whether the area's object is in memory only.
+    memory: bool,
+}
+
+/// Consecutive pages of one area that are alike. They are added to the sums together, because most pages are like the
+/// page before them.
+#[derive(Default)]
+pub struct Run {
+    area: AreaClass,
+    alike: Option<Alike>,
+    pages: u64,
+}
+
+impl Run {
+    /// Begins with the pages of `area`, after [`end`](Self::end).
+    pub fn begin(&mut self, area: &Area<M>) {
+        self.area = AreaClass {
+            hugetlb: area.flags().contains(AreaFlags::HUGETLB),
+            memory: area.object().is_some_and(|object| object.is_memory()),
+        };
+    }
+
+    /// Adds an entry of the area to the run, or to its sums. Before a page that is not like the pages of the run, adds
+    /// the run to the sums.
+    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
+        let page = match extent.entry {
+            Entry::Present(page) => page,
+            Entry::Swapped(swapped) => {
+                let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
+                sums.swap += pages * PAGE_SIZE as u64;
+                sums.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
+                return;
+            }
+            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
+        };
+        if page.bits.contains(Bits::BORROWED) {
+            return;
+        }
+        let frames = memory.frames();
+        let (kind, sharers) = frames.shown(page.frame);
+        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+        let alike = Alike {
+            sharers: sharers.max(1),
+            kind,
+            size: page.size,
+            dirty,
+            accessed: page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED),
+            lazy: !dirty && kind.is_private() && frames.is_lazy(page.frame),
+        };
+        if self.alike != Some(alike) {
+            self.end(sums);
+            self.alike = Some(alike);
+        }
+        self.pages += 1;
+    }
+
+    /// Adds the pages of the run to the sums.
+    pub fn end(&mut self, sums: &mut Sums) {
+        if let Some(alike) = self.alike.take() {
+            sums.add_pages(self.area, alike, self.pages);
+        }
+        self.pages = 0;
+    }
+}

@@ -1,0 +1,47 @@
+//! The timer of work that repeats while there is a reason.
+
+use crate::scheduler::{Expiry, TimerKey, Timers};
+use alloc::sync::Weak;
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_table::OutOfMemory;
+
+/// The timer for the next step of work that repeats while there is a reason. There is at most one timer, even if
+/// several CPUs set it, or set it while it expires.
+pub struct NextLook(Lock<Option<TimerKey>>);
+
+impl NextLook {
+    /// Creates the value without a timer.
+    pub fn none() -> Self {
+        Self(Lock::new(Rank::Process, None))
+    }
+
+    /// Returns whether there is a timer. It may be one that is just expiring.
+    pub fn is_set(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    /// Replaces the timer. `wait` is called under the lock and returns the delay in nanoseconds, or `None` for no
+    /// timer. The code that handles an expiration must call this, and always has memory for it.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no memory for a timer; there is then no timer.
+    pub fn set(
+        &self,
+        timers: &dyn Timers,
+        whose: &Weak<dyn Expiry>,
+        wait: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), OutOfMemory> {
+        // A failure matters only if a timer is needed, which is decided under the lock.
+        let room = timers.make_room_for_timer();
+        let mut timer = self.0.lock();
+        if let Some(old) = timer.take() {
+            timers.remove_timer(old);
+        }
+        if let Some(wait) = wait() {
+            room?;
+            let at = timers.now().saturating_add(wait);
+            *timer = Some(timers.add_timer(at, whose.clone())?);
+        }
+        Ok(())
+    }
+}

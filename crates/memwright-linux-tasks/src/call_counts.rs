@@ -1,0 +1,73 @@
+//! Counts of the system calls that the report lists: stubs by name, and unimplemented calls by number.
+
+use alloc::collections::BTreeMap;
+use memwright_linux_base::sync::{Lock, Rank};
+
+/// The counts of one run.
+pub struct CallCounts {
+    counts: Lock<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Stubs, by name.
+    stubs: BTreeMap<&'static str, u64>,
+    /// Unimplemented calls, by number; [`OTHERS`] for all further ones.
+    missing: BTreeMap<u64, u64>,
+}
+
+/// A call that the report lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// A stub: it succeeds without having an effect.
+    Stub(&'static str),
+    /// An unimplemented call with this number.
+    Missing(u64),
+    /// All unimplemented calls without a count of their own.
+    Others,
+}
+
+/// Most unknown call numbers that are counted individually. A program can try any number of them.
+const MOST_UNKNOWN: usize = 1024;
+
+/// The key for all further unknown numbers.
+const OTHERS: u64 = u64::MAX;
+
+impl Default for CallCounts {
+    /// Returns counters that are all zero.
+    fn default() -> Self {
+        Self {
+            counts: Lock::new(Rank::Lists, Counts::default()),
+        }
+    }
+}
+
+impl CallCounts {
+    /// Counts a call that succeeded without having an effect.
+    pub fn count_stub(&self, name: &'static str) {
+        *self.counts.lock().stubs.entry(name).or_default() += 1;
+    }
+
+    /// Counts a call that is not implemented. `has_name` is whether Linux has a call with this number.
+    pub fn count_missing(&self, number: u64, has_name: bool) {
+        let missing = &mut self.counts.lock().missing;
+        let is_counted = has_name || missing.contains_key(&number) || missing.len() < MOST_UNKNOWN;
+        let key = if is_counted { number } else { OTHERS };
+        *missing.entry(key).or_default() += 1;
+    }
+
+    /// Calls `visit` for each call that was counted, with its count.
+    pub fn each(&self, mut visit: impl FnMut(Listed, u64)) {
+        let counts = self.counts.lock();
+        for (name, count) in &counts.stubs {
+            visit(Listed::Stub(name), *count);
+        }
+        for (number, count) in &counts.missing {
+            let listed = match *number {
+                OTHERS => Listed::Others,
+                number => Listed::Missing(number),
+            };
+            visit(listed, *count);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Breakpoints of probes in memory.
+
+use super::{BREAKPOINT, Place, Probe, Probes};
+use crate::process::{Process, Tasks};
+use alloc::sync::Arc;
+use memwright::{Area, AreaFlags, Rights};
+use memwright_linux_abi::{M, Space};
+use memwright_table::{OutOfMemory, VirtAddr};
+
+impl Probes {
+    /// Adds a probe. Its breakpoint is set at all addresses at which its process maps the probe's place, now and after
+    /// later mappings.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn set(&self, tasks: &Tasks, probe: &Arc<Probe>) -> Result<(), OutOfMemory> {
+        self.enter(probe)?;
+        let process = tasks.process(probe.process);
+        if let Some(space) = process.and_then(|process| process.space()) {
+            install(&space, probe);
+        }
+        Ok(())
+    }
+
+    /// Removes a probe, and its breakpoint from the memory of all processes, because a fork copies the breakpoint.
+    pub fn unset(&self, tasks: &Tasks, probe: &Arc<Probe>) {
+        self.leave(probe);
+        let place = Place {
+            file: probe.identity(),
+            offset: probe.offset,
+        };
+        if self.first_at(place).is_some() {
+            return;
+        }
+        for process in tasks.processes() {
+            if let Some(space) = process.space() {
+                each_address(&space, probe, |at| {
+                    let mut first = [0];
+                    let read = space.read_forced(at, &mut first);
+                    if read.is_ok() && first[0] == BREAKPOINT {
+                        // If the memory was unmapped in the meantime, there is no breakpoint to remove.
+                        let _ = space.write_forced(at, &probe.instruction[..1]);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Sets the breakpoints of the process's probes after it has mapped or executed a file.
+    #[cold]
+    pub fn mapped(&self, process: &Process) {
+        if let Some(space) = process.space() {
+            let mut before = None;
+            while let Some(probe) = self.next_of_process(process.id, before.as_ref()) {
+                install(&space, &probe);
+                before = Some(probe);
+            }
+        }
+    }
+}
+
+/// Sets the breakpoint at all addresses at which the place is mapped. Skips an address if there is no memory for a
+/// private copy of the page.
+fn install(space: &Arc<Space>, probe: &Probe) {
+    each_address(space, probe, |at| {
+        let _ = space.write_forced(at, &[BREAKPOINT]);
+    });
+}
+
+/// Calls `act` for each address at which private code maps the probe's place. The address space is not locked during
+/// the call.
+fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)) {
+    let wanted = probe.identity();
+    let mut from = VirtAddr::new(0);
+    loop {
+        let mut found = None;
+        space.areas_from(from, &mut |area| {
+            let (first, bytes) = extent(area);
+            let shown = area
+                .object()
+                .is_some_and(|object| object.identity() == wanted);
+            if takes_probes(area) && shown && (first..first + bytes).contains(&probe.offset) {
+                let start = area.start().address().as_u64();
+                let at = VirtAddr::new(start + (probe.offset - first));
+                found = Some((at, area.end().address()));
+            }
+            found.is_none()
+        });
+        let Some((at, end)) = found else {
+            return;
+        };
+        act(at);
+        from = end;
+    }
+}
+
+/// Returns the offset of an area's first byte in its object, and its length.
+fn extent(area: &Area<M>) -> (u64, u64) {
+    let pages = area.end().number() - area.start().number();
+    (area.offset_of(area.start()) * 4096, pages * 4096)
+}
+
+/// Returns whether the area is code that its process cannot write, which is where breakpoints are set (Linux 7.2
+/// `kernel/events/uprobes.c`, `valid_vma`).
+fn takes_probes(area: &Area<M>) -> bool {
+    !area.is_shared()
+        && !area.flags().contains(AreaFlags::HUGETLB)
+        && area.max_rights().contains(Rights::EXECUTE)
+        && !area.rights().contains(Rights::WRITE)
+}
+
+/// Returns the place in a file that is mapped at an address; `None` if the area there cannot have breakpoints.
+pub fn place_of(space: &Space, address: u64) -> Option<Place> {
+    space.find(VirtAddr::new(address), |area| {
+        let start = area.start().address().as_u64();
+        if address < start || !takes_probes(area) {
+            return None;
+        }
+        let file = area.object()?.identity();
+        let offset = extent(area).0 + (address - start);
+        Some(Place { file, offset })
+    })?
+}

@@ -1,0 +1,384 @@
+//! Cgroups: their limits, their events, and the record of a membership.
+
+use super::Walked;
+use crate::reclaim_cursor::ReclaimCursor;
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use memwright::Memcg;
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_linux_sched::scheduler::UsageSnapshot;
+use memwright_table::TryPush;
+
+/// No limit.
+pub const UNLIMITED: u64 = u64::MAX;
+/// No limit of the number or depth of groups (`INT_MAX`).
+pub const NO_MOST: u32 = i32::MAX as u32;
+
+/// How often each event happened in a group, or in the group and those below it.
+#[derive(Default)]
+pub struct Events {
+    /// The group was about to exceed its limit.
+    pub max: AtomicU64,
+    /// Reclaim found no further page.
+    pub out_of_memory: AtomicU64,
+    /// One of its processes was killed for lack of memory.
+    pub killed: AtomicU64,
+}
+
+/// An event of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The group was about to exceed its limit.
+    Max,
+    /// Reclaim found no further page.
+    OutOfMemory,
+    /// One of its processes was killed for lack of memory.
+    Killed,
+}
+
+impl Events {
+    fn count(&self, event: Event) {
+        let counter = match event {
+            Event::Max => &self.max,
+            Event::OutOfMemory => &self.out_of_memory,
+            Event::Killed => &self.killed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn reset(&self) {
+        for counter in [&self.max, &self.out_of_memory, &self.killed] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why there is no path of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathError {
+    /// The path is longer than the caller allows.
+    TooLong,
+    /// There is no memory for it.
+    OutOfMemory,
+}
+
+/// The place of a group in the tree. Changed under the lock of the process table.
+pub struct GroupPlace {
+    /// The groups directly below.
+    pub children: AtomicU32,
+    /// All groups below.
+    pub descendants: AtomicU32,
+    /// The groups with the memory controller, this one included.
+    pub memories: AtomicU32,
+    /// The most groups below, and the most levels below, that may exist.
+    pub most_descendants: AtomicU32,
+    pub most_depth: AtomicU32,
+    /// The groups directly below have the memory controller (`cgroup.subtree_control`).
+    pub gives_memory: AtomicBool,
+    /// How many groups directly below have `gives_memory`.
+    pub givers: AtomicU32,
+    /// The group was removed.
+    pub removed: AtomicBool,
+}
+
+impl Default for GroupPlace {
+    fn default() -> Self {
+        Self {
+            children: AtomicU32::new(0),
+            descendants: AtomicU32::new(0),
+            memories: AtomicU32::new(0),
+            most_descendants: AtomicU32::new(NO_MOST),
+            most_depth: AtomicU32::new(NO_MOST),
+            gives_memory: AtomicBool::new(false),
+            givers: AtomicU32::new(0),
+            removed: AtomicBool::new(false),
+        }
+    }
+}
+
+/// A group of processes.
+pub struct Cgroup {
+    /// Its number. Numbers are never reused. The root has 0.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// The group above; `None` for the root.
+    above: Option<Arc<Cgroup>>,
+    /// The number of groups above.
+    pub level: u32,
+    /// The position in the tree of groups.
+    pub place: GroupPlace,
+    /// Number of processes in the group and below it.
+    pub population: Population,
+    /// The memcg of the group, as a number; 0 while the group has no memory controller.
+    memcg: AtomicU16,
+    /// Memory limit in pages.
+    pub most: AtomicU64,
+    /// Swap limit in slots.
+    pub most_slots: AtomicU64,
+    /// While `Cgroups::ever` is at most this value, the group cannot be over its limit.
+    pub look_at: AtomicU64,
+    /// The lowest `look_at` of the group and those above it.
+    pub due: Due,
+    /// Number of changes to the inputs of `look_at`.
+    pub changes: AtomicU64,
+    /// Largest measured charge in pages.
+    pub peak: AtomicU64,
+    /// The events of the group and of those below it.
+    pub events: Events,
+    /// The events of the group itself.
+    pub own_events: Events,
+    /// Minor and major faults of former members of the group and of those below it.
+    pub faults: [AtomicU64; 2],
+    /// The cursor of the reclaim of its pages.
+    pub cursor: ReclaimCursor,
+    /// The last walk over its memory.
+    pub walked: Lock<Option<Walked>>,
+}
+
+impl Cgroup {
+    /// Creates a group below `above`; the root without it.
+    pub fn new(id: u32, name: &[u8], above: Option<Arc<Self>>) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            level: above.as_ref().map_or(0, |above| above.level + 1),
+            above,
+            place: GroupPlace::default(),
+            population: Population::default(),
+            memcg: AtomicU16::new(Memcg::NOBODY.raw()),
+            most: AtomicU64::new(UNLIMITED),
+            most_slots: AtomicU64::new(UNLIMITED),
+            look_at: AtomicU64::new(0),
+            due: Due::new(),
+            changes: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            events: Events::default(),
+            own_events: Events::default(),
+            faults: Default::default(),
+            cursor: ReclaimCursor::default(),
+            walked: Lock::new(Rank::Leaf, None),
+        }
+    }
+
+    /// Returns the group above; `None` for the root.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.above.as_ref()
+    }
+
+    /// Iterates over the group and those above it, without the root.
+    pub fn upwards(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        core::iter::successors(Some(self), |group| group.parent())
+            .take_while(|group| group.parent().is_some())
+    }
+
+    /// Returns whether the group is `above` or below it.
+    pub fn is_within(self: &Arc<Self>, above: &Self) -> bool {
+        let mut groups = self.upwards().skip_while(|group| group.level > above.level);
+        above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
+    }
+
+    /// Returns the path from the root, without a slash at its start. With that slash and a NUL, it has at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`PathError`]: the path is longer, or there is no memory for it.
+    pub fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
+        let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
+        if start >= most {
+            return Err(PathError::TooLong);
+        }
+        let mut path = Vec::new();
+        let filled = path.try_fill(start, b'/');
+        filled.map_err(|_| PathError::OutOfMemory)?;
+        for group in self.upwards() {
+            start -= group.name.len();
+            path[start..][..group.name.len()].copy_from_slice(&group.name);
+            start -= 1;
+        }
+        path.drain(..path.len().min(1));
+        Ok(path)
+    }
+
+    /// Returns the owner that its swap slots are charged to, or that of no one while it has no memory controller.
+    pub fn memcg(&self) -> Memcg {
+        Memcg::from_raw(self.memcg.load(Ordering::SeqCst))
+    }
+
+    /// Returns whether the group has the memory controller.
+    pub fn has_memory(&self) -> bool {
+        self.memcg() != Memcg::NOBODY
+    }
+
+    /// Gives the group the memory controller, without limits, or takes it away. Returns the memcg that it had.
+    pub fn set_memcg(&self, memcg: Memcg) -> Memcg {
+        self.most.store(UNLIMITED, Ordering::Relaxed);
+        self.most_slots.store(UNLIMITED, Ordering::Relaxed);
+        self.peak.store(0, Ordering::Relaxed);
+        self.events.reset();
+        self.own_events.reset();
+        self.forget_measurement();
+        Memcg::from_raw(self.memcg.swap(memcg.raw(), Ordering::SeqCst))
+    }
+
+    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from this
+    /// one upwards; `None` if there is none.
+    pub fn charged(self: &Arc<Self>) -> Option<Arc<Self>> {
+        self.upwards().find(|group| group.has_memory()).cloned()
+    }
+
+    /// Counts an event of this group, which is one of all groups above too.
+    pub fn count(self: &Arc<Self>, event: Event) {
+        self.own_events.count(event);
+        for group in self.upwards() {
+            group.events.count(event);
+        }
+    }
+
+    /// Returns the memory limit in pages, or [`UNLIMITED`].
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Returns the swap limit in slots, or [`UNLIMITED`].
+    pub fn most_slots(&self) -> u64 {
+        self.most_slots.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest measured charge in pages. It is at most one eighth below the true peak, and at most a
+    /// 64th above it.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Makes the group be measured at the next check. `Cgroups::look_soon` also makes threads check.
+    pub fn forget_measurement(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.look_at.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Cgroup {
+    /// Drops the groups above iteratively: programs decide how deep the tree is.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut group) = above.and_then(Arc::into_inner) {
+            above = group.above.take();
+        }
+    }
+}
+
+/// When the threads of a group check the limits of the group and of those above it.
+pub struct Due {
+    /// The value of `Cgroups::epoch` that `at` was computed for.
+    epoch: AtomicU64,
+    at: AtomicU64,
+    /// Orders the writers.
+    writer: Lock<()>,
+}
+
+impl Due {
+    fn new() -> Self {
+        Self {
+            epoch: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            writer: Lock::new(Rank::Leaf, ()),
+        }
+    }
+
+    /// Returns whether the limits have to be checked in this epoch after so many pages.
+    pub fn is_due(&self, epoch: u64, ever: u64) -> bool {
+        self.epoch.load(Ordering::SeqCst) != epoch || ever > self.at.load(Ordering::SeqCst)
+    }
+
+    /// Sets when to check again, as computed from what held in `epoch`, unless a newer epoch is recorded.
+    pub fn set(&self, epoch: u64, at: u64) {
+        let _writer = self.writer.lock();
+        if self.epoch.load(Ordering::SeqCst) <= epoch {
+            self.at.store(at, Ordering::SeqCst);
+            self.epoch.store(epoch, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The membership of a process in a group.
+#[derive(Clone, Default)]
+pub struct Membership {
+    /// The group; `None` for the root.
+    pub group: Option<Arc<Cgroup>>,
+    /// The group that is charged for the process, if there is one: `group` or one above it.
+    pub charged: Option<Arc<Cgroup>>,
+    /// Minor and major faults of the process before it joined the group.
+    pub(super) before: [u64; 2],
+}
+
+/// Returns the minor and major faults of a process.
+pub const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
+    [usage.minor_faults, usage.major_faults]
+}
+
+impl Membership {
+    /// Adds the faults since the process joined the group to the group's counts. `now` are the faults of the process.
+    pub fn settle(&mut self, now: [u64; 2]) {
+        let charged = self.charged.as_ref();
+        for group in charged.into_iter().flat_map(|group| group.upwards()) {
+            for (sum, (now, before)) in group.faults.iter().zip(now.iter().zip(self.before)) {
+                sum.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+            }
+        }
+        self.before = now;
+    }
+}
+
+/// What makes a group populated. Changed under the lock of the process table.
+#[derive(Default)]
+pub struct Population {
+    /// The living processes of the group itself.
+    pub(super) members: AtomicU32,
+    /// The groups directly below it that are populated.
+    pub(super) children: AtomicU32,
+}
+
+impl Population {
+    /// Returns the number of living processes of the group itself.
+    pub fn members(&self) -> u32 {
+        self.members.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of groups directly below that are populated.
+    pub fn children(&self) -> u32 {
+        self.children.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the group or one below it has a living process.
+    pub fn is_populated(&self) -> bool {
+        self.members() > 0 || self.children() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_the_names_of_all_groups() {
+        let root = Arc::new(Cgroup::new(0, b"", None));
+        let one = Arc::new(Cgroup::new(1, b"one", Some(root)));
+        let two = Arc::new(Cgroup::new(2, b"b", Some(one.clone())));
+        assert_eq!(one.path(4096).as_deref(), Ok(&b"one"[..]));
+        assert_eq!(two.path(7).as_deref(), Ok(&b"one/b"[..]));
+        assert_eq!(two.path(6), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn the_newest_epoch_says_when_to_check() {
+        let due = Due::new();
+        assert!(due.is_due(1, 0));
+        due.set(1, 100);
+        assert!(!due.is_due(1, 100) && due.is_due(1, 101));
+        assert!(due.is_due(2, 0));
+        due.set(3, 50);
+        // A thread that began to look at an older epoch does not overwrite what a newer one has found.
+        due.set(2, 1000);
+        assert!(!due.is_due(3, 50) && due.is_due(3, 51) && due.is_due(2, 0));
+    }
+}

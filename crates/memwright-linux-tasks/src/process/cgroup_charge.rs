@@ -1,0 +1,132 @@
+//! The charge of a cgroup between two walks over its memory.
+//!
+//! A walk counts each frame once, however many processes of the group map it, and costs time for each page. The counters
+//! of the address spaces cost nothing, but count a frame for each entry that maps it. While nothing but private memory
+//! comes and goes, and few frames are counted twice, the counters are an estimate of the charge that is never too low.
+
+/// Most estimates after a walk.
+const MOST_ESTIMATES: u32 = 64;
+
+/// What the counters say about the memory of a cgroup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedPages {
+    /// Private pages, as often as processes map them.
+    pub private: u64,
+    /// Pages of objects, as often as processes map them.
+    pub mapped: u64,
+    /// Pages in memory of objects that are charged to the group.
+    pub charged: u64,
+    /// Address spaces.
+    pub spaces: u64,
+    /// The value of `Cgroup::changes`.
+    pub changes: u64,
+}
+
+/// The result of a walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Walked {
+    /// The counters when the walk began.
+    counted: CountedPages,
+    /// Private pages.
+    private: u64,
+    /// All pages.
+    pages: u64,
+    /// Whether no process mapped a page of an object that is charged to the group.
+    apart: bool,
+    /// The number of estimates since then.
+    estimates: u32,
+}
+
+impl Walked {
+    /// Records a walk that began with these counters and found `private` private pages, and `pages` pages in total. `apart`
+    /// says whether no process mapped a page of an object that is charged to the group.
+    pub fn new(counted: CountedPages, private: u64, pages: u64, apart: bool) -> Self {
+        Self {
+            counted,
+            private,
+            pages,
+            apart,
+            estimates: 0,
+        }
+    }
+
+    /// Returns the charge in pages that the walk found.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Returns an estimate of the charge in pages, given the present counters. It is not below the charge, and at most
+    /// `tolerance` pages above it, unless processes have come to map frames twice since the walk. Returns `None` if only a
+    /// walk can tell.
+    pub fn estimate(&mut self, now: CountedPages, tolerance: u64) -> Option<u64> {
+        let then = self.counted;
+        let same = CountedPages {
+            private: now.private,
+            charged: if self.apart {
+                now.charged
+            } else {
+                then.charged
+            },
+            ..then
+        };
+        // A store to a frame that is counted twice gives a process its own frame, and makes this less.
+        let twice = then.private.abs_diff(self.private);
+        if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
+            return None;
+        }
+        self.estimates += 1;
+        let others = self.pages - self.private;
+        Some(now.private + (others + now.charged).saturating_sub(then.charged))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_memory_that_comes_and_goes_needs_no_walk() {
+        let now = |private, mapped, charged, spaces, changes| CountedPages {
+            private,
+            mapped,
+            charged,
+            spaces,
+            changes,
+        };
+        let counted = now(1000, 20, 30, 2, 5);
+        #[rustfmt::skip]
+        let rows = [
+            // private pages found, charged objects are not mapped, the counters now, the estimate
+            (1000, true,  now(1000, 20, 30, 2, 5), Some(1050)),
+            (1000, true,  now(1100, 20, 30, 2, 5), Some(1150)),
+            (1000, true,  now( 900, 20, 30, 2, 5), Some(950)),
+            ( 990, true,  now(1100, 20, 30, 2, 5), Some(1150)),
+            (1000, true,  now(1000, 20, 37, 2, 5), Some(1057)),
+            (1000, true,  now(1000, 20,  0, 2, 5), Some(1020)),
+            (1000, false, now(1100, 20, 30, 2, 5), Some(1150)),
+            (1000, false, now(1100, 20, 31, 2, 5), None),
+            // More frames have two entries than may be overlooked.
+            ( 980, true,  now(1100, 20, 30, 2, 5), None),
+            // A mapped page of an object, a process, or a limit has changed.
+            (1000, true,  now(1100, 21, 30, 2, 5), None),
+            (1000, true,  now(1100, 20, 30, 3, 5), None),
+            (1000, true,  now(1100, 20, 30, 2, 6), None),
+        ];
+        for (private, apart, now, expected) in rows {
+            let mut walked = Walked::new(counted, private, private + 50, apart);
+            assert_eq!(
+                walked.estimate(now, 16),
+                expected,
+                "{private} {apart} {now:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_walk_is_repeated_after_some_estimates() {
+        let counted = CountedPages::default();
+        let mut walked = Walked::new(counted, 0, 0, true);
+        let estimates = (0..1000).map_while(|_| walked.estimate(counted, 0));
+        assert_eq!(estimates.count(), MOST_ESTIMATES as usize);
+    }
+}

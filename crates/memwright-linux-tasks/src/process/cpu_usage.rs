@@ -1,0 +1,71 @@
+//! The CPU time and other resources that processes have used.
+
+use super::{CpuClock, Process, Thread, cpu_clock::Owner, peak_resident_kib};
+use memwright_linux_sched::scheduler::{RunState, UsageSnapshot};
+
+impl Process {
+    /// Makes every thread set the deadlines after it was switched to. Threads that it creates do so as well.
+    pub(super) fn measure_cpu_time(&self) {
+        self.each_thread(|thread| thread.set_measured(true));
+    }
+
+    /// Returns what the exited and the living threads have used.
+    pub(super) fn cpu_usage(&self) -> UsageSnapshot {
+        let mut total = self.usage.snapshot();
+        self.each_thread(|thread| {
+            total = total.plus(&self.tasks.scheduler.usage_of(thread));
+        });
+        total
+    }
+
+    /// Returns the resources used by the process, including its living threads and excluding its children.
+    pub fn total_usage(&self) -> UsageSnapshot {
+        let mut total = self.cpu_usage();
+        if let Some(space) = self.space() {
+            total.resident_peak = total.resident_peak.max(peak_resident_kib(&space));
+        }
+        total
+    }
+
+    /// Returns whether one of the threads runs.
+    pub(super) fn runs(&self) -> bool {
+        let mut runs = false;
+        self.each_thread(|thread| runs |= is_running(thread));
+        runs
+    }
+}
+
+/// Returns whether a CPU executes the thread. A thread that is about to run, and one that is about to block, count as
+/// well.
+pub(super) fn is_running(thread: &Thread) -> bool {
+    match thread.run_state() {
+        RunState::Running | RunState::Waiting => true,
+        RunState::Blocked | RunState::Ready | RunState::Ended => false,
+    }
+}
+
+impl CpuClock {
+    /// Returns the CPU time in nanoseconds; `None` if the process or thread has ended.
+    ///
+    /// # Locks
+    /// Takes the lock of the process's signals.
+    #[must_use]
+    pub fn time(&self) -> Option<u64> {
+        let usage = match &self.owner {
+            Owner::Process(process) => process.upgrade()?.cpu_usage(),
+            Owner::Thread(thread) => {
+                let thread = thread.upgrade()?;
+                thread.process.tasks.scheduler.usage_of(&thread)
+            }
+        };
+        Some(self.counted.of(&usage))
+    }
+
+    /// Returns whether the clock measures a thread, which a CPU executes at present.
+    pub(super) fn is_of_running_thread(&self) -> bool {
+        match &self.owner {
+            Owner::Process(_) => false,
+            Owner::Thread(thread) => thread.upgrade().is_some_and(|thread| is_running(&thread)),
+        }
+    }
+}

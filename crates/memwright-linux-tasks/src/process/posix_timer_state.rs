@@ -1,0 +1,167 @@
+//! What the POSIX timers of a process store.
+
+use super::{Counted, CpuClock, Process, Thread};
+use alloc::sync::{Arc, Weak};
+use memwright_linux_abi::signal::Signal;
+use memwright_linux_base::{
+    ordered::Ordered,
+    sync::{Lock, PausePoints, Rank},
+};
+use memwright_linux_sched::{scheduler::TimerKey, time::Schedule};
+
+/// Timers that are looked at between two scheduling points.
+pub(super) const TOGETHER: u32 = 64;
+
+/// What an expiration does.
+pub enum Notice {
+    /// Nothing (`SIGEV_NONE`).
+    None,
+    /// It sends a signal to the process.
+    Process(Signal),
+    /// It sends a signal to a thread.
+    Thread(Signal, Weak<Thread>),
+}
+
+impl Notice {
+    pub(super) fn signal(&self) -> Option<Signal> {
+        match self {
+            Self::None => None,
+            Self::Process(signal) | Self::Thread(signal, _) => Some(*signal),
+        }
+    }
+}
+
+/// The clock of a timer.
+#[derive(Debug)]
+pub enum TimerClock {
+    /// The host's clock. The program's times are ahead of it by this number of nanoseconds.
+    Host(u64),
+    /// A clock that measures CPU time.
+    Cpu(CpuClock),
+}
+
+impl TimerClock {
+    /// Returns the number of nanoseconds by which the program's times are ahead of the clock.
+    #[must_use]
+    pub fn ahead(&self) -> u64 {
+        match self {
+            Self::Host(ahead) => *ahead,
+            Self::Cpu(_) => 0,
+        }
+    }
+
+    pub(super) fn measures(&self) -> bool {
+        match self {
+            Self::Host(_) => false,
+            Self::Cpu(_) => true,
+        }
+    }
+
+    pub(super) fn measures_thread(&self) -> bool {
+        self.measures() && self.of_process().is_none()
+    }
+
+    /// Returns what the clock counts, if it is the CPU time of the process.
+    pub(super) fn of_process(&self) -> Option<Counted> {
+        match self {
+            Self::Host(_) => None,
+            Self::Cpu(clock) => clock.of_process(),
+        }
+    }
+}
+
+/// Where the signal of a timer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// No signal is pending.
+    #[default]
+    Nowhere,
+    /// It is pending, and a thread that takes it handles an expiration.
+    Pending,
+    /// It is pending, but the timer was set again since: a thread that takes it discards it.
+    Stale,
+    /// It was sent while the process ignored it, and is sent again when the process no longer does.
+    Ignored,
+}
+
+/// What leads to the next expiration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deadline {
+    /// A timer of the host's clock.
+    Host(TimerKey),
+    /// The process's looks at its CPU time, which reaches this time.
+    Cpu(u64),
+}
+
+/// What is left to do after the deadline of a timer was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Armed {
+    /// Nothing.
+    Complete,
+    /// The expiration is the first one of a CPU time of the process, which must look at that time earlier.
+    First,
+}
+
+/// The changing part of a timer.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) schedule: Schedule,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) place: Place,
+    /// Expirations before the last signal that a thread took, in addition to the one that it stood for.
+    pub(super) overrun: i32,
+}
+
+/// A POSIX timer.
+pub struct PosixTimer {
+    pub(super) id: i32,
+    pub(super) process: Weak<Process>,
+    pub(super) notice: Notice,
+    /// The value that the signal carries.
+    pub(super) value: u64,
+    /// The clock of its times.
+    pub clock: TimerClock,
+    pub(super) state: Lock<State>,
+}
+
+/// The POSIX timers of a process.
+pub struct PosixTimers(pub(super) Lock<Table>);
+
+pub(super) struct Table {
+    pub(super) timers: Ordered<i32, Arc<PosixTimer>>,
+    pub(super) count: u64,
+    /// The number of timers that measure the CPU time of threads.
+    pub(super) measuring: u64,
+    pub(super) next: i32,
+}
+
+impl Default for PosixTimers {
+    fn default() -> Self {
+        let table = Table {
+            timers: Ordered::new(),
+            count: 0,
+            measuring: 0,
+            next: 0,
+        };
+        Self(Lock::new(Rank::Process, table))
+    }
+}
+
+impl PosixTimers {
+    pub(super) fn from(&self, first: i32) -> Option<Arc<PosixTimer>> {
+        let table = self.0.lock();
+        let found = table.timers.first_from(&first);
+        found.map(|(_, timer)| timer.clone())
+    }
+
+    /// Calls `act` for each timer, in the order of their ids.
+    pub(super) fn each(&self, mut act: impl FnMut(&Arc<PosixTimer>)) {
+        let mut points = PausePoints::every(TOGETHER);
+        let mut next = self.from(0);
+        while let Some(timer) = next {
+            act(&timer);
+            points.round();
+            next = timer.id.checked_add(1).and_then(|id| self.from(id));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The threads that a process traces.
+
+use super::{Change, Thread, Tracer};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use core::ops::Bound;
+use memwright_linux_abi::host::ContextId;
+
+/// A tracing thread and the id of a thread that it traces.
+pub type TraceKey = (Option<ContextId>, u32);
+
+/// The threads that a process traces, by tracing thread and id.
+#[derive(Default)]
+pub struct Tracees {
+    threads: BTreeMap<TraceKey, Arc<Thread>>,
+    /// Those in a ptrace stop that no wait has reported. Some may have left it.
+    news: BTreeSet<TraceKey>,
+    /// The ids of exited threads that no wait has reported.
+    pub ended: BTreeSet<u32>,
+}
+
+/// An exited thread that its tracer has not waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its tracer.
+    pub tracer: Tracer,
+    /// The group of its process.
+    pub group: u32,
+    /// How it exited.
+    pub change: Change,
+}
+
+impl Tracees {
+    /// Returns whether there are neither traced threads nor exited ones.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty() && self.ended.is_empty()
+    }
+
+    /// Adds a thread.
+    pub fn add(&mut self, tracer: Tracer, thread: &Arc<Thread>) {
+        self.threads
+            .insert((tracer.context, thread.id()), thread.clone());
+    }
+
+    /// Returns whether the thread with this id is one of them.
+    pub fn contains(&self, tracer: Tracer, id: u32) -> bool {
+        self.threads.contains_key(&(tracer.context, id))
+    }
+
+    /// Returns whether the thread with this id is one of them. With `by`, only if this thread or any thread of the
+    /// process traces it. The cost grows with the number of tracing threads, not with that of traced ones.
+    pub fn has(&self, id: u32, by: Option<ContextId>) -> bool {
+        let mut rest = self.threads.range(..);
+        while let Some(((context, _), _)) = rest.next() {
+            if is_visible(*context, by) && self.threads.contains_key(&(*context, id)) {
+                return true;
+            }
+            let end = Bound::Excluded((*context, u32::MAX));
+            rest = self.threads.range((end, Bound::Unbounded));
+        }
+        false
+    }
+
+    /// Removes a thread.
+    pub fn remove(&mut self, tracer: Tracer, id: u32) -> Option<Arc<Thread>> {
+        let key = (tracer.context, id);
+        self.news.remove(&key);
+        self.threads.remove(&key)
+    }
+
+    /// Removes one thread of this tracing thread, or of any if `by` is `None`.
+    pub fn remove_one(&mut self, by: Option<ContextId>) -> Option<Arc<Thread>> {
+        let key = match by {
+            Some(by) => self.threads.range(all_of(Some(by))).next(),
+            None => self.threads.iter().next(),
+        };
+        let key = *key?.0;
+        self.news.remove(&key);
+        self.threads.remove(&key)
+    }
+
+    /// Records that a thread has entered a ptrace stop.
+    pub fn note(&mut self, tracer: Tracer, id: u32) {
+        let key = (tracer.context, id);
+        if self.threads.contains_key(&key) {
+            self.news.insert(key);
+        }
+    }
+
+    /// Returns the first thread after `last` that may be in an unreported stop. With `by`, only threads that this
+    /// thread or any thread of the process traces.
+    pub fn next_news(
+        &self,
+        last: Option<TraceKey>,
+        by: Option<ContextId>,
+    ) -> Option<(TraceKey, Arc<Thread>)> {
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut news = self.news.range((start, Bound::Unbounded));
+        let key = news.find(|(context, _)| is_visible(*context, by))?;
+        Some((*key, self.threads.get(key)?.clone()))
+    }
+
+    /// Forgets the stop of a thread.
+    pub fn forget_news(&mut self, key: TraceKey) {
+        self.news.remove(&key);
+    }
+
+    /// Iterates over the threads. With `by`, only those that this thread or any thread of the process traces.
+    pub fn iter(&self, by: Option<ContextId>) -> impl Iterator<Item = &Arc<Thread>> {
+        let visible = move |(context, _): &TraceKey| is_visible(*context, by);
+        let threads = self.threads.iter().filter(move |(key, _)| visible(key));
+        threads.map(|(_, thread)| thread)
+    }
+}
+
+/// Returns whether the thread `by` waits for a thread that `context` traces.
+pub fn is_visible(context: Option<ContextId>, by: Option<ContextId>) -> bool {
+    match (context, by) {
+        (Some(context), Some(by)) => context == by,
+        (None, _) | (_, None) => true,
+    }
+}
+
+/// Returns the range of the keys of a tracing thread.
+fn all_of(context: Option<ContextId>) -> core::ops::RangeInclusive<TraceKey> {
+    (context, 0)..=(context, u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContextId, is_visible};
+
+    #[test]
+    fn a_thread_waits_for_its_own_tracees_and_for_those_of_all() {
+        let (one, other) = (Some(ContextId(1)), Some(ContextId(2)));
+        for (context, by, expected) in [
+            (one, one, true),
+            (one, other, false),
+            (one, None, true),
+            (None, one, true),
+            (None, None, true),
+        ] {
+            assert_eq!(is_visible(context, by), expected);
+        }
+    }
+}

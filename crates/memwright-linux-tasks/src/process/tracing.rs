@@ -1,0 +1,182 @@
+//! The state of a traced thread.
+
+use alloc::boxed::Box;
+use linux_raw_sys::ptrace as raw;
+use memwright_linux_abi::{
+    arch::x86_64::{
+        debug::DebugRegisters,
+        regs::{FpuArea, UserState},
+    },
+    host::ContextId,
+    signal::{Detail, Signal, SignalInfo},
+};
+use memwright_linux_base::flags;
+
+flags! {
+    /// `PTRACE_O_` options (`linux/ptrace.h`).
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct TraceOptions: u32 {
+        /// Mark stops at system calls by bit 7 of the signal.
+        const CALLS_MARKED = raw::PTRACE_O_TRACESYSGOOD;
+        /// Stop at `fork`.
+        const FORK = raw::PTRACE_O_TRACEFORK;
+        /// Stop at `vfork`.
+        const VFORK = raw::PTRACE_O_TRACEVFORK;
+        /// Stop at `clone`.
+        const CLONE = raw::PTRACE_O_TRACECLONE;
+        /// Stop at `execve`.
+        const EXEC = raw::PTRACE_O_TRACEEXEC;
+        /// Stop when the child of `vfork` has released the address space.
+        const VFORK_DONE = raw::PTRACE_O_TRACEVFORKDONE;
+        /// Stop before the exit of the thread.
+        const EXIT = raw::PTRACE_O_TRACEEXIT;
+        /// Stop at an event of seccomp. Without effect here.
+        const SECCOMP = raw::PTRACE_O_TRACESECCOMP;
+        /// Kill the thread when its tracer exits.
+        const KILLED_AT_END = raw::PTRACE_O_EXITKILL;
+    }
+}
+
+/// The thread that traces another one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tracer {
+    /// Its process.
+    pub process: u32,
+    /// Its kernel stack, which no other living thread has; `None` for every thread of the process
+    /// (`PTRACE_TRACEME`).
+    pub context: Option<ContextId>,
+}
+
+/// The tracing of a thread. It is part of the thread's signal state.
+#[derive(Debug, Default)]
+pub struct Tracing {
+    /// The thread's tracer; `None` from the detaching of the tracer until the thread notices it.
+    pub tracer: Option<Tracer>,
+    /// The options that the tracer has set.
+    pub options: TraceOptions,
+    /// The tracer attached by `PTRACE_SEIZE`.
+    pub seized: bool,
+    /// The thread single-steps: the tracer set the trap flag, not the program.
+    pub steps: bool,
+    /// What the thread does at system calls.
+    pub calls: AtCalls,
+    /// A system call has ended whose end is not reported yet.
+    pub call_ended: bool,
+    /// The tracer resumed the thread although its process is stopped.
+    pub passes_stop: bool,
+    /// The thread must enter a ptrace stop (`PTRACE_INTERRUPT`, `PTRACE_SEIZE`).
+    pub interrupted: bool,
+    /// The process was stopped or continued since the last report of that to a tracer that seized the thread.
+    pub changed: bool,
+    /// The published registers of the thread while it is in a ptrace stop.
+    pub standing: Option<Box<Standing>>,
+}
+
+/// What a traced thread does at its system calls.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AtCalls {
+    /// It does not stop.
+    #[default]
+    Pass,
+    /// It stops at the start and at the end of each call (`PTRACE_SYSCALL`).
+    Stop,
+    /// It stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
+    Emulate,
+}
+
+/// What a ptrace stop reports to the tracer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// The signal, with the number of an event in the bits from 8 on.
+    pub code: u32,
+    /// The cause, as `PTRACE_GETSIGINFO` returns it; `None` for a stop of the process.
+    pub info: Option<SignalInfo>,
+    /// The number that `PTRACE_GETEVENTMSG` returns.
+    pub message: u64,
+    /// The thread is about to take the signal.
+    pub takes_signal: bool,
+    /// The process is stopped, or the tracer interrupted the thread.
+    pub by_stop: bool,
+}
+
+impl Report {
+    /// Returns the report of a signal that the thread is about to take.
+    pub fn signal(info: SignalInfo) -> Self {
+        Self {
+            code: info.signal.number().into(),
+            info: Some(info),
+            message: 0,
+            takes_signal: true,
+            by_stop: false,
+        }
+    }
+
+    /// Returns a report that is no signal, of this process (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
+    pub fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
+        let detail = Detail::Sender { process, user: 0 };
+        Self {
+            code,
+            info: Some(SignalInfo {
+                signal,
+                code: code as i32,
+                errno: 0,
+                detail,
+            }),
+            message,
+            takes_signal: false,
+            by_stop: false,
+        }
+    }
+
+    /// Returns whether the stop is in the middle of a system call, whose end is still to come.
+    pub fn is_in_call(&self) -> bool {
+        let event = self.code >> 8;
+        event != 0 && !self.by_stop && event != raw::PTRACE_EVENT_EXIT
+    }
+}
+
+/// A thread in a ptrace stop.
+#[derive(Debug)]
+pub struct Standing {
+    /// What the stop reports.
+    pub report: Report,
+    /// A wait of the tracer has reported the stop.
+    pub reported: bool,
+    /// The thread stays in the stop until the state of its process changes (`PTRACE_LISTEN`).
+    pub listens: bool,
+    /// Its registers.
+    pub state: UserState,
+    /// Its extended state.
+    pub extended: Box<FpuArea>,
+    /// Its debug registers.
+    pub debug: DebugRegisters,
+    /// How to resume the thread, once the tracer has decided.
+    pub resume: Option<Resume>,
+}
+
+impl Standing {
+    /// Returns whether the tracer may issue requests: it has neither resumed the thread nor lets it listen.
+    pub fn waits(&self) -> bool {
+        self.resume.is_none() && !self.listens
+    }
+}
+
+/// How a thread is resumed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Resume {
+    /// The signal that the thread takes instead of the one it was about to take; `None` for no signal.
+    pub signal: Option<Signal>,
+    /// Execute a single instruction only.
+    pub step: bool,
+    /// What the thread does at system calls.
+    pub calls: AtCalls,
+}
+
+impl Tracing {
+    /// Records that the process was stopped or continued, for a tracer that seized the thread. Returns whether the
+    /// thread must report that.
+    pub fn note_change(&mut self) -> bool {
+        self.changed |= self.seized;
+        self.seized
+    }
+}

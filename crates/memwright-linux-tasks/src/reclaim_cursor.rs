@@ -1,0 +1,37 @@
+//! The cursors of scans over the memory of all processes.
+
+use memwright::ObjectPlace;
+use memwright_linux_base::sync::{Lock, Rank};
+
+/// A position in the memory of all processes: the process and the page at which to continue.
+#[derive(Clone, Copy, Default)]
+pub struct Position {
+    /// The id of the process.
+    pub id: u32,
+    /// The number of the page.
+    pub page: u64,
+}
+
+/// A position of the reclaim cursor: in the pages that processes map, then in those that are not mapped.
+#[derive(Clone, Copy, Default)]
+pub struct ReclaimPosition {
+    /// The position in the pages that processes map.
+    pub mapped: Position,
+    /// The position in the unmapped pages, while the cursor is there.
+    pub unmapped: Option<ObjectPlace>,
+}
+
+/// A reclaim cursor over all pages that can be reclaimed.
+pub struct ReclaimCursor {
+    /// The position at which the last caller stopped.
+    pub place: Lock<ReclaimPosition>,
+}
+
+impl Default for ReclaimCursor {
+    /// Creates a cursor at the start of a round.
+    fn default() -> Self {
+        Self {
+            place: Lock::new(Rank::Leaf, ReclaimPosition::default()),
+        }
+    }
+}

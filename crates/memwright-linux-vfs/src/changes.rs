@@ -1,0 +1,36 @@
+//! A counter of changes with a queue of threads that wait for the next one.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_linux_sched::wait::WaitQueue;
+
+/// Number of changes to some object.
+pub struct Changes {
+    count: AtomicU64,
+    /// Woken at each change.
+    pub queue: WaitQueue,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            queue: WaitQueue::named("a change"),
+        }
+    }
+}
+
+impl Changes {
+    /// Returns the number of changes so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Counts a change and wakes the threads that wait for one.
+    ///
+    /// # Locks
+    /// The caller holds no lock except sleeping ones.
+    pub fn note(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.queue.wake_all();
+    }
+}

@@ -1,0 +1,207 @@
+//! Lists the sockets of the network.
+
+use crate::fs::inet::{
+    address::{Endpoint, Family, Ip},
+    claims::Protocol,
+    held::{Flow, Seat},
+    network::{Network, Occupant},
+    place::Place,
+    socket::InetSocket,
+    state::TcpState,
+};
+use alloc::sync::Arc;
+use core::{
+    ops::Bound::{Excluded, Unbounded},
+    sync::atomic::Ordering,
+};
+use memwright_linux_base::batch::Batch;
+
+/// A place in the list of all sockets of a protocol: listening sockets and datagram sockets first, then the ends of
+/// connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot(Position);
+
+#[derive(Clone, Copy, Debug)]
+enum Position {
+    /// The socket with this index among those with the same seat.
+    Receiver(Seat, usize),
+    /// What follows this end of a connection.
+    Behind(Flow),
+}
+
+/// A socket or a connection in the state `TIME_WAIT`.
+pub struct Found {
+    /// The place behind it.
+    pub next: Spot,
+    subject: Subject,
+}
+
+enum Subject {
+    Socket(Arc<InetSocket>),
+    Waiting {
+        family: Family,
+        flow: Flow,
+        until: u64,
+    },
+    /// The socket has just been closed.
+    Gone,
+}
+
+/// What a row of `/proc/net/tcp` or `/proc/net/udp` tells about a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The address family.
+    pub family: Family,
+    /// The name of the socket.
+    pub local: Endpoint,
+    /// The name of the peer; of a socket without a peer, the address that stands for all, and port 0.
+    pub remote: Endpoint,
+    /// The state of the socket. A datagram socket is established if it has a peer, otherwise closed.
+    pub state: TcpState,
+    /// The number of bytes that can be received; for a listening socket, of connections that can be accepted.
+    pub received: usize,
+    /// The time in nanoseconds until the state `TIME_WAIT` ends, if the row is that of a connection in this state.
+    pub waits: Option<u64>,
+    /// The id of the user that created the socket.
+    pub user: u32,
+    /// The number of its inode; 0 if no program has the socket.
+    pub inode: u64,
+}
+
+impl Spot {
+    /// Returns the place of the first socket.
+    #[must_use]
+    pub const fn first(protocol: Protocol) -> Self {
+        let least = Seat {
+            protocol,
+            port: 0,
+            place: Place::One(Ip::V4([0; 4])),
+            from: None,
+        };
+        Self(Position::Receiver(least, 0))
+    }
+}
+
+impl Network {
+    /// Appends the sockets of `protocol` from `spot` on to `batch`, until it is full.
+    pub fn note(&self, protocol: Protocol, spot: Spot, batch: &mut Batch<Found>) {
+        let table = self.table.lock();
+        if let Position::Receiver(first, skipped) = spot.0 {
+            let seats = table.seats.range(first..);
+            for (&seat, group) in seats.take_while(|(seat, _)| seat.protocol == protocol) {
+                let from = if seat == first { skipped } else { 0 };
+                for index in from..group.len() {
+                    let found = Found {
+                        next: Spot(Position::Receiver(seat, index + 1)),
+                        subject: group.get(index).map_or(Subject::Gone, Subject::Socket),
+                    };
+                    if !batch.push(found) {
+                        return;
+                    }
+                }
+            }
+        }
+        let from = match spot.0 {
+            Position::Receiver(..) => Unbounded,
+            Position::Behind(flow) => Excluded(flow),
+        };
+        if protocol == Protocol::Udp {
+            return;
+        }
+        for (&flow, occupant) in table.flows.range((from, Unbounded)) {
+            let subject = match occupant {
+                Occupant::Socket(socket) => socket.upgrade().map_or(Subject::Gone, Subject::Socket),
+                &Occupant::Waiting { family, until, .. } => Subject::Waiting {
+                    family,
+                    flow,
+                    until,
+                },
+            };
+            let found = Found {
+                next: Spot(Position::Behind(flow)),
+                subject,
+            };
+            if !batch.push(found) {
+                return;
+            }
+        }
+    }
+}
+
+impl Found {
+    /// Returns the row of the socket at the time `now`; `None` if it has none, as a socket whose connection was reset.
+    #[must_use]
+    pub fn row(&self, now: u64) -> Option<Row> {
+        match &self.subject {
+            Subject::Socket(socket) => socket.row(),
+            &Subject::Waiting {
+                family,
+                flow,
+                until,
+            } => (until > now).then(|| waiting(family, flow, until - now)),
+            Subject::Gone => None,
+        }
+    }
+}
+
+/// Returns the row of a connection whose state `TIME_WAIT` ends in `left` nanoseconds.
+const fn waiting(family: Family, flow: Flow, left: u64) -> Row {
+    Row {
+        family,
+        local: flow.local,
+        remote: flow.remote,
+        state: TcpState::Close,
+        received: 0,
+        waits: Some(left),
+        user: 0,
+        inode: 0,
+    }
+}
+
+impl InetSocket {
+    fn row(&self) -> Option<Row> {
+        let held = *self.held.lock();
+        let local = held.local.filter(|_| !held.closed)?;
+        let (progress, received) = {
+            let state = self.state.lock();
+            let received = match &state.listening {
+                Some(listening) => listening.waiting.len(),
+                None => state.inbox.bytes(),
+            };
+            (state.progress, received)
+        };
+        let state = match (self.protocol, held.remote) {
+            (Protocol::Udp, Some(_)) => TcpState::Established,
+            (Protocol::Udp, None) => TcpState::Close,
+            (Protocol::Tcp, _) => match progress.state() {
+                // The other end has closed the connection too. On Linux, a closed socket is not in the list, and the
+                // state `TIME_WAIT` has begun.
+                TcpState::Close if progress.waits_after_close() => {
+                    let flow = held.flow?;
+                    return Some(waiting(self.family, flow, 0));
+                }
+                TcpState::Close => return None,
+                state @ (TcpState::Established
+                | TcpState::SynSent
+                | TcpState::FinWait
+                | TcpState::CloseWait
+                | TcpState::Listen) => state,
+            },
+        };
+        let none = Endpoint {
+            ip: self.family.any(),
+            port: 0,
+        };
+        let inode = self.number.load(Ordering::Relaxed);
+        Some(Row {
+            family: self.family,
+            local,
+            remote: held.remote.unwrap_or(none),
+            state,
+            received,
+            waits: None,
+            user: if inode == 0 { 0 } else { self.user },
+            inode,
+        })
+    }
+}

@@ -1,0 +1,352 @@
+//! The state of an internet socket.
+
+use crate::fs::{
+    caller::Caller,
+    inet::{
+        address::{Endpoint, Family},
+        choices::Choices,
+        claims::{Protocol, Sharing, Terms},
+        held::Held,
+        network::Network,
+        piece::Inbox,
+        place::Place,
+        state::{Phase, Progress},
+        urgent::Urgent,
+    },
+    open_file::OpenFile,
+    readiness::Readiness,
+    turn::Turn,
+    vfs::Vfs,
+};
+use alloc::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_linux_sched::wait::WaitQueue;
+use memwright_table::Rising;
+
+/// Default size in bytes of the buffers of datagram sockets (`net.core.wmem_default` of Linux 7.2), and of stream sockets
+/// (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+const DATAGRAM_BUFFER: usize = 212_992;
+const STREAM_BUFFERS: (usize, usize) = (16_384, 131_072);
+/// The number of bytes that a stream socket can send beyond the receiver's buffer if the program set no size: on Linux
+/// the buffer grows by itself.
+const GROWN: usize = 262_144;
+
+/// The options of a socket that are not stored by number.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The numeric options.
+    pub choices: Choices,
+    /// `SO_SNDBUF`.
+    pub send_buffer: usize,
+    /// Whether the program set `SO_SNDBUF`.
+    pub send_buffer_set: bool,
+    /// `SO_RCVBUF`.
+    pub receive_buffer: usize,
+    /// Timeout of a receive in nanoseconds; 0 for none.
+    pub receive_timeout: u64,
+    /// Timeout of a send in nanoseconds; 0 for none.
+    pub send_timeout: u64,
+    /// `SO_LINGER`, in seconds.
+    pub linger: Option<u32>,
+}
+
+impl Settings {
+    fn new(protocol: Protocol) -> Self {
+        let (send_buffer, receive_buffer) = match protocol {
+            Protocol::Tcp => STREAM_BUFFERS,
+            Protocol::Udp => (DATAGRAM_BUFFER, DATAGRAM_BUFFER),
+        };
+        Self {
+            choices: Choices::default(),
+            send_buffer,
+            send_buffer_set: false,
+            receive_buffer,
+            receive_timeout: 0,
+            send_timeout: 0,
+            linger: None,
+        }
+    }
+
+    /// Returns the number of bytes that a stream socket can send beyond the receiver's buffer.
+    pub(super) const fn send_room(&self) -> usize {
+        if self.send_buffer_set {
+            self.send_buffer
+        } else {
+            GROWN
+        }
+    }
+}
+
+/// A connection for which the accept queue has no room yet.
+pub(super) struct Knocker {
+    pub(super) client: Weak<InetSocket>,
+    pub(super) server: Arc<InetSocket>,
+}
+
+/// The accept queue.
+pub(super) struct Listening {
+    pub(super) limit: usize,
+    pub(super) waiting: VecDeque<Arc<InetSocket>>,
+    /// Connections that are about to be added to the queue.
+    pub(super) coming: usize,
+    pub(super) knocking: Rising<Knocker>,
+}
+
+/// How far the program has got with a connection (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has no connection.
+    Unconnected,
+    /// It does not know the result of `connect` yet.
+    Connecting,
+    /// It knows that `connect` succeeded.
+    Connected,
+}
+
+/// The mutable state of a socket.
+pub(super) struct State {
+    pub(super) progress: Progress,
+    pub(super) stage: Stage,
+    pub(super) listening: Option<Listening>,
+    /// The listening socket at which this socket waits for a connection, and its number there.
+    pub(super) knocks_at: Option<(Weak<InetSocket>, u64)>,
+    /// The other end of the connection.
+    pub(super) peer: Option<Weak<InetSocket>>,
+    pub(super) inbox: Inbox,
+    /// The urgent byte, until a receive has passed it.
+    pub(super) urgent: Option<Urgent>,
+    /// The peer waits for room in the inbox. This is the number of bytes that it can send beyond the receive buffer.
+    pub(super) awaited: Option<usize>,
+    pub(super) error: Option<Errno>,
+    pub(super) closed: bool,
+    pub(super) settings: Settings,
+}
+
+/// An internet socket.
+pub struct InetSocket {
+    /// The address family.
+    pub family: Family,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The id of the user that created it.
+    pub user: u32,
+    /// The number of its inode.
+    pub number: AtomicU64,
+    /// The open file of the socket, which has the owner that gets SIGURG.
+    pub(super) file: Lock<Weak<OpenFile>>,
+    pub(super) vfs: &'static Vfs,
+    pub(super) network: &'static Network,
+    /// What the socket holds in the tables of the network. It changes only under the lock of the network.
+    pub(super) held: Lock<Held>,
+    /// The index of the socket among those with the same seat.
+    pub(super) index: AtomicUsize,
+    pub(super) state: Lock<State>,
+    /// `receiving` serialises the copies of receivers, and `sending` those of senders.
+    pub(super) receiving: Turn,
+    pub(super) sending: Turn,
+    /// Woken when something arrives, or when nothing can arrive any more.
+    pub(super) readable: WaitQueue,
+    /// Woken when the peer's inbox has room, or when the connection is set up or ended.
+    pub(super) writable: WaitQueue,
+}
+
+impl InetSocket {
+    /// Creates an unconnected socket.
+    #[must_use]
+    pub fn new(
+        caller: &dyn Caller,
+        network: &'static Network,
+        family: Family,
+        protocol: Protocol,
+    ) -> Self {
+        let user = caller.identity().credentials.lock().user.file;
+        Self::with(caller.vfs(), network, (family, protocol), user)
+    }
+
+    fn with(
+        vfs: &'static Vfs,
+        network: &'static Network,
+        (family, protocol): (Family, Protocol),
+        user: u32,
+    ) -> Self {
+        let state = State {
+            progress: Progress::default(),
+            stage: Stage::Unconnected,
+            listening: None,
+            knocks_at: None,
+            peer: None,
+            inbox: Inbox::default(),
+            urgent: None,
+            awaited: None,
+            error: None,
+            closed: false,
+            settings: Settings::new(protocol),
+        };
+        Self {
+            family,
+            protocol,
+            user,
+            number: AtomicU64::new(0),
+            file: Lock::new(Rank::Leaf, Weak::new()),
+            vfs,
+            network,
+            held: Lock::new(Rank::Leaf, Held::default()),
+            index: AtomicUsize::new(0),
+            state: Lock::new(Rank::File, state),
+            receiving: Turn::new(),
+            sending: Turn::new(),
+            readable: WaitQueue::new(),
+            writable: WaitQueue::new(),
+        }
+    }
+
+    /// Creates the server's end of a connection to this listening socket, with its options.
+    pub(super) fn server(&self) -> Self {
+        let kind = (self.family, self.protocol);
+        let server = Self::with(self.vfs, self.network, kind, self.user);
+        let settings = self.state.lock().settings;
+        server.state.lock().settings = settings;
+        server
+    }
+
+    /// Returns the place of the address `endpoint` for this socket.
+    pub(super) fn place_of(&self, endpoint: Endpoint) -> Place {
+        let only = self.state.lock().settings.choices.is_only_v6();
+        Place::of(self.family, endpoint.ip, only)
+    }
+
+    /// Returns the terms on which the socket claims a port.
+    pub(super) fn terms(&self, outgoing: bool) -> Terms {
+        let choices = self.state.lock().settings.choices;
+        Terms {
+            reuse: choices.reuses_address(),
+            sharing: if choices.reuses_port() {
+                Sharing::User(self.user)
+            } else {
+                Sharing::Alone
+            },
+            listening: false,
+            outgoing,
+        }
+    }
+
+    /// Returns whether the socket shares its port by `SO_REUSEPORT`.
+    pub(super) fn shares_port(&self) -> bool {
+        let claim = self.held.lock().claim;
+        claim.is_some_and(|claim| claim.terms.sharing != Sharing::Alone)
+    }
+
+    /// Returns the name of the socket.
+    #[must_use]
+    pub fn name(&self) -> Endpoint {
+        let none = Endpoint {
+            ip: self.family.any(),
+            port: 0,
+        };
+        self.held.lock().local.unwrap_or(none)
+    }
+
+    /// Returns the name of the peer.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn peer_name(&self) -> Result<Endpoint, Errno> {
+        let connected = match self.protocol {
+            Protocol::Udp => true,
+            Protocol::Tcp => self.state.lock().progress.is_open(),
+        };
+        let remote = self.held.lock().remote;
+        remote.filter(|_| connected).ok_or(Errno::ENOTCONN)
+    }
+
+    /// Returns the name of the other end of a connection that was just accepted, even if it has ended.
+    #[must_use]
+    pub fn accepted_from(&self) -> Option<Endpoint> {
+        self.held.lock().remote
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.state.lock().settings
+    }
+
+    /// Returns the time at which a wait that begins now ends.
+    pub(super) fn deadline(&self, timeout: u64) -> Option<u64> {
+        (timeout > 0).then(|| self.vfs.clock.now().saturating_add(timeout))
+    }
+
+    pub(super) fn wake(&self) {
+        self.readable.wake_all();
+        self.writable.wake_all();
+    }
+
+    /// Returns the number of bytes that the peer `sender` can send to this socket now, of which it can send `beyond`
+    /// more than the receive buffer has room for. If that is too little for a waiting sender, it is woken later.
+    pub(super) fn room_for(&self, beyond: usize) -> usize {
+        let mut state = self.state.lock();
+        let most = state.settings.receive_buffer + beyond;
+        let room = most.saturating_sub(state.inbox.charged());
+        if room < most / 3 {
+            state.awaited = Some(beyond);
+        }
+        room
+    }
+
+    /// Returns the readiness (`tcp_poll` and `udp_poll` of Linux 7.2, `net/ipv4/tcp.c`, `net/ipv4/udp.c`).
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let (progress, readable, urgent, failed, peer, beyond) = {
+            let state = self.state.lock();
+            if let Some(listening) = &state.listening {
+                let waits = !listening.waiting.is_empty();
+                return if waits {
+                    Readiness::READ
+                } else {
+                    Readiness::empty()
+                };
+            }
+            let peer = state.peer.as_ref().and_then(Weak::upgrade);
+            let (readable, failed) = (state.is_readable(), state.error.is_some());
+            (
+                state.progress,
+                readable,
+                state.has_urgent(),
+                failed,
+                peer,
+                state.settings.send_room(),
+            )
+        };
+        match self.protocol {
+            Protocol::Tcp => {
+                let writable = peer.is_none_or(|peer| peer.is_writable(beyond));
+                let mut ready = progress.readiness(readable, writable, failed);
+                ready.set(Readiness::PRIORITY, urgent);
+                ready
+            }
+            Protocol::Udp => {
+                let open = Progress {
+                    phase: Phase::Connected,
+                    ..progress
+                };
+                open.readiness(readable, true, failed)
+            }
+        }
+    }
+
+    /// Returns whether `poll` reports the peer as writable, which can send `beyond` bytes more than the receive buffer
+    /// has room for: a third of both is free, or this socket is closed.
+    pub(super) fn is_writable(&self, beyond: usize) -> bool {
+        let room = self.room_for(beyond);
+        let state = self.state.lock();
+        state.closed || room >= (state.settings.receive_buffer + beyond) / 3
+    }
+
+    /// Records the number of the inode of the socket.
+    pub(super) fn set_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,267 @@
+//! Blocked requests for the locks of a file, and the choice of the requests to wake after a change.
+//!
+//! A thread that releases or weakens a lock wakes the requests that no longer conflict with a held lock. Of requests
+//! that conflict with each other, only the first is woken. When a woken request leaves the queue, with or without its
+//! lock, its thread wakes further requests by the same rule. So each of ten thousand threads that wait for one byte is
+//! woken once. If each release woke all of them, fifty million wake-ups would be necessary.
+
+use crate::fs::locks::record::{Record, Strength};
+use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicBool, Ordering};
+use memwright_linux_sched::wait::WaitQueue;
+use memwright_table::{OutOfMemory, Shared};
+
+/// A blocked request for a lock.
+pub(in crate::fs) struct Request {
+    number: u64,
+    /// The requested lock.
+    pub(in crate::fs) wanted: Record,
+    woken: AtomicBool,
+    /// The queue on which the requesting thread sleeps.
+    pub(in crate::fs) queue: WaitQueue,
+}
+
+impl Request {
+    /// Returns whether the request was woken and has not failed again since then.
+    pub(in crate::fs) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// Records that the thread of the request waits again, so that the request can be woken.
+    pub(in crate::fs) fn wait_again(&self) {
+        self.woken.store(false, Ordering::Release);
+    }
+}
+
+/// The smallest range that covers a set of ranges; `None` for an empty set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hull(Option<(u64, u64)>);
+
+impl Hull {
+    fn add(&mut self, wanted: &Record) {
+        let (first, last) = self.0.unwrap_or((wanted.first, wanted.last));
+        self.0 = Some((first.min(wanted.first), last.max(wanted.last)));
+    }
+
+    fn overlaps(self, wanted: &Record) -> bool {
+        self.0
+            .is_some_and(|(first, last)| first <= wanted.last && wanted.first <= last)
+    }
+
+    fn holds(self, other: Self) -> bool {
+        match (self.0, other.0) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(own), Some(other)) => own.0 <= other.0 && other.1 <= own.1,
+        }
+    }
+}
+
+/// A scan over the requests: its position, and the ranges of those requests that were woken and are still in the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::fs) struct Walk {
+    from: u64,
+    shared: Hull,
+    exclusive: Hull,
+}
+
+impl Walk {
+    fn add(&mut self, wanted: &Record) {
+        match wanted.strength {
+            Strength::Shared => self.shared.add(wanted),
+            Strength::Exclusive => self.exclusive.add(wanted),
+        }
+    }
+
+    /// Returns whether one of the woken requests can conflict with `wanted`. A false positive only delays the request
+    /// until the woken requests leave the queue.
+    fn may_exclude(&self, wanted: &Record) -> bool {
+        let exclusive = wanted.strength == Strength::Exclusive;
+        self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
+    }
+}
+
+/// The blocked requests, in order of arrival.
+pub(in crate::fs) struct Requests {
+    list: VecDeque<Shared<Request>>,
+    next: u64,
+    /// Covers the ranges of all requests. It is reset when the queue becomes empty.
+    hull: Hull,
+}
+
+impl Requests {
+    pub(in crate::fs) const fn new() -> Self {
+        Self {
+            list: VecDeque::new(),
+            next: 0,
+            hull: Hull(None),
+        }
+    }
+
+    /// Appends a request for the lock `wanted`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(in crate::fs) fn add(&mut self, wanted: Record) -> Result<Shared<Request>, OutOfMemory> {
+        self.list.try_reserve(1).map_err(|_| OutOfMemory)?;
+        let request = Shared::try_new(Request {
+            number: self.next,
+            wanted,
+            woken: AtomicBool::new(false),
+            queue: WaitQueue::named("a lock of a file"),
+        })?;
+        self.next += 1;
+        self.hull.add(&wanted);
+        #[expect(clippy::disallowed_methods, reason = "room was made")]
+        self.list.push_back(request.clone());
+        Ok(request)
+    }
+
+    /// Removes a request.
+    pub(in crate::fs) fn remove(&mut self, request: &Request) {
+        let place = self
+            .list
+            .binary_search_by_key(&request.number, |one| one.number);
+        if let Ok(place) = place {
+            // The caller holds another reference, so this drop is not the last.
+            let _ = self.list.remove(place);
+        }
+        if self.list.is_empty() {
+            self.hull = Hull(None);
+        }
+    }
+
+    /// Returns the next request to wake and marks it as woken, or `None` at the end of the scan. `is_held` returns
+    /// whether a held lock conflicts with a request.
+    pub(in crate::fs) fn next(
+        &self,
+        walk: &mut Walk,
+        is_held: impl Fn(&Record) -> bool,
+    ) -> Option<Shared<Request>> {
+        let start = self.list.partition_point(|one| one.number < walk.from);
+        for request in self.list.range(start..) {
+            if walk.exclusive.holds(self.hull) {
+                // The woken requests can conflict with every other request.
+                return None;
+            }
+            walk.from = request.number + 1;
+            let wanted = &request.wanted;
+            if request.is_woken() {
+                walk.add(wanted);
+            } else if !walk.may_exclude(wanted) && !is_held(wanted) {
+                walk.add(wanted);
+                request.woken.store(true, Ordering::Release);
+                return Some(request.clone());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::locks::record::Holder;
+    use Strength::{Exclusive, Shared as Sharing};
+    use alloc::vec::Vec;
+
+    fn wanted(process: u64, strength: Strength, first: u64, last: u64) -> Record {
+        Record {
+            holder: Holder::Process(process),
+            strength,
+            first,
+            last,
+        }
+    }
+
+    /// Returns the numbers of the requests that one change wakes.
+    fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
+        let mut walk = Walk::default();
+        let mut numbers = Vec::new();
+        while let Some(request) = requests.next(&mut walk, &is_held) {
+            numbers.push(request.number);
+        }
+        numbers
+    }
+
+    fn requests(all: &[(Strength, u64, u64)]) -> Requests {
+        let mut requests = Requests::new();
+        for (number, &(strength, first, last)) in all.iter().enumerate() {
+            let record = wanted(number as u64, strength, first, last);
+            requests.add(record).unwrap();
+        }
+        requests
+    }
+
+    #[test]
+    fn of_those_that_exclude_each_other_the_first_is_woken() {
+        for (all, held, expected) in [
+            (
+                &[(Exclusive, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)][..],
+                None,
+                &[0][..],
+            ),
+            (
+                &[(Sharing, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)],
+                None,
+                &[0, 2],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 4, 5)],
+                None,
+                &[0, 1],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 5, 5)],
+                Some(0),
+                &[1],
+            ),
+            (
+                &[(Sharing, 0, 9), (Sharing, 3, 4), (Exclusive, 20, 20)],
+                Some(4),
+                &[2],
+            ),
+            (&[], None, &[]),
+        ] {
+            let requests = requests(all);
+            let overlaps =
+                |record: &Record| held.is_some_and(|at| record.first <= at && at <= record.last);
+            assert_eq!(woken(&requests, overlaps), expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_is_woken_when_the_first_leaves() {
+        let mut requests = requests(&[(Exclusive, 7, 7); 3]);
+        assert_eq!(woken(&requests, |_| false), [0]);
+        // Neither a request that was already woken nor one that conflicts with a woken request is woken.
+        assert_eq!(woken(&requests, |_| false), []);
+        let first = requests.list[0].clone();
+        requests.remove(&first);
+        assert_eq!(woken(&requests, |_| true), []);
+        assert_eq!(woken(&requests, |_| false), [1]);
+        // After the attempt of a woken request fails, the request is woken again.
+        requests.list[0].wait_again();
+        assert_eq!(woken(&requests, |_| false), [1]);
+    }
+
+    #[test]
+    fn ten_thousand_for_one_byte_are_looked_at_once_each() {
+        let looked = core::cell::Cell::new(0);
+        let mut requests = requests(&[(Exclusive, 3, 3); 10_000]);
+        for number in 0..10_000 {
+            let mut walk = Walk::default();
+            let look = |_: &Record| {
+                looked.set(looked.get() + 1);
+                false
+            };
+            let next = requests.next(&mut walk, look).unwrap();
+            assert_eq!(next.number, number);
+            assert!(requests.next(&mut walk, look).is_none());
+            assert_eq!(walk.from, number + 1);
+            requests.remove(&next);
+        }
+        assert_eq!(looked.get(), 10_000);
+        assert!(requests.list.is_empty() && requests.hull == Hull(None));
+    }
+}

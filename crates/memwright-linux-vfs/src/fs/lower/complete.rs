@@ -1,0 +1,93 @@
+//! Makes all entries of a directory known.
+
+use crate::fs::{
+    dentry::Dentry,
+    inode::Body,
+    lower::{answer_room, make},
+};
+use alloc::sync::Arc;
+use memwright_linux_abi::{
+    channel::lower::{LowerEntry, LowerRequest},
+    errno::Errno,
+};
+use memwright_linux_base::sync::PausePoints;
+
+/// Length of the longest answer that a list is read in.
+const ROOM: usize = 32 << 10;
+/// Number of entries that are added between two scheduling points.
+const ENTRIES: u32 = 16;
+
+/// Adds all entries that the lower tree has in this directory. Does nothing for other inodes.
+///
+/// # Errors
+/// `ENOMEM`, and the errors of the host's file system. The entries that were added stay.
+pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
+    let inode = &directory.inode;
+    let (Some(lower), Body::Directory(entries)) = (&inode.file_system.lower, &inode.body) else {
+        return Ok(());
+    };
+    if !entries.lock().is_partial() {
+        return Ok(());
+    }
+    let path = lower.path(inode.number, b"")?;
+    let mut room = answer_room(ROOM)?;
+    let mut points = PausePoints::every(ENTRIES);
+    let mut from = 0;
+    loop {
+        let request = LowerRequest::List { path: &path, from };
+        let mut rest = lower.ask(request, &mut room)?;
+        if rest.is_empty() {
+            break;
+        }
+        while !rest.is_empty() {
+            points.round();
+            let (found, after) = LowerEntry::decode(rest).ok_or(Errno::EIO)?;
+            (rest, from) = (after, from + 1);
+            if entries.lock().get(found.name).is_some() {
+                continue;
+            }
+            let made = make(
+                lower,
+                inode,
+                lower.path(inode.number, found.name)?,
+                found.node,
+            )?;
+            let entry = Arc::new(Dentry::new(directory, found.name, made));
+            let mut held = entries.lock();
+            if !held.is_partial() {
+                // Another thread has completed the directory.
+                drop(held);
+                lower.forget(entry.inode.number);
+                return Ok(());
+            }
+            if held.get(found.name).is_some() {
+                drop(held);
+                lower.forget(entry.inode.number);
+                continue;
+            }
+            let directories = u32::from(entry.inode.is_directory());
+            held.insert(found.name, entry);
+            drop(held);
+            inode.change(|metadata| metadata.links += directories);
+        }
+    }
+    entries.lock().set_complete();
+    lower.forget(inode.number);
+    Ok(())
+}
+
+/// Completes a directory from which `name` is to be removed, and the directory that has this name.
+///
+/// # Errors
+/// Those of [`complete`].
+pub fn complete_for_removal(parent: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
+    complete(parent)?;
+    let Body::Directory(entries) = &parent.inode.body else {
+        return Ok(());
+    };
+    if parent.inode.file_system.lower.is_none() {
+        return Ok(());
+    }
+    let entry = entries.lock().get(name).cloned();
+    entry.as_ref().map_or(Ok(()), complete)
+}

@@ -1,0 +1,49 @@
+//! Looks a name up in the lower tree.
+
+use crate::fs::{
+    dentry::Dentry,
+    inode::Body,
+    lower::{answer_room, make},
+};
+use alloc::sync::Arc;
+use memwright_linux_abi::{
+    channel::lower::{LowerNode, LowerRequest},
+    errno::Errno,
+};
+
+/// Returns the entry `name` of a partial directory, and adds it to the directory if the lower tree has it.
+///
+/// # Errors
+/// `ENOENT` if there is no such entry, `ENOMEM`, and the errors of the host's file system.
+pub fn look_up(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+    let inode = &directory.inode;
+    let lower = inode.file_system.lower.as_ref().ok_or(Errno::ENOENT)?;
+    let Body::Directory(entries) = &inode.body else {
+        return Err(Errno::ENOENT);
+    };
+    let path = lower.path(inode.number, name)?;
+    let mut room = answer_room(1 + LowerNode::LONGEST)?;
+    let answer = lower.ask(LowerRequest::LookUp { path: &path }, &mut room)?;
+    let (node, _) = LowerNode::decode(answer).ok_or(Errno::EIO)?;
+    let made = make(lower, inode, path, node)?;
+    let entry = Arc::new(Dentry::new(directory, name, made));
+    let found = {
+        let mut entries = entries.lock();
+        let found = entries.get(name).cloned();
+        match found {
+            // Another thread was faster, or a program created the name.
+            Some(found) => Some(found),
+            // Another thread has completed the directory, and perhaps removed the name.
+            None if !entries.is_partial() => None,
+            None => {
+                entries.insert(name, entry.clone());
+                let directories = u32::from(entry.inode.is_directory());
+                drop(entries);
+                inode.change(|metadata| metadata.links += directories);
+                return Ok(entry);
+            }
+        }
+    };
+    lower.forget(entry.inode.number);
+    found.ok_or(Errno::ENOENT)
+}

@@ -1,0 +1,123 @@
+//! The mount tree: its root, the mounted file systems, and the file systems without a mount.
+
+use crate::{
+    changes::Changes,
+    fs::{dentry::Dentry, file_system::FileSystem, namespace::Namespace},
+};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use memwright_linux_abi::Memory;
+use memwright_linux_base::sync::Lock;
+
+/// A mounted file system.
+pub(in crate::fs) struct Mount {
+    pub(in crate::fs) root: Arc<Dentry>,
+    /// The directory on which the file system is mounted; `None` for the root.
+    pub(in crate::fs) at: Option<Arc<Dentry>>,
+}
+
+impl Mount {
+    /// Returns the id of the parent mount.
+    pub(in crate::fs) fn upper(&self) -> u64 {
+        let above = self.at.as_ref().unwrap_or(&self.root);
+        above.inode.file_system.mount
+    }
+}
+
+/// The table of mounts.
+#[derive(Default)]
+pub(in crate::fs) struct MountTable {
+    /// The mounts by id, which is the order of mounting.
+    pub(in crate::fs) mounts: BTreeMap<u64, Mount>,
+    /// The pairs of a parent mount's id and a child mount's id.
+    pub(in crate::fs) within: BTreeSet<(u64, u64)>,
+}
+
+impl MountTable {
+    /// Creates a table that contains only the root mount.
+    pub(in crate::fs) fn new(root: &Arc<Dentry>) -> Self {
+        let mut table = Self::default();
+        let mount = Mount {
+            root: root.clone(),
+            at: None,
+        };
+        table.insert(root.inode.file_system.mount, mount);
+        table
+    }
+
+    /// Adds a mount.
+    pub(in crate::fs) fn insert(&mut self, number: u64, mount: Mount) {
+        if mount.at.is_some() {
+            self.within.insert((mount.upper(), number));
+        }
+        self.mounts.insert(number, mount);
+    }
+
+    /// Removes a mount.
+    pub(in crate::fs) fn remove(&mut self, number: u64) -> Option<Mount> {
+        let mount = self.mounts.remove(&number)?;
+        self.within.remove(&(mount.upper(), number));
+        Some(mount)
+    }
+
+    /// Returns the ids of the child mounts of the mount `number`.
+    pub(in crate::fs) fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
+        let numbers = self.within.range((number, 0)..=(number, u64::MAX));
+        numbers.map(|(_, number)| *number)
+    }
+}
+
+/// The mount tree of the system.
+pub struct Mounts {
+    /// The root of the tree.
+    pub root: Arc<Dentry>,
+    /// Standard input, output and error.
+    pub streams: [Arc<Dentry>; 3],
+    /// Creates, removes and renames directory entries.
+    pub names: Namespace,
+    pub(in crate::fs) memory: Arc<Memory>,
+    pub(in crate::fs) root_files: Arc<FileSystem>,
+    pub(in crate::fs) pipes: Arc<FileSystem>,
+    pub(in crate::fs) socket_files: Arc<FileSystem>,
+    pub(in crate::fs) memory_files: Arc<FileSystem>,
+    pub(in crate::fs) huge_files: Arc<FileSystem>,
+    pub(in crate::fs) anonymous: Arc<FileSystem>,
+    pub(in crate::fs) mounts: Lock<MountTable>,
+    pub(in crate::fs) next_mount: AtomicU32,
+    /// Notifies waiters of changes of the mount table.
+    pub changes: Changes,
+    /// The roots of file systems that were detached while they were in use.
+    pub(in crate::fs) detached: Lock<Vec<Arc<Dentry>>>,
+    /// Whether a detached file system may have lost its last user since the last check.
+    pub(in crate::fs) idle: Arc<AtomicBool>,
+}
+
+impl Mounts {
+    /// Returns the file system of anonymous pipes.
+    #[must_use]
+    pub fn pipes(&self) -> &Arc<FileSystem> {
+        &self.pipes
+    }
+
+    /// Returns the file system of sockets.
+    #[must_use]
+    pub fn socket_files(&self) -> &Arc<FileSystem> {
+        &self.socket_files
+    }
+
+    /// Returns the file system of `memfd_create` files.
+    #[must_use]
+    pub fn memory_files(&self) -> &Arc<FileSystem> {
+        &self.memory_files
+    }
+
+    /// Returns the file system of `memfd_create` files with huge pages.
+    #[must_use]
+    pub fn huge_files(&self) -> &Arc<FileSystem> {
+        &self.huge_files
+    }
+}

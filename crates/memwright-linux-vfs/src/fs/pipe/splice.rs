@@ -1,0 +1,323 @@
+//! Moves data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
+//!
+//! Data is copied, at most one page at a time. The copying thread holds the pipe's sleeping mutex, as it holds the
+//! pipe's mutex on Linux.
+
+use crate::fs::{
+    body::pipe::{Pipe, Step},
+    caller::Caller,
+    pipe::PipeEnd,
+};
+use alloc::vec::Vec;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::sync::pause_point;
+use memwright_table::{PAGE_SIZE, TryPush};
+
+/// Maximum number of bytes of a pipe that one call passes on, so that they can form one message.
+const TOGETHER: usize = 16 * PAGE_SIZE;
+
+/// Allocates a buffer of kernel memory.
+fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
+    let mut buffer = Vec::new();
+    buffer.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
+    Ok(buffer)
+}
+
+impl Pipe {
+    /// Copies the unread bytes after the first `skip` unread bytes into `buffer` without consuming them. Copying stops
+    /// at the end of a page. Returns the number of bytes copied.
+    fn peek(&self, skip: usize, buffer: &mut [u8]) -> usize {
+        let state = self.state.lock();
+        let Some(span) = state.ring.span_behind(skip, buffer.len()) else {
+            return 0;
+        };
+        let Some(page) = state.pages[span.slot] else {
+            return 0;
+        };
+        let frames = self.memory.frames();
+        frames.read(page.frame, span.offset, &mut buffer[..span.length]);
+        span.length
+    }
+
+    /// Like [`Self::peek`], but continues across pages until `buffer` is full or the pipe is empty.
+    fn peek_all(&self, skip: usize, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.peek(skip + done, &mut buffer[done..]) {
+                0 => break,
+                count => done += count,
+            }
+        }
+        done
+    }
+
+    /// Consumes `count` bytes, or all if there are fewer. They can be in several pages.
+    fn consume_all(&self, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let (Step::Moved(here), _) = self.next_read(left) else {
+                break;
+            };
+            self.consume(here);
+            left -= here;
+        }
+    }
+
+    /// Returns [`Step::Moved`] if there is something to read, else whether a reader must wait or there is no writer.
+    fn filled(&self) -> Step {
+        self.next_read(1).0
+    }
+
+    /// Returns how many bytes fit, or whether a writer must wait or there is no reader.
+    fn free(&self) -> Step {
+        let state = self.state.lock();
+        match state.ring.writable() {
+            _ if state.readers == 0 => Step::Closed,
+            0 => Step::Wait,
+            room => Step::Moved(room),
+        }
+    }
+}
+
+impl PipeEnd {
+    /// Waits until there is something to read. Returns `false` if there is nothing to read and no writer is left.
+    ///
+    /// # Errors
+    /// `EAGAIN` unless `waits`, `ERESTARTSYS`.
+    pub fn await_bytes(&self, caller: &dyn Caller, waits: bool) -> Result<bool, Errno> {
+        let look = || match self.pipe.filled() {
+            Step::Wait => None,
+            Step::Closed => Some(false),
+            Step::Moved(_) => Some(true),
+        };
+        match look() {
+            Some(there) => Ok(there),
+            None if !waits => Err(Errno::EAGAIN),
+            None => caller
+                .wait_until(&[&self.pipe.readable], None, look)
+                .map_err(|error| error.restart()),
+        }
+    }
+
+    /// Waits until the pipe has room. Returns the number of bytes that fit.
+    ///
+    /// # Errors
+    /// `EPIPE` without a reader, `EAGAIN` unless `waits`, `ERESTARTSYS`.
+    pub fn await_room(&self, caller: &dyn Caller, waits: bool) -> Result<usize, Errno> {
+        let look = || match self.pipe.free() {
+            Step::Wait => None,
+            Step::Closed => Some(0),
+            Step::Moved(room) => Some(room),
+        };
+        let room = match look() {
+            Some(room) => room,
+            None if !waits => return Err(Errno::EAGAIN),
+            None => caller
+                .wait_until(&[&self.pipe.writable], None, look)
+                .map_err(|error| error.restart())?,
+        };
+        if room == 0 {
+            caller.broken_pipe();
+            return Err(Errno::EPIPE);
+        }
+        Ok(room)
+    }
+
+    /// Fills the pipe with up to `length` bytes from `get`. Stops when the pipe is full or `get` returns fewer bytes
+    /// than requested. Returns the number of bytes stored. `get` receives the number of bytes stored so far and a
+    /// buffer to fill. Without `messages`, the buffer has the size of the rest of a page of the pipe, which is
+    /// allocated before `get` runs. With `messages`, `get` is called once, with a buffer for one complete message.
+    ///
+    /// # Errors
+    /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
+    pub fn fill_from(
+        &self,
+        caller: &dyn Caller,
+        length: usize,
+        (waits, messages): (bool, bool),
+        mut get: impl FnMut(usize, &mut [u8]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let together = if messages { TOGETHER } else { PAGE_SIZE };
+        let mut buffer = buffer(length.min(together))?;
+        let (turn, room) = loop {
+            self.await_room(caller, waits)?;
+            let turn = self.pipe.writing.take(caller)?;
+            // Another thread may have filled the pipe before this thread acquired the mutex.
+            if let Step::Moved(room) = self.pipe.free() {
+                break (turn, room);
+            }
+        };
+        let most = length.min(room);
+        let mut done = 0;
+        let mut result = Ok(());
+        while done < most {
+            let limit = (most - done).min(together);
+            let (got, wanted) = if messages {
+                let got = get(done, &mut buffer[..limit]);
+                (got.and_then(|count| self.store(&buffer[..count])), 0)
+            } else {
+                self.fill_page(&mut buffer[..limit], |bytes| get(done, bytes))
+            };
+            let count = *got.as_ref().unwrap_or(&0);
+            done += count;
+            result = got.map(|_| ());
+            if count == 0 || count < wanted || messages {
+                break;
+            }
+            pause_point();
+        }
+        drop(turn);
+        if done > 0 {
+            self.pipe.readable.wake_all();
+            return Ok(done);
+        }
+        result.map(|()| 0)
+    }
+
+    /// Fills the rest of a page of the pipe from `get`. Returns the number of bytes that `get` returned, and the number
+    /// requested of it.
+    fn fill_page(
+        &self,
+        buffer: &mut [u8],
+        get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+    ) -> (Result<usize, Errno>, usize) {
+        let begun = self.pipe.begin_write(self.vfs(), buffer.len());
+        let (frame, span) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(error), 0),
+        };
+        let bytes = &mut buffer[..span.length];
+        let got = get(bytes);
+        let count = *got.as_ref().unwrap_or(&0);
+        let frames = self.pipe.memory.frames();
+        frames.write(frame, span.offset, &bytes[..count]);
+        self.pipe.finish_write(span.slot, count);
+        (got, span.length)
+    }
+
+    /// Passes up to `length` bytes of the pipe to `put`. Stops when `put` takes none or the pipe is empty. Returns the
+    /// number of bytes taken. `put` receives the number of bytes taken so far and the data; the data that `put` does
+    /// not take stays in the pipe.
+    ///
+    /// # Errors
+    /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
+    pub fn drain_to(
+        &self,
+        caller: &dyn Caller,
+        length: usize,
+        waits: bool,
+        mut put: impl FnMut(usize, &[u8]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let mut buffer = buffer(length.min(TOGETHER))?;
+        let turn = loop {
+            if !self.await_bytes(caller, waits)? {
+                return Ok(0);
+            }
+            let turn = self.pipe.reading.take(caller)?;
+            if let Step::Moved(_) = self.pipe.filled() {
+                break turn;
+            }
+        };
+        let mut done = 0;
+        let mut result = Ok(());
+        while done < length {
+            let limit = (length - done).min(buffer.len());
+            let there = self.pipe.peek_all(0, &mut buffer[..limit]);
+            if there == 0 {
+                break;
+            }
+            let put = put(done, &buffer[..there]);
+            let count = *put.as_ref().unwrap_or(&0);
+            self.pipe.consume_all(count);
+            done += count;
+            result = put.map(|_| ());
+            if count == 0 {
+                break;
+            }
+            pause_point();
+        }
+        drop(turn);
+        if done > 0 {
+            self.pipe.writable.wake_all();
+            return Ok(done);
+        }
+        result.map(|()| 0)
+    }
+
+    /// Copies up to `length` bytes of this pipe into `to`: as many as are available and fit. With `moves`, the copied
+    /// bytes are removed from this pipe. Returns the number of bytes copied.
+    ///
+    /// # Errors
+    /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
+    pub fn hand_on(
+        &self,
+        caller: &dyn Caller,
+        to: &Self,
+        length: usize,
+        (waits, moves): (bool, bool),
+    ) -> Result<usize, Errno> {
+        let mut buffer = buffer(length.min(PAGE_SIZE))?;
+        loop {
+            if !self.await_bytes(caller, waits)? {
+                return Ok(0);
+            }
+            to.await_room(caller, waits)?;
+            let reading = self.pipe.reading.take(caller)?;
+            let writing = to.pipe.writing.take(caller)?;
+            let mut done = 0;
+            let mut result = Ok(());
+            while done < length {
+                let Step::Moved(room) = to.pipe.free() else {
+                    break;
+                };
+                let limit = (length - done).min(PAGE_SIZE).min(room);
+                let skip = if moves { 0 } else { done };
+                let there = self.pipe.peek(skip, &mut buffer[..limit]);
+                if there == 0 {
+                    break;
+                }
+                let stored = to.store(&buffer[..there]);
+                let count = *stored.as_ref().unwrap_or(&0);
+                if moves {
+                    self.pipe.consume_all(count);
+                }
+                done += count;
+                result = stored.map(|_| ());
+                if count < there {
+                    break;
+                }
+                pause_point();
+            }
+            drop((reading, writing));
+            if done > 0 {
+                to.pipe.readable.wake_all();
+                if moves {
+                    self.pipe.writable.wake_all();
+                }
+                return Ok(done);
+            }
+            result?;
+        }
+    }
+
+    /// Appends `bytes`, for which the pipe has room. Returns the number of bytes stored, which is smaller if memory
+    /// runs out. The caller holds the mutex of writers.
+    ///
+    /// # Errors
+    /// `ENOMEM` if no byte could be stored.
+    fn store(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (frame, span) = match self.pipe.begin_write(self.vfs(), bytes.len() - done) {
+                Ok(begun) => begun,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            };
+            let part = &bytes[done..done + span.length];
+            self.pipe.memory.frames().write(frame, span.offset, part);
+            self.pipe.finish_write(span.slot, span.length);
+            done += span.length;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,124 @@
+//! Reads and changes of the contents of regular files, which reclaim pages when memory is short.
+
+use crate::{
+    direct_reclaim::Retry,
+    fs::{
+        body::regular::{Contents, Regular, object_errno, read_errno},
+        caller::Caller,
+        seals::Seals,
+        seek::SIZE_MAX,
+        vfs::Vfs,
+    },
+};
+use memwright::object::HUGE_BYTES;
+use memwright_linux_abi::errno::Errno;
+use memwright_table::PAGE_SIZE;
+
+impl Regular {
+    /// Allocates the missing pages of the bytes `start..end`. The caller holds the mutex of writes and size changes.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn allocate(&self, vfs: &Vfs, start: u64, end: u64) -> Result<(), Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                self.check_rooms(&vfs.memory, start, end)?;
+                let made = vfs.reclaim.retry(|| pages.allocate(start, end));
+                made.map_err(|_| Errno::ENOSPC)
+            }
+            Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
+        }
+    }
+
+    /// Records a read or write of `bytes` bytes in the caller's memcg. The memcg of the first process that writes
+    /// (`stores`) is charged for the pages of the file.
+    pub(super) fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
+        let Contents::Small(pages) = &self.pages else {
+            return;
+        };
+        let memcg = caller.count_pages(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
+        if let Some(memcg) = memcg.filter(|_| stores) {
+            pages.charge_to(memcg);
+        }
+    }
+
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a partly zeroed page is swapped out and cannot be swapped in.
+    pub fn punch(&self, vfs: &Vfs, start: u64, end: u64) -> Result<(), Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let punched = vfs.reclaim.retry(|| pages.punch(start, end));
+                punched.map_err(read_errno)?;
+            }
+            Contents::Huge(pages) => pages.punch(start, end),
+        }
+        Ok(())
+    }
+
+    /// Sets the size. The caller holds the mutex of writes and size changes.
+    ///
+    /// # Errors
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is
+    /// not a multiple of their size, `ENOMEM` or `EIO` if the page that the new size cuts is swapped out and cannot be
+    /// swapped in.
+    pub fn set_size(&self, vfs: &Vfs, size: u64) -> Result<(), Errno> {
+        if size > SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        if let Contents::Huge(_) = &self.pages
+            && !size.is_multiple_of(HUGE_BYTES)
+        {
+            return Err(Errno::EINVAL);
+        }
+        let now = self.size();
+        let forbidden = if size < now {
+            Seals::SHRINK
+        } else if size > now {
+            Seals::GROW
+        } else {
+            Seals::empty()
+        };
+        if self.seals().intersects(forbidden) {
+            return Err(Errno::EPERM);
+        }
+        match &self.pages {
+            Contents::Small(pages) => {
+                let set = vfs.reclaim.retry(|| pages.set_size(size));
+                set.map_err(read_errno)?;
+            }
+            Contents::Huge(pages) => pages.set_size(size),
+        }
+        Ok(())
+    }
+
+    /// Reads on behalf of the kernel, to load programs and fill files. Uses no file position and updates no times.
+    /// Returns the number of bytes read, which is 0 for huge pages.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a page is swapped out and cannot be swapped in.
+    pub fn read_at(&self, vfs: &Vfs, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let read = vfs.reclaim.retry(|| pages.read_at(offset, bytes));
+                read.map_err(read_errno)
+            }
+            Contents::Huge(_) => Ok(0),
+        }
+    }
+
+    /// Writes on behalf of the kernel. Uses no file position and updates no times. Returns the number of bytes written.
+    ///
+    /// # Errors
+    /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be read; `EINVAL` for huge pages.
+    pub fn write_at(&self, vfs: &Vfs, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let written = vfs.reclaim.retry(|| pages.write_at(offset, bytes));
+                written.map_err(object_errno)
+            }
+            Contents::Huge(_) => Err(Errno::EINVAL),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Lists all Unix sockets.
+
+use crate::fs::socket::{Address, Registry, Socket, SocketKind};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::{batch::Batch, sync::lock_with_room};
+
+/// A socket of the list.
+pub struct Found {
+    /// The number from which the list goes on behind it.
+    pub next: u64,
+    /// `None` if the socket was just closed.
+    socket: Option<Arc<Socket>>,
+}
+
+/// What a row of `/proc/net/unix` tells about a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The type.
+    pub kind: SocketKind,
+    /// Whether it accepts connections.
+    pub listens: bool,
+    /// Whether it is or was connected.
+    pub connected: bool,
+    /// The number of its inode; 0 if no program has the socket.
+    pub inode: u64,
+    /// The name.
+    pub address: Option<Address>,
+}
+
+impl Registry {
+    /// Creates an unconnected socket, which is in the list from now on.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn create(&'static self, kind: SocketKind) -> Result<Arc<Socket>, Errno> {
+        let socket = Arc::new(Socket::new(self, kind));
+        let mut all = lock_with_room(&self.all, |all| all)?;
+        let number = all.try_push(Arc::downgrade(&socket))?;
+        drop(all);
+        socket.listed.store(number, Ordering::Relaxed);
+        Ok(socket)
+    }
+
+    /// Removes a socket that is being dropped from the list.
+    pub(super) fn forget(&self, socket: &Socket) {
+        let number = socket.listed.load(Ordering::Relaxed);
+        let reference = self.all.lock().remove(number);
+        drop(reference);
+    }
+
+    /// Appends the sockets whose numbers are `first` or greater to `batch`, until it is full.
+    pub fn note(&self, mut first: u64, batch: &mut Batch<Found>) {
+        let all = self.all.lock();
+        while let Some((number, socket)) = all.first_from(first) {
+            first = number + 1;
+            let found = Found {
+                next: first,
+                socket: socket.upgrade(),
+            };
+            if !batch.push(found) {
+                return;
+            }
+        }
+    }
+}
+
+impl Found {
+    /// Returns the row of the socket; `None` if it was closed.
+    #[must_use]
+    pub fn row(&self) -> Option<Row> {
+        let socket = self.socket.as_ref()?;
+        let state = socket.state.lock();
+        (!state.closed).then(|| Row {
+            kind: socket.kind,
+            listens: state.listening.is_some(),
+            connected: state.peer.is_some(),
+            inode: socket.number.load(Ordering::Relaxed),
+            address: state.address.clone(),
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! Open files in flight between sockets.
+
+use crate::{
+    fs::{
+        caller::Caller,
+        open_file::OpenFile,
+        socket::{
+            Socket,
+            graph::{Carrier, Graph},
+            handle::SocketFile,
+            remains::Remains,
+            socket::GROUNDED,
+        },
+    },
+    identity::{Capabilities, Resource},
+};
+use alloc::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::sync::atomic::Ordering;
+use memwright_linux_abi::errno::Errno;
+use memwright_linux_base::sync::{Lock, Rank};
+use memwright_table::TryPush;
+
+/// The open files that a message carries. They are counted as in flight from the creation of the message until they are
+/// received, or closed together with the message.
+pub struct Cargo {
+    files: Vec<Arc<OpenFile>>,
+    /// The id of the sending user.
+    user: u32,
+    flights: &'static Flights,
+}
+
+impl Cargo {
+    /// Returns whether the message carries no open files.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Takes the open files out of the message when it is received. They are no longer counted as in flight.
+    pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
+        let files = core::mem::take(&mut self.files);
+        if !files.is_empty() {
+            self.flights.arrive(self.user, &files);
+        }
+        files
+    }
+
+    /// Appends references to the open files to `to`, for a receiver that leaves the message in the inbox (`MSG_PEEK`).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn peek(&self, to: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
+        let count = self.files.len();
+        to.try_make_room(count)?;
+        if count > 0 {
+            // A garbage collection compares reference counts, so no reference must be added while it runs.
+            let _traffic = self.flights.traffic.lock();
+            #[expect(clippy::disallowed_methods, reason = "there is room")]
+            to.extend(self.files.iter().cloned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn files(&self) -> &[Arc<OpenFile>] {
+        &self.files
+    }
+}
+
+impl Drop for Cargo {
+    fn drop(&mut self) {
+        Remains::default().close_files(self.unload());
+    }
+}
+
+/// A socket in flight.
+struct Traveller {
+    socket: Arc<Socket>,
+    file: Weak<OpenFile>,
+}
+
+impl Carrier for Traveller {
+    fn references(&self) -> usize {
+        self.file.strong_count()
+    }
+
+    fn each_carried(&self, name: &mut dyn FnMut(usize)) {
+        self.socket.each_message_with_files(&mut |message| {
+            let sockets = message.rights.files().iter().filter_map(socket_of);
+            for number in sockets.filter_map(|socket| socket.flight_number()) {
+                name(number);
+            }
+        });
+    }
+
+    fn renumber(&self, number: usize) {
+        self.socket.flight.store(number, Ordering::Relaxed);
+    }
+}
+
+fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
+    Some(&open.as_kind::<SocketFile>()?.socket)
+}
+
+impl Socket {
+    /// Returns the node number of the socket among the sockets in flight, or `None` if it is not in flight. The number
+    /// changes only under the traffic lock.
+    fn flight_number(&self) -> Option<usize> {
+        let number = self.flight.load(Ordering::Relaxed);
+        (number != GROUNDED).then_some(number)
+    }
+}
+
+struct Traffic {
+    sockets: Graph<Traveller>,
+    /// Number of open files of all kinds in flight, by sending user.
+    users: BTreeMap<u32, usize>,
+}
+
+/// The open files in flight between sockets.
+///
+/// A reference to an open file enters or leaves the messages of a socket only under the traffic lock. So no open file
+/// in flight is received or copied during a garbage collection, which holds that lock.
+pub struct Flights {
+    traffic: Lock<Traffic>,
+}
+
+impl Flights {
+    /// Creates an empty state.
+    pub(super) const fn new() -> Self {
+        let traffic = Traffic {
+            sockets: Graph::new(),
+            users: BTreeMap::new(),
+        };
+        Self {
+            traffic: Lock::new(Rank::Links, traffic),
+        }
+    }
+
+    /// Counts `files` as in flight, and returns them as the cargo of a message that the calling thread sends.
+    ///
+    /// # Errors
+    /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
+    /// (`too_many_unix_fds` of Linux 7.2, `net/core/scm.c`); `ENOMEM`.
+    pub fn depart(
+        &'static self,
+        caller: &dyn Caller,
+        files: Vec<Arc<OpenFile>>,
+    ) -> Result<Cargo, Errno> {
+        let (user, exempt) = {
+            let credentials = caller.identity().credentials.lock();
+            let exempt = credentials.has(Capabilities::RESOURCES)
+                || credentials.has(Capabilities::ADMINISTER);
+            (credentials.user.real, exempt)
+        };
+        if !files.is_empty() {
+            let most = caller.identity().soft_limit(Resource::Files);
+            self.collect_if_due();
+            if !exempt && self.of_user(user) as u64 > most {
+                self.collect();
+                if self.of_user(user) as u64 > most {
+                    return Err(Errno::ETOOMANYREFS);
+                }
+            }
+            self.count(user, &files)?;
+        }
+        Ok(Cargo {
+            files,
+            user,
+            flights: self,
+        })
+    }
+
+    fn of_user(&self, user: u32) -> usize {
+        let traffic = self.traffic.lock();
+        traffic.users.get(&user).copied().unwrap_or_default()
+    }
+
+    fn count(&self, user: u32, files: &[Arc<OpenFile>]) -> Result<(), Errno> {
+        let mut traffic = self.traffic.lock();
+        let sockets = files.iter().filter_map(socket_of).count();
+        let room = traffic.sockets.reserve(sockets);
+        room.map_err(|_| Errno::ENOMEM)?;
+        for file in files {
+            let Some(socket) = socket_of(file) else {
+                continue;
+            };
+            traffic.sockets.add(socket.flight_number(), || Traveller {
+                socket: socket.clone(),
+                file: Arc::downgrade(file),
+            });
+        }
+        *traffic.users.entry(user).or_default() += files.len();
+        Ok(())
+    }
+
+    fn arrive(&self, user: u32, files: &[Arc<OpenFile>]) {
+        for file in files {
+            let Some(socket) = socket_of(file) else {
+                continue;
+            };
+            // Dropped without the lock, because this reference to the socket can be the last one except that of its
+            // file.
+            let gone = {
+                let mut traffic = self.traffic.lock();
+                let gone = socket
+                    .flight_number()
+                    .and_then(|number| traffic.sockets.remove(number));
+                if gone.is_some() {
+                    socket.flight.store(GROUNDED, Ordering::Relaxed);
+                }
+                gone
+            };
+            drop(gone);
+        }
+        let mut traffic = self.traffic.lock();
+        if let Some(count) = traffic.users.get_mut(&user) {
+            *count -= files.len();
+            if *count == 0 {
+                traffic.users.remove(&user);
+            }
+        }
+    }
+
+    /// Records that a socket was closed, which can have left sockets in flight without a descriptor. Runs a garbage
+    /// collection if one is due.
+    pub(super) fn note_close(&self) {
+        let mut traffic = self.traffic.lock();
+        traffic.sockets.note_change();
+        drop(traffic);
+        self.collect_if_due();
+    }
+
+    fn collect_if_due(&self) {
+        if self.traffic.lock().sockets.is_due() {
+            self.collect();
+        }
+    }
+
+    /// Collects garbage: closes the sockets in flight that no descriptor can reach, and discards their messages.
+    pub fn collect(&self) {
+        let mut remains = Remains::default();
+        let mut traffic = self.traffic.lock();
+        traffic
+            .sockets
+            .collect(|lost| lost.socket.abandon(&mut remains));
+        drop(traffic);
+        drop(remains);
+    }
+}

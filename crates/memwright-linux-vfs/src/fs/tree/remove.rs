@@ -1,0 +1,92 @@
+//! Removes entries. An inode is freed when its last link and its last user are gone.
+
+use crate::fs::{
+    dentry::Dentry,
+    inode::{Body, Inode},
+    lower,
+    namespace::Namespace,
+    tree::{Change, changeable},
+};
+use alloc::sync::Arc;
+use memwright_linux_abi::errno::Errno;
+
+/// The call that removes an entry. Each of the two refuses the entries that the other removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// `rmdir`, which removes only directories.
+    Directory,
+    /// `unlink`, which removes everything except directories.
+    Other,
+}
+
+/// Checks that the call can remove an entry. If the entry is a directory that passes the checks, marks it as removed,
+/// so that no entry can be created in it.
+///
+/// # Errors
+/// `EBUSY` for a mount point, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
+pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errno> {
+    if entry.is_covered() {
+        return Err(Errno::EBUSY);
+    }
+    match (&entry.inode.body, removal) {
+        (Body::Directory(entries), Removal::Directory) => {
+            let mut entries = entries.lock();
+            if !entries.is_empty() {
+                return Err(Errno::ENOTEMPTY);
+            }
+            entries.kill();
+            Ok(())
+        }
+        (Body::Directory(_), Removal::Other) => Err(Errno::EISDIR),
+        (_, Removal::Directory) => Err(Errno::ENOTDIR),
+        (_, Removal::Other) => Ok(()),
+    }
+}
+
+/// Updates `entry`, which the caller has removed from the entries of `parent`, and the link counts: marks the name as
+/// removed.
+pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
+    entry.mark_removed();
+    let directory = entry.inode.is_directory();
+    entry.inode.change(|metadata| {
+        metadata.links = if directory {
+            0
+        } else {
+            metadata.links.saturating_sub(1)
+        };
+        metadata.changed = change.now;
+    });
+    parent.change(|metadata| {
+        metadata.links -= u32::from(directory);
+        metadata.modified = change.now;
+        metadata.changed = change.now;
+    });
+}
+
+impl Namespace {
+    /// Removes `name` from `parent`.
+    ///
+    /// # Errors
+    /// Those of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
+    /// `EACCES`, `EPERM`.
+    pub fn remove(
+        &self,
+        change: &Change,
+        parent: &Arc<Dentry>,
+        name: &[u8],
+        removal: Removal,
+    ) -> Result<(), Errno> {
+        let entries = changeable(&parent.inode)?;
+        lower::complete_for_removal(parent, name)?;
+        let guard = self.0.lock();
+        let entry = entries.lock().get(name).cloned().ok_or(Errno::ENOENT)?;
+        change.may_remove(&parent.inode, &entry.inode)?;
+        check_removal(&entry, removal)?;
+        let held = entries.lock().remove(name);
+        forget(change, &parent.inode, &entry);
+        drop(guard);
+        // This can free the inode, which must happen without the lock.
+        drop((held, entry));
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! The lower tree of a file system: the files of `--root`, which the command reads and the guest only asks for.
+
+use crate::fs::attributes::Moment;
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use memwright_linux_abi::{
+    Memory,
+    channel::lower::{LowerRequest, REQUEST_HEADER},
+    errno::Errno,
+    host::{Channels, Clock},
+};
+use memwright_linux_base::{
+    ordered::Ordered,
+    sync::{Lock, Rank},
+};
+use memwright_table::TryPush;
+
+/// The lower tree of a file system, as the lower directory of an overlay: a name that the file system itself does not
+/// have is looked up there, and a file is copied up before it is opened for the first time. Nothing is written to it.
+pub struct Lower {
+    /// The memory for the contents of files.
+    pub memory: Arc<Memory>,
+    /// The clock, which stands still while the command answers.
+    pub clock: &'static dyn Clock,
+    /// All times of the nodes.
+    pub time: Moment,
+    channels: &'static dyn Channels,
+    /// The paths in the lower tree of directories of which not all entries are known, and of files that have not been
+    /// copied up, by inode number. The path in the guest can differ after a rename.
+    paths: Lock<Ordered<u64, Box<[u8]>>>,
+}
+
+impl Lower {
+    /// Creates a tree of which nothing is known yet.
+    #[must_use]
+    pub fn new(
+        memory: Arc<Memory>,
+        channels: &'static dyn Channels,
+        clock: &'static dyn Clock,
+        time: Moment,
+    ) -> Self {
+        Self {
+            memory,
+            clock,
+            time,
+            channels,
+            paths: Lock::new(Rank::File, Ordered::new()),
+        }
+    }
+
+    /// Asks the command. Returns the data of the answer in `room`, which has one byte more than the longest data. Takes
+    /// no guest time.
+    ///
+    /// # Errors
+    /// The error number in the answer, such as `ENOENT`; `EIO` if there is no answer; `ENOMEM`.
+    pub fn ask<'a>(
+        &self,
+        request: LowerRequest<'_>,
+        room: &'a mut [u8],
+    ) -> Result<&'a [u8], Errno> {
+        let mut payload = Vec::new();
+        payload.try_make_room(REQUEST_HEADER + request.path().len())?;
+        payload.try_push_all(&request.header())?;
+        payload.try_push_all(request.path())?;
+        self.clock.pause_clock();
+        let length = self.channels.lower(&payload, room);
+        self.clock.resume_clock();
+        match room.get(..length).and_then(<[u8]>::split_first) {
+            Some((0, data)) => Ok(data),
+            Some((&status, _)) => Err(answered(status)),
+            None => Err(Errno::EIO),
+        }
+    }
+
+    /// Records the path of an inode.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn note(&self, inode: u64, path: Box<[u8]>) -> Result<(), Errno> {
+        self.paths.lock().insert(inode, path)?;
+        Ok(())
+    }
+
+    /// Returns the path of an inode in the lower tree with `name` appended, or the path alone if `name` is empty.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENOENT` if nothing of the inode is in the lower tree only.
+    pub fn path(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut path = Vec::new();
+        let paths = self.paths.lock();
+        let above = paths.get(&inode).ok_or(Errno::ENOENT)?;
+        path.try_make_room(above.len() + 1 + name.len())?;
+        path.try_push_all(above)?;
+        if !name.is_empty() {
+            path.try_push(b'/')?;
+            path.try_push_all(name)?;
+        }
+        Ok(path)
+    }
+
+    /// Removes the path of an inode: nothing of it is in the lower tree only.
+    pub fn forget(&self, inode: u64) {
+        let path = self.paths.lock().remove(&inode);
+        drop(path);
+    }
+
+    /// Removes all paths. Used to tear down the tree.
+    pub fn clear(&self) {
+        let paths = core::mem::take(&mut *self.paths.lock());
+        drop(paths);
+    }
+}
+
+/// Returns the error for the status of an answer.
+fn answered(status: u8) -> Errno {
+    let result = 0_u64.wrapping_sub(u64::from(status));
+    Errno::from_result(result).unwrap_or(Errno::EIO)
+}

@@ -1,0 +1,237 @@
+//! Permission checks on inodes.
+
+use memwright_linux_base::flags;
+flags! {
+    /// Permissions on an inode, with the values that they have in each class of the mode bits.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Permission: u32 {
+        /// Permission to read a file, or to list a directory.
+        const READ = 4;
+        /// Permission to write a file, or to change a directory's entries.
+        const WRITE = 2;
+        /// Permission to execute a file, or to search a directory.
+        const EXECUTE = 1;
+    }
+}
+
+const SET_USER_ID: u32 = 0o4000;
+/// The set-group-id bit. An executable with this bit runs with the rights of its group. New entries of a directory with
+/// this bit inherit the directory's group.
+pub const SET_GROUP_ID: u32 = 0o2000;
+const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
+
+/// The subject of a permission check: the file system ids of a thread, and whether it overrides permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+    /// Whether the thread has `CAP_DAC_OVERRIDE`, which overrides permission bits.
+    pub overrides: bool,
+}
+
+impl Subject {
+    /// The superuser.
+    pub const ROOT: Self = Self {
+        user: 0,
+        group: 0,
+        overrides: true,
+    };
+}
+
+/// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
+///
+/// `CAP_DAC_OVERRIDE` grants everything except execution of a file without any execute bit (Linux 7.2,
+/// `generic_permission` in `fs/namei.c`). Without this capability, the first class that matches applies (owner, group,
+/// others), even if a later class would allow more.
+#[must_use]
+pub fn permitted(
+    subject: Subject,
+    mode: u32,
+    owner: Subject,
+    directory: bool,
+    wanted: Permission,
+) -> bool {
+    if subject.overrides {
+        return directory || !wanted.contains(Permission::EXECUTE) || mode & 0o111 != 0;
+    }
+    let class = if subject.user == owner.user {
+        mode >> 6
+    } else if subject.group == owner.group {
+        mode >> 3
+    } else {
+        mode
+    };
+    wanted.bits() & !class & 7 == 0
+}
+
+/// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns such a
+/// file, and has no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
+#[must_use]
+pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
+    let class = match (subject.user, subject.group) {
+        (0, _) => mode >> 6,
+        (_, 0) => mode >> 3,
+        (_, _) => mode,
+    };
+    wanted.bits() & !class & 7 == 0
+}
+
+/// Returns whether `subject` is allowed to set the set-group-id bit on an inode of the group `group`
+/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
+#[must_use]
+pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
+    subject.overrides || subject.group == group
+}
+
+/// Returns the permissions and group of a new inode. `folder` contains the mode and group of its directory, and `own`
+/// the permissions and group that the inode would have without inheritance (`inode_init_owner` and `mode_strip_sgid` in
+/// `fs/inode.c` of Linux 7.3).
+///
+/// In a directory with the set-group-id bit a new inode gets the directory's group, and a new directory also gets the
+/// bit. A new file loses a set-group-id bit that would let the file run with the rights of a group to which its creator
+/// does not belong.
+#[must_use]
+pub fn inherited(
+    subject: Subject,
+    folder: (u32, u32),
+    own: (u32, u32),
+    directory: bool,
+) -> (u32, u32) {
+    let ((folder_mode, folder_group), (mode, group)) = (folder, own);
+    if folder_mode & SET_GROUP_ID == 0 {
+        return (mode, group);
+    }
+    let runs = mode & RUNS_WITH_GROUP == RUNS_WITH_GROUP;
+    let mode = if directory {
+        mode | SET_GROUP_ID
+    } else if runs && !may_set_group_id(subject, folder_group) {
+        mode & !SET_GROUP_ID
+    } else {
+        mode
+    };
+    (mode, folder_group)
+}
+
+/// Returns the permissions that a file with this mode has after a change of its owner or group. The set-user-id bit is
+/// cleared. The set-group-id bit is cleared if the mode has group execution, in which case the file would run with the
+/// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
+#[must_use]
+pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
+    let mode = mode & !SET_USER_ID;
+    if mode & 0o010 != 0 || !may_set_group_id(subject, group) {
+        mode & !SET_GROUP_ID
+    } else {
+        mode
+    }
+}
+
+/// Returns whether an executable with this mode can run with ids other than those of the process that executes it.
+#[must_use]
+pub const fn sets_ids(mode: u32) -> bool {
+    mode & (SET_USER_ID | SET_GROUP_ID) != 0
+}
+
+/// Returns the permissions that a file with this mode has when `subject` changes its contents. They are unchanged if
+/// the subject has the capability, else those that [`after_new_owner`] returns (`setattr_should_drop_suidgid` in
+/// `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
+#[must_use]
+pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
+    if subject.overrides {
+        mode
+    } else {
+        after_new_owner(subject, mode, group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ordinary(user: u32, group: u32) -> Subject {
+        Subject {
+            user,
+            group,
+            overrides: false,
+        }
+    }
+
+    #[test]
+    fn who_writes_takes_the_rights_of_others_from_a_file() {
+        let writer = ordinary(7, 70);
+        for (mode, group, left) in [
+            (0o4755, 5, 0o755),
+            (0o6777, 5, 0o777),
+            (0o6777, 70, 0o777),
+            // A set-group-id bit without group execution marks mandatory locking. A write by a member of the group
+            // keeps this bit.
+            (0o2666, 70, 0o2666),
+            (0o2666, 5, 0o666),
+            (0o1777, 5, 0o1777),
+        ] {
+            assert_eq!(before_write(writer, mode, group), left, "{mode:o}");
+            assert_eq!(before_write(Subject::ROOT, mode, group), mode);
+        }
+    }
+
+    #[test]
+    fn what_a_folder_hands_on() {
+        let (member, other) = (ordinary(1, 7), ordinary(1, 9));
+        let cases = [
+            (other, (0o755, 7), (0o2755, 9), false, (0o2755, 9)),
+            (other, (0o2755, 7), (0o644, 9), false, (0o644, 7)),
+            (other, (0o2755, 7), (0o2755, 9), false, (0o755, 7)),
+            (other, (0o2755, 7), (0o2745, 9), false, (0o2745, 7)),
+            (member, (0o2755, 7), (0o2755, 7), false, (0o2755, 7)),
+            (Subject::ROOT, (0o2755, 7), (0o2755, 0), false, (0o2755, 7)),
+            (other, (0o2755, 7), (0o755, 9), true, (0o2755, 7)),
+            (other, (0o755, 7), (0o755, 9), true, (0o755, 9)),
+        ];
+        for (subject, folder, own, directory, expected) in cases {
+            let answer = inherited(subject, folder, own, directory);
+            assert_eq!(answer, expected, "{subject:?} {folder:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_new_owner_takes_away() {
+        let (member, other) = (ordinary(1, 7), ordinary(1, 9));
+        for (subject, mode, expected) in [
+            (member, 0o6755, 0o755),
+            (member, 0o6745, 0o2745),
+            (other, 0o2745, 0o745),
+            (Subject::ROOT, 0o6644, 0o2644),
+            (Subject::ROOT, 0o6654, 0o654),
+        ] {
+            let answer = after_new_owner(subject, mode, 7);
+            assert_eq!(answer, expected, "{subject:?} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn one_class_decides() {
+        let owner = ordinary(1, 2);
+        let group = ordinary(9, 2);
+        let other = ordinary(9, 9);
+        let (read, write, execute) = (Permission::READ, Permission::WRITE, Permission::EXECUTE);
+        let cases = [
+            (Subject::ROOT, 0o000, false, read | write, true),
+            (Subject::ROOT, 0o000, false, execute, false),
+            (Subject::ROOT, 0o001, false, execute, true),
+            (Subject::ROOT, 0o000, true, execute, true),
+            (owner, 0o077, false, read, false),
+            (owner, 0o400, false, read, true),
+            (owner, 0o400, false, read | write, false),
+            (group, 0o707, false, read, false),
+            (group, 0o070, false, read | write | execute, true),
+            (other, 0o770, false, execute, false),
+            (other, 0o001, true, execute, true),
+            (other, 0o000, false, Permission::empty(), true),
+        ];
+        for (subject, mode, directory, wanted, result) in cases {
+            let answer = permitted(subject, mode, owner, directory, wanted);
+            assert_eq!(answer, result, "{subject:?} {mode:o} {wanted:?}");
+        }
+    }
+}

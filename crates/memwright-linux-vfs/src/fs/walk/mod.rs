@@ -1,0 +1,281 @@
+//! Path resolution.
+
+mod caller;
+
+use crate::fs::{
+    caller::Caller,
+    dentry::Dentry,
+    file_name::FileName,
+    inode::{Body, Inode, Link},
+    kind::Kind,
+    lower,
+    name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
+    namespace::Namespace,
+    permission::{Permission, Subject},
+};
+use alloc::{borrow::Cow, sync::Arc};
+use memwright_linux_abi::errno::Errno;
+
+/// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
+pub const LINKS_MAX: u32 = 40;
+
+/// The context of a path walk: the calling process, its ids and its root directory.
+#[derive(Clone, Copy)]
+pub struct Walker<'a> {
+    /// The calling process, on which the contents of `/proc` depend; `None` while the kernel populates the tree at
+    /// boot.
+    pub caller: Option<&'a (dyn Caller + 'a)>,
+    /// The ids for permission checks.
+    pub subject: Subject,
+    /// The directory where absolute paths start.
+    pub root: &'a Arc<Dentry>,
+}
+
+/// What a path walk does with a symbolic link at the end of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastLink {
+    /// Follow it.
+    Follow,
+    /// Return the link itself, unless a slash follows it.
+    Keep,
+}
+
+/// The last component of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Last {
+    /// A name, whether it exists or not.
+    Name(FileName),
+    /// `.`, or no component at all, as in `/`.
+    Current,
+    /// `..`.
+    Parent,
+    /// A link of `/proc` that leads directly to an inode and was followed.
+    Jumped,
+}
+
+/// The result of a path walk.
+pub struct Walked {
+    /// The directory that contains, or would contain, the last name.
+    pub parent: Arc<Dentry>,
+    /// The last component.
+    pub last: Last,
+    /// The entry, or `None` if the last name does not exist in `parent`.
+    pub entry: Option<Arc<Dentry>>,
+    /// Whether the path has a trailing slash.
+    pub slash: bool,
+}
+
+impl Walked {
+    fn directory(here: Arc<Dentry>, last: Last) -> Self {
+        Self {
+            parent: here.clone(),
+            last,
+            entry: Some(here),
+            slash: true,
+        }
+    }
+
+    fn named(parent: Arc<Dentry>, name: &[u8], entry: Option<Arc<Dentry>>, slash: bool) -> Self {
+        Self {
+            parent,
+            last: Last::Name(FileName::new(name)),
+            entry,
+            slash,
+        }
+    }
+
+    /// Returns the entry.
+    ///
+    /// # Errors
+    /// `ENOENT` if the last name does not exist, `ENOTDIR` if a trailing slash follows anything other than a directory.
+    pub fn existing(self) -> Result<Arc<Dentry>, Errno> {
+        let entry = self.entry.ok_or(Errno::ENOENT)?;
+        if self.slash && !entry.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(entry)
+    }
+
+    /// Returns the last name, for calls that create, remove or rename it.
+    ///
+    /// # Errors
+    /// `unnamed` if the path ends in `.`, `..` or `/`.
+    pub fn last_name(&self, unnamed: Errno) -> Result<&[u8], Errno> {
+        match &self.last {
+            Last::Name(name) => Ok(name),
+            Last::Current | Last::Parent | Last::Jumped => Err(unnamed),
+        }
+    }
+}
+
+impl Walker<'_> {
+    /// Looks up one name in a directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ENOENT`.
+    pub fn lookup(&self, directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        self.may_pass(&directory.inode)?;
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let found = match &directory.inode.body {
+            Body::Directory(entries) => {
+                let entries = entries.lock();
+                match entries.get(name) {
+                    Some(found) => found.clone(),
+                    None if entries.is_partial() => {
+                        drop(entries);
+                        lower::look_up(directory, name)?
+                    }
+                    None => return Err(Errno::ENOENT),
+                }
+            }
+            Body::Generated(node) => {
+                node.lookup(self.caller.ok_or(Errno::ENOENT)?, directory, name)?
+            }
+            Body::Regular(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Block(_)
+            | Body::Fifo(_)
+            | Body::Socket
+            | Body::Console(_)
+            | Body::Anonymous => return Err(Errno::ENOTDIR),
+        };
+        Ok(found.crossed())
+    }
+
+    fn may_pass(&self, inode: &Inode) -> Result<(), Errno> {
+        if !inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        // A caller that overrides permissions needs no check of the mode.
+        if self.subject.overrides {
+            return Ok(());
+        }
+        if let (Body::Generated(node), Some(caller)) = (&inode.body, self.caller)
+            && node.admits(caller)
+        {
+            return Ok(());
+        }
+        inode.check(self.subject, Permission::EXECUTE)
+    }
+
+    fn above(&self, directory: &Arc<Dentry>) -> Arc<Dentry> {
+        if Arc::ptr_eq(directory, self.root) {
+            return directory.clone();
+        }
+        // An unmount checks from the top down whether the file system is in use. During that check, no path walk is
+        // allowed to ascend past the directories that are still to be checked.
+        let names = self.caller.map(|caller| &caller.vfs().mounts.names);
+        let turn = names.map(Namespace::keep);
+        let above = directory.parent();
+        drop(turn);
+        // If a file system was mounted on the directory since then, continue at its root.
+        above.crossed()
+    }
+
+    /// Resolves `path` from `start` up to its last component, and looks up the last component.
+    ///
+    /// Follows symbolic links. A link at the end of the path is followed only if `last_link` is [`LastLink::Follow`] or
+    /// a slash follows the link (Linux 7.2, `link_path_walk` and `path_lookupat` in `fs/namei.c`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an empty path or a missing name before the last, `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ELOOP` for
+    /// more than 40 links.
+    pub fn walk(
+        &self,
+        start: &Arc<Dentry>,
+        path: &[u8],
+        last_link: LastLink,
+    ) -> Result<Walked, Errno> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let mut path = Cow::Borrowed(path);
+        let mut at = 0;
+        let mut here = if path[0] == b'/' {
+            self.root.clone()
+        } else {
+            start.clone()
+        };
+        let mut links = 0;
+        loop {
+            let (component, after) =
+                first_component(&path[at..]).unwrap_or((Component::Current, b"/"));
+            let is_last = only_slashes(after);
+            let slash = is_last && !after.is_empty();
+            let name = match component {
+                Component::Current | Component::Parent => {
+                    self.may_pass(&here.inode)?;
+                    let last = if component == Component::Parent {
+                        here = self.above(&here);
+                        Last::Parent
+                    } else {
+                        Last::Current
+                    };
+                    if is_last {
+                        return Ok(Walked::directory(here, last));
+                    }
+                    at = path.len() - after.len();
+                    continue;
+                }
+                Component::Name(name) => name,
+            };
+            let found = match self.lookup(&here, name) {
+                Err(Errno::ENOENT) if is_last => {
+                    return Ok(Walked::named(here, name, None, slash));
+                }
+                result => result?,
+            };
+            let follow = !is_last || slash || last_link == LastLink::Follow;
+            if !follow || found.inode.kind() != Kind::Symlink {
+                if is_last {
+                    return Ok(Walked::named(here, name, Some(found), slash));
+                }
+                here = found;
+                at = path.len() - after.len();
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Errno::ELOOP);
+            }
+            match found.inode.link(self.caller)? {
+                Link::Path(target) => {
+                    if target.first() == Some(&b'/') {
+                        here = self.root.clone();
+                    }
+                    path = splice_link(target, after)?.into();
+                    at = 0;
+                }
+                Link::Entry(entry) if is_last => {
+                    let last = Last::Jumped;
+                    return Ok(Walked {
+                        parent: here,
+                        last,
+                        entry: Some(entry),
+                        slash,
+                    });
+                }
+                Link::Entry(entry) => {
+                    here = entry;
+                    at = path.len() - after.len();
+                }
+            }
+        }
+    }
+
+    /// Resolves `path` to an existing entry.
+    ///
+    /// # Errors
+    /// Those of [`Self::walk`], and `ENOENT` if the last name does not exist.
+    pub fn resolve(
+        &self,
+        start: &Arc<Dentry>,
+        path: &[u8],
+        last_link: LastLink,
+    ) -> Result<Arc<Dentry>, Errno> {
+        self.walk(start, path, last_link)?.existing()
+    }
+}

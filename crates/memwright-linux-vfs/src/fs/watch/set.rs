@@ -1,0 +1,82 @@
+//! An epoll: the set of its entries and its ready list.
+
+use crate::{
+    fs::watch::{item::Item, items::Items, marks::PathCounts, ready::ReadyList, watches::Watches},
+    identity::User,
+};
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicBool;
+use memwright_linux_base::sync::{Lock, PausePoints, Rank};
+use memwright_linux_sched::wait::WaitQueue;
+use memwright_table::Shared;
+
+/// The set of watched files.
+pub struct Epoll<F> {
+    pub(in crate::fs) items: Lock<Items<F>>,
+    /// Whether an entry was ever added whose file does not wake queues, so that its readiness must be polled.
+    pub(in crate::fs) has_looked_at: AtomicBool,
+    pub(in crate::fs) ready: ReadyList<Item<F>>,
+    /// Threads in `epoll_wait`, and the epolls that watch this one.
+    pub(in crate::fs) queue: WaitQueue,
+    /// The epolls that watch this one, for the limits on nesting.
+    pub(in crate::fs) watched: Watches<F>,
+    pub(in crate::fs) paths: PathCounts,
+    /// The user that created the epoll. The entries are charged to this user.
+    pub(in crate::fs) user: Shared<User>,
+}
+
+impl<F> Drop for Epoll<F> {
+    /// Drops the entries in parts, with scheduling points in between.
+    fn drop(&mut self) {
+        self.user.watches.remove(self.items.get_mut().len() as u64);
+        let mut points = PausePoints::every(1);
+        while self.items.get_mut().drop_some() {
+            points.round();
+        }
+        self.ready.clear();
+        self.queue.sweep();
+    }
+}
+
+impl<F> Epoll<F> {
+    /// Creates an empty set that is charged to `user`.
+    #[must_use]
+    pub fn new(user: Shared<User>) -> Self {
+        Self {
+            items: Lock::new(Rank::File, Items::new()),
+            has_looked_at: AtomicBool::new(false),
+            ready: ReadyList::new(),
+            queue: WaitQueue::new(),
+            watched: Watches::new(),
+            paths: PathCounts::default(),
+            user,
+        }
+    }
+
+    /// Removes an entry whose file was closed or whose addition failed, unless another entry has replaced it.
+    pub(in crate::fs) fn forget(&self, item: &Arc<Item<F>>) {
+        let mut items = self.items.lock();
+        let own = items
+            .get(&item.key)
+            .is_some_and(|known| Arc::ptr_eq(known, item));
+        let removed = if own { items.remove(&item.key) } else { None };
+        drop(items);
+        if removed.is_some() {
+            self.user.watches.remove(1);
+        }
+        drop(removed);
+    }
+
+    /// Puts an entry on the ready list and wakes one waiter. Returns whether a thread was waiting.
+    pub(in crate::fs) fn make_ready(&self, item: &Arc<Item<F>>) -> bool {
+        self.enlist(item);
+        self.queue.wake_one()
+    }
+
+    /// Puts an entry at the end of the ready list unless it is already on the list.
+    pub(in crate::fs) fn enlist(&self, item: &Arc<Item<F>>) {
+        if item.enlist() {
+            self.ready.push(item);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Files: the tree and its mounts, open files and descriptors, pipes, sockets, epolls and locks, and the identity
+//! of the caller that permission checks use.
+#![no_std]
+#![forbid(unsafe_code)]
+// `clippy.toml` lists what may allocate; tests may allocate freely.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+extern crate alloc;
+
+pub mod changes;
+pub mod cpio;
+pub mod direct_reclaim;
+pub mod fs;
+pub mod identity;
+pub mod manifest;
+pub mod random;
+pub mod user;
