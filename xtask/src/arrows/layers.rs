@@ -47,7 +47,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux-abi/src",
         modules: &[
-            "errno", "channel", "abi", "signal", "arch", "host", "protection_keys", "lib",
+            "errno", "channel", "abi", "signal", "arch", "host", "lib", "protection_keys",
         ],
         upward: 0,
         circles: 0,

@@ -1,4 +1,4 @@
-//! Changes of the relations between processes: who is whose child, in which group and session.
+//! Changes of the relations between processes: parents and children, groups and sessions.
 
 use super::{Life, Member, Process, REAPER, TaskTable, Thread, Tracees};
 use alloc::{sync::Arc, vec::Vec};
