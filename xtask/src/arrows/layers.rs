@@ -69,7 +69,7 @@ pub const CRATES: &[Crate] = &[
         ],
         upward: 0,
         circles: 0,
-        large_circles: 12,
+        large_circles: 0,
     },
     Crate {
         source: "crates/memwright-linux-tasks/src",

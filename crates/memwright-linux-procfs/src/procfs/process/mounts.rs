@@ -61,7 +61,7 @@ const TOGETHER: usize = 16;
 /// Calls `write` for each mount, with its root and the id of its parent mount. The cursor is one more than the id of
 /// the last mount written.
 fn each(
-    mounts: &Mounts,
+    mounts: &Mounts<Dentry>,
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {

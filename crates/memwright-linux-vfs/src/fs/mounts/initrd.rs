@@ -103,7 +103,7 @@ pub struct GeneratedRoots {
 /// # Errors
 /// `ENOSPC` if the files do not fit into memory.
 pub fn fill(
-    mounts: &Mounts,
+    mounts: &Mounts<Dentry>,
     vfs: &Vfs,
     archive: CpioArchive<'_>,
     disks: &[Arc<dyn DiskNode>],
@@ -152,7 +152,7 @@ pub fn fill(
 
 /// Mounts the cgroup file system on `/sys/fs/cgroup`. Other entries of `/sys` are created when they are looked up, but
 /// the two directories of this path are permanent.
-fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, nodes: CgroupNodes, now: Moment) {
+fn mount_cgroups(mounts: &Mounts<Dentry>, system: &Arc<Dentry>, nodes: CgroupNodes, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
         let inode = Inode::new(
@@ -172,7 +172,7 @@ fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, nodes: CgroupNodes, now:
 
 struct Filler<'a> {
     vfs: &'a Vfs,
-    mounts: &'a Mounts,
+    mounts: &'a Mounts<Dentry>,
     change: Change,
 }
 

@@ -50,7 +50,7 @@ const FIRST_MOUNT: u32 = 21;
 /// Maximum number of mounts, including the root (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18, `fs/namespace.c`).
 const MOST_MOUNTS: usize = 100_000;
 
-impl Mounts {
+impl Mounts<Dentry> {
     /// Creates a tree with an empty root directory.
     #[must_use]
     pub fn new(

@@ -13,7 +13,7 @@ use crate::fs::{
 use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 
-impl Mounts {
+impl Mounts<Dentry> {
     /// Mounts the file system `mounted` on the directory `at`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use memwright_table::{OutOfMemory, TryPush};
 /// Number of references to the root of an unused mount: those of the mount table, the covered directory and the caller.
 const KNOWN: usize = 3;
 
-impl Mounts {
+impl Mounts<Dentry> {
     /// Unmounts the file system whose root is `root`, and frees its files.
     ///
     /// # Errors

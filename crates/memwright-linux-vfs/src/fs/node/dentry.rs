@@ -1,6 +1,6 @@
 //! Directory entries. Each is a name in the tree and leads to an inode.
 
-use crate::fs::{file_name::FileName, inode::Inode};
+use crate::fs::{file_name::FileName, file_system::FileSystem, inode::Inode};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{OutOfMemory, TryPush};
@@ -231,6 +231,12 @@ impl Dentry {
             path.try_push_all(b" (deleted)")?;
         }
         Ok(path)
+    }
+}
+
+impl AsRef<FileSystem> for Dentry {
+    fn as_ref(&self) -> &FileSystem {
+        &self.inode.file_system
     }
 }
 

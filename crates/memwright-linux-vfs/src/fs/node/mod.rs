@@ -10,6 +10,7 @@ pub mod file_owner;
 pub mod generated;
 pub mod inode;
 mod lock;
+mod mapped_file;
 pub mod mounts;
 pub mod open_file;
 mod place;

@@ -2,7 +2,7 @@
 
 use crate::{
     changes::Changes,
-    fs::{dentry::Dentry, file_system::FileSystem, namespace::Namespace},
+    fs::{file_system::FileSystem, namespace::Namespace},
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -13,44 +13,52 @@ use core::sync::atomic::{AtomicBool, AtomicU32};
 use memwright_linux_abi::Memory;
 use memwright_linux_base::sync::Lock;
 
-/// A mounted file system.
-pub(in crate::fs) struct Mount {
-    pub(in crate::fs) root: Arc<Dentry>,
+/// A mounted file system, whose directory entries are of type `E`.
+pub(in crate::fs) struct Mount<E> {
+    pub(in crate::fs) root: Arc<E>,
     /// The directory on which the file system is mounted; `None` for the root.
-    pub(in crate::fs) at: Option<Arc<Dentry>>,
+    pub(in crate::fs) at: Option<Arc<E>>,
 }
 
-impl Mount {
+impl<E: AsRef<FileSystem>> Mount<E> {
     /// Returns the id of the parent mount.
     pub(in crate::fs) fn upper(&self) -> u64 {
         let above = self.at.as_ref().unwrap_or(&self.root);
-        above.inode.file_system.mount
+        E::as_ref(above).mount
     }
 }
 
 /// The table of mounts.
-#[derive(Default)]
-pub(in crate::fs) struct MountTable {
+pub(in crate::fs) struct MountTable<E> {
     /// The mounts by id, which is the order of mounting.
-    pub(in crate::fs) mounts: BTreeMap<u64, Mount>,
+    pub(in crate::fs) mounts: BTreeMap<u64, Mount<E>>,
     /// The pairs of a parent mount's id and a child mount's id.
     pub(in crate::fs) within: BTreeSet<(u64, u64)>,
 }
 
-impl MountTable {
+impl<E> Default for MountTable<E> {
+    fn default() -> Self {
+        Self {
+            mounts: BTreeMap::new(),
+            within: BTreeSet::new(),
+        }
+    }
+}
+
+impl<E: AsRef<FileSystem>> MountTable<E> {
     /// Creates a table that contains only the root mount.
-    pub(in crate::fs) fn new(root: &Arc<Dentry>) -> Self {
+    pub(in crate::fs) fn new(root: &Arc<E>) -> Self {
         let mut table = Self::default();
         let mount = Mount {
             root: root.clone(),
             at: None,
         };
-        table.insert(root.inode.file_system.mount, mount);
+        table.insert(E::as_ref(root).mount, mount);
         table
     }
 
     /// Adds a mount.
-    pub(in crate::fs) fn insert(&mut self, number: u64, mount: Mount) {
+    pub(in crate::fs) fn insert(&mut self, number: u64, mount: Mount<E>) {
         if mount.at.is_some() {
             self.within.insert((mount.upper(), number));
         }
@@ -58,7 +66,7 @@ impl MountTable {
     }
 
     /// Removes a mount.
-    pub(in crate::fs) fn remove(&mut self, number: u64) -> Option<Mount> {
+    pub(in crate::fs) fn remove(&mut self, number: u64) -> Option<Mount<E>> {
         let mount = self.mounts.remove(&number)?;
         self.within.remove(&(mount.upper(), number));
         Some(mount)
@@ -71,12 +79,12 @@ impl MountTable {
     }
 }
 
-/// The mount tree of the system.
-pub struct Mounts {
+/// The mount tree of the system. Its directory entries are of type `E`.
+pub struct Mounts<E> {
     /// The root of the tree.
-    pub root: Arc<Dentry>,
+    pub root: Arc<E>,
     /// Standard input, output and error.
-    pub streams: [Arc<Dentry>; 3],
+    pub streams: [Arc<E>; 3],
     /// Creates, removes and renames directory entries.
     pub names: Namespace,
     pub(in crate::fs) memory: Arc<Memory>,
@@ -86,17 +94,17 @@ pub struct Mounts {
     pub(in crate::fs) memory_files: Arc<FileSystem>,
     pub(in crate::fs) huge_files: Arc<FileSystem>,
     pub(in crate::fs) anonymous: Arc<FileSystem>,
-    pub(in crate::fs) mounts: Lock<MountTable>,
+    pub(in crate::fs) mounts: Lock<MountTable<E>>,
     pub(in crate::fs) next_mount: AtomicU32,
     /// Notifies waiters of changes of the mount table.
     pub changes: Changes,
     /// The roots of file systems that were detached while they were in use.
-    pub(in crate::fs) detached: Lock<Vec<Arc<Dentry>>>,
+    pub(in crate::fs) detached: Lock<Vec<Arc<E>>>,
     /// Whether a detached file system may have lost its last user since the last check.
     pub(in crate::fs) idle: Arc<AtomicBool>,
 }
 
-impl Mounts {
+impl<E> Mounts<E> {
     /// Returns the file system of anonymous pipes.
     #[must_use]
     pub fn pipes(&self) -> &Arc<FileSystem> {

@@ -7,8 +7,8 @@ use memwright_linux_base::sync::{Lock, Rank};
 
 /// The root, working directory and umask of a process, or of several processes that share them.
 pub struct FsContext {
-    root: Lock<Used>,
-    directory: Lock<Used>,
+    root: Lock<Used<Dentry>>,
+    directory: Lock<Used<Dentry>>,
     mask: AtomicU32,
 }
 

@@ -1,32 +1,32 @@
 //! The references that open files hold to their directory entries, and processes to their root and working directories.
 
-use crate::fs::dentry::Dentry;
+use crate::fs::file_system::FileSystem;
 use alloc::sync::Arc;
 use core::ops::Deref;
 
-/// A reference to a directory entry that is counted as a user of the entry's file system. A detached file system is
-/// freed when it has no users.
-pub struct Used(Arc<Dentry>);
+/// A reference to a directory entry that is counted as a user of the entry's file system. A detached file system is freed
+/// when it has no users. `E` is the type of directory entries, which refer to their file systems.
+pub struct Used<E: AsRef<FileSystem>>(Arc<E>);
 
-impl Used {
+impl<E: AsRef<FileSystem>> Used<E> {
     /// Adds a user to the entry's file system.
     #[must_use]
-    pub fn new(entry: Arc<Dentry>) -> Self {
-        entry.inode.file_system.begin_use();
+    pub fn new(entry: Arc<E>) -> Self {
+        E::as_ref(&entry).begin_use();
         Self(entry)
     }
 }
 
-impl Deref for Used {
-    type Target = Arc<Dentry>;
+impl<E: AsRef<FileSystem>> Deref for Used<E> {
+    type Target = Arc<E>;
 
-    fn deref(&self) -> &Arc<Dentry> {
+    fn deref(&self) -> &Arc<E> {
         &self.0
     }
 }
 
-impl Drop for Used {
+impl<E: AsRef<FileSystem>> Drop for Used<E> {
     fn drop(&mut self) {
-        self.0.inode.file_system.end_use();
+        E::as_ref(&self.0).end_use();
     }
 }

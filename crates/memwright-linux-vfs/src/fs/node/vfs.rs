@@ -3,7 +3,7 @@
 use crate::{
     direct_reclaim::DirectReclaim,
     fs::{
-        attributes::Moment, caller::Caller, file_limits::FileLimits, inode::Inode,
+        attributes::Moment, caller::Caller, dentry::Dentry, file_limits::FileLimits, inode::Inode,
         locks::waits::LockWaits, node::mounts::Mounts, open_kind::OpenCounts,
     },
     random::Random,
@@ -43,7 +43,7 @@ pub struct Vfs {
     /// Rows and columns of the terminal.
     pub terminal_size: (u16, u16),
     /// The file-system tree.
-    pub mounts: Mounts,
+    pub mounts: Mounts<Dentry>,
     /// The number of open files.
     pub open_files: OpenCounts,
     /// Limits of `/proc/sys/fs`.
