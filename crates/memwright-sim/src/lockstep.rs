@@ -15,206 +15,24 @@ mod nodes;
 mod process;
 mod reclaim;
 mod remap;
+mod state;
 mod swap;
 mod tracking;
 
+pub use state::{Difference, Lockstep};
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use memwright::SharedSetting;
-use memwright::object::{ObjectIdentity, Shmem};
-use memwright::uffd::Watch;
-use memwright::{SharedSizeMode, SizeMode};
-use memwright_table::{CpuId, PAGE_SIZE, Page, PageSize, VirtAddr};
+use memwright_table::CpuId;
 
-use crate::HostSwap;
-use crate::adversary::Adversary;
-use crate::machine::{MachineOptions, SimulatedMachine};
-use crate::model::Model;
-use crate::noted_file::NotedFile;
-use crate::process::{Host, Process};
-use crate::script::{ARENA, Action, Range, Scale, Script, Step, Watcher};
-use crate::terms::{Remap, Rights};
+use crate::script::{ARENA, Action, Range, Script, Step};
+use crate::terms::Remap;
+use state::{File, address, bytes, model_rights, real_rights};
 
-/// Why a script cannot continue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
-    /// The memory manager and the model disagree; the text says how.
-    Disagreement(String),
-    /// The memory manager ran out of memory, which the model never does.
-    Exhausted,
-}
-
-impl From<String> for Difference {
-    fn from(text: String) -> Self {
-        Self::Disagreement(text)
-    }
-}
-
-impl Difference {
-    /// Adds the place where the difference was found.
-    fn at(self, place: &dyn std::fmt::Display) -> Self {
-        match self {
-            Self::Disagreement(text) => Self::Disagreement(format!("{place}: {text}")),
-            Self::Exhausted => Self::Exhausted,
-        }
-    }
-}
-
-impl std::fmt::Display for Difference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Disagreement(text) => f.write_str(text),
-            Self::Exhausted => f.write_str("out of memory"),
-        }
-    }
-}
-
-enum File {
-    Plain(Arc<Shmem<SimulatedMachine>>),
-    Noted(Arc<NotedFile>),
-}
-
-/// A machine and the model, side by side.
-pub struct Lockstep {
-    host: Arc<Host>,
-    model: Model,
-    processes: BTreeMap<usize, Process>,
-    files: Vec<File>,
-    created: usize,
-    scale: Scale,
-    /// Pages of the largest folio that the machine allocates.
-    largest: u64,
-    /// The userfaultfd contexts of each process, by kind.
-    watchers: Vec<(usize, Watcher, Watch)>,
-    /// The swap device, and its number while it is in use.
-    device: Option<(Arc<HostSwap>, Option<usize>)>,
-    /// Whether a step that runs out of memory reclaims pages and is retried.
-    reclaims: bool,
-    /// Whether the hardware loads pages speculatively, which counts as an access.
-    speculates: bool,
-    /// Whether a process has cleared soft-dirty, so that the soft-dirty state is compared.
-    clears: bool,
-    /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
-    successes: BTreeMap<&'static str, u64>,
-}
-
-fn real_rights(rights: Rights) -> memwright::Rights {
-    let mut real = memwright::Rights::empty();
-    real.set(memwright::Rights::READ, rights.read);
-    real.set(memwright::Rights::WRITE, rights.write);
-    real.set(memwright::Rights::EXECUTE, rights.execute);
-    real
-}
-
-fn model_rights(rights: memwright::Rights) -> Rights {
-    Rights {
-        read: rights.contains(memwright::Rights::READ),
-        write: rights.contains(memwright::Rights::WRITE),
-        execute: rights.contains(memwright::Rights::EXECUTE),
-    }
-}
-
-fn address(page: u64) -> VirtAddr {
-    Page::new(page).address()
-}
-
-fn bytes(pages: u64) -> u64 {
-    pages * PAGE_SIZE as u64
-}
+/// How often a step that runs out of memory is tried.
+const TRIES: usize = 4;
 
 impl Lockstep {
-    /// Creates a machine with one process and two files of zeroes that are not mapped.
-    #[must_use]
-    pub fn new(options: MachineOptions, adversary: Option<Adversary>) -> Self {
-        let host = Host::boot(options);
-        let speculates = adversary.is_some();
-        host.machine().set_adversary(adversary);
-        let processes = BTreeMap::from([(0, Process::new(&host))]);
-        let mut lockstep = Self {
-            host,
-            model: Model::default(),
-            processes,
-            files: Vec::new(),
-            created: 1,
-            scale: Scale(1),
-            largest: 1,
-            watchers: Vec::new(),
-            device: None,
-            reclaims: false,
-            speculates,
-            clears: false,
-            successes: BTreeMap::new(),
-        };
-        lockstep.model.create_process(0);
-        lockstep.create_files();
-        lockstep
-    }
-
-    fn create_files(&mut self) {
-        let (memory, pages) = (self.host.memory(), self.scale.file());
-        let identity = ObjectIdentity {
-            device: 1,
-            inode: 1,
-        };
-        let plain = Shmem::new(memory.clone(), bytes(pages), identity);
-        let plain = plain.expect("heap");
-        let plain = plain.with_huge_pages(SharedSetting::File);
-        let noted = NotedFile::new(memory.clone(), pages);
-        self.files = vec![File::Plain(Arc::new(plain)), File::Noted(Arc::new(noted))];
-        for file in &self.files {
-            let memory = matches!(file, File::Plain(_));
-            self.model.create_object(pages, memory);
-        }
-    }
-
-    /// Sets how many pages each place of a script stands for.
-    #[must_use]
-    pub fn scaled(mut self, scale: Scale) -> Self {
-        self.scale = scale;
-        self.largest = PageSize::Size2M.pages();
-        self.model = Model::default();
-        self.model.create_process(0);
-        self.create_files();
-        self
-    }
-
-    /// Allocates anonymous and shared memory in folios of these orders wherever they fit.
-    #[must_use]
-    pub fn in_folios(mut self, orders: &[u8]) -> Self {
-        let settings = self.host.memory().huge();
-        for order in orders {
-            settings.sizes.set_mode(*order, SizeMode::Always);
-            settings.set_shared_size(*order, SharedSizeMode::Always);
-            self.largest = self.largest.max(1 << order);
-        }
-        self
-    }
-
-    /// Adds a swap device.
-    ///
-    /// # Panics
-    /// If there is no heap memory for the state of its slots.
-    #[must_use]
-    pub fn with_swap(mut self, device: Arc<HostSwap>) -> Self {
-        let number = self.host.memory().add_swap(device.clone(), 0);
-        self.device = Some((device, number.expect("heap")));
-        self
-    }
-
-    /// Reclaims pages when a step runs out of memory, and retries it. If that does not help, the script ends there.
-    #[must_use]
-    pub fn reclaiming(mut self) -> Self {
-        self.reclaims = true;
-        self
-    }
-
-    /// Returns the machine and the memory manager that runs on it.
-    #[must_use]
-    pub fn host(&self) -> &Arc<Host> {
-        &self.host
-    }
-
     /// Runs all steps and compares after each. At the end every process reads all of its memory and exits. Returns how
     /// often each kind of step succeeded.
     ///
@@ -275,6 +93,23 @@ impl Lockstep {
         disarm();
         self.finish()?;
         Ok(exhausted)
+    }
+
+    /// Performs a step. Where it ran out of memory, reclaims pages and retries it.
+    fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
+        if !self.reclaims {
+            return self.step(step);
+        }
+        for _ in 0..TRIES {
+            let before = self.model.clone();
+            match self.step(step) {
+                Err(Difference::Exhausted) => self.model = before,
+                outcome => return outcome,
+            }
+            self.relieve(CpuId::new(0));
+            self.find_discarded()?;
+        }
+        Err(Difference::Exhausted)
     }
 
     /// Returns how memory is resized in place.
@@ -363,9 +198,5 @@ impl Lockstep {
             Action::Relocate(range, to) => self.relocate(process, cpu, range, to)?,
         }
         Ok(())
-    }
-
-    fn succeeded(&mut self, what: &'static str) {
-        *self.successes.entry(what).or_default() += 1;
     }
 }

@@ -123,7 +123,7 @@ pub const CRATES: &[Crate] = &[
         ],
         upward: 0,
         circles: 0,
-        large_circles: 18,
+        large_circles: 0,
     },
     Crate {
         source: "crates/memwright-linux-sim/src",

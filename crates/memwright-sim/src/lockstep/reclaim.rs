@@ -1,4 +1,4 @@
-//! Memory pressure: pages are reclaimed, and steps that ran out of memory are retried.
+//! Memory pressure: pages are reclaimed.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,8 @@ use memwright::{Effort, ObjectPlace};
 use memwright_table::{CpuId, Page};
 
 use super::{Difference, Lockstep};
-use crate::script::Step;
-
-/// How often a step that runs out of memory is tried.
-const TRIES: usize = 4;
 
 impl Lockstep {
-    /// Performs a step. Where it ran out of memory, reclaims pages and retries it.
-    pub(super) fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
-        if !self.reclaims {
-            return self.step(step);
-        }
-        for _ in 0..TRIES {
-            let before = self.model.clone();
-            match self.step(step) {
-                Err(Difference::Exhausted) => self.model = before,
-                outcome => return outcome,
-            }
-            self.relieve(CpuId::new(0));
-            self.find_discarded()?;
-        }
-        Err(Difference::Exhausted)
-    }
-
     /// Runs direct reclaim: scans all pages twice, so that pages whose accessed bit the first scan cleared are evicted
     /// by the second.
     pub(super) fn relieve(&mut self, cpu: CpuId) {
