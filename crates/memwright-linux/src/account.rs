@@ -35,7 +35,7 @@ fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::
     let _ = writeln!(out, "{name} {value}");
 }
 
-/// The figures of the report that [`lines`] does not read itself.
+/// The figures of the report that the caller of [`lines`] provides.
 struct Figures {
     /// Instructions that the kernel executed before the program started.
     boot_instructions: u64,

@@ -82,7 +82,7 @@ pub struct Kernel {
     pub(crate) balancing: Arc<Balancing>,
     /// The cgroups with memory limits.
     pub(crate) cgroups: Cgroups,
-    /// Reclaims pages when memory is short.
+    /// Direct reclaim and the reclaim threads.
     pub(crate) reclaim: Arc<Reclaim>,
     /// The swap devices.
     pub swaps: Swaps,
