@@ -370,7 +370,7 @@ fn enter_handler(
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    // The protection key of the stack can be one that the rights of the interrupted code deny to write.
+    // The protection-key rights of the interrupted code can deny writes to the stack.
     let key_rights = protection_keys::permit_all(processor, &current.vfs().memory);
     let written = current
         .user

@@ -122,7 +122,7 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// Returns the range of the initialized data, without the load bias: from the start of the last segment to the
+    /// Returns the range of the initialised data, without the load bias: from the start of the last segment to the
     /// largest end of any segment's file contents.
     pub fn data(&self) -> Range<u64> {
         let all = || self.segments.iter();

@@ -302,8 +302,7 @@ impl Programs {
     /// the process (`de_thread` of Linux 7.2, `fs/exec.c`).
     ///
     /// # Errors
-    /// `EAGAIN` if the process is exiting or another of its threads is in `execve`. In that case, the calling thread
-    /// must exit too.
+    /// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits too.
     fn become_only_thread(&self, current: &Current<'_>) -> Result<(), Errno> {
         let (process, thread) = (current.process(), current.thread);
         {

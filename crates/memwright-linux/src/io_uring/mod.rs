@@ -36,7 +36,7 @@ pub use buffers::Buffers;
 pub struct Ring {
     memory: Arc<RingMemory>,
     buffers: Lock<Option<Arc<Buffers>>>,
-    /// Serializes the threads that submit, register or unregister.
+    /// Serialises the threads that submit, register or unregister.
     turn: Turn,
     /// Woken when submissions have completed.
     completed: WaitQueue,

@@ -204,7 +204,7 @@ impl<'a> Traced<'a> {
     pub(crate) fn begin_call(&self) -> bool {
         let (calls, steps) = self.mode();
         if steps {
-            // A single step over a system call ends with the call, not at its first instruction.
+            // A single step over a system call ends when the call ends.
             let mut regs = self.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
             self.registers.replace_registers(regs);
