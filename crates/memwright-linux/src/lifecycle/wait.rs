@@ -206,8 +206,8 @@ fn look_at_tracees(
                 None => Traced::Unchanged,
             };
         }
-        // The thread is exiting, or is a leader that has exited before its process's other threads: its exit will
-        // be reported later.
+        // The thread is exiting, or is a leader that has exited before its process's other threads: its exit will be
+        // reported later.
         let member = tasks.members.get(&process);
         let held = member.is_some_and(|member| member.tracees.has(id, context));
         return if found || held {

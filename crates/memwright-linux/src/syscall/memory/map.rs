@@ -365,7 +365,7 @@ fn file(
             let (kind, _) = huge_pages(current, memory, plan, object, (offset, length))?;
             Ok((kind, max_rights))
         }
-        // `MAP_HUGETLB` is valid only for hugetlb files, whose pages come from the pool.
+        // `MAP_HUGETLB` is valid only for hugetlb files, whose pages are allocated from the pool.
         Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
         Mapping::Zeroes => {
             anonymous(current, memory, plan, length).map(|(kind, _)| (kind, max_rights))

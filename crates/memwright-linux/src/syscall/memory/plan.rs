@@ -24,7 +24,7 @@ pub struct MapPlan {
     pub flags: AreaFlags,
     /// Whether `mmap` populates the area before it returns.
     pub populate: bool,
-    /// Whether the pages come from the hugetlb pool.
+    /// Whether the pages are allocated from the hugetlb pool.
     pub huge: bool,
     /// Whether the area must end below 2 GiB (`MAP_32BIT`).
     pub low: bool,

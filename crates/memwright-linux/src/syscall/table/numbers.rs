@@ -9,8 +9,8 @@ use crate::syscall::{
     system::{swap, time},
 };
 
-/// The entries of all call numbers of x86-64 Linux 7.2. If a group defines the entry of a call, a placeholder is here,
-/// which the entry from [`GROUPS`](super::GROUPS) replaces.
+/// The entries of all call numbers of x86-64 Linux 7.2. If a group defines the entry of a call, this list contains a
+/// placeholder, which the entry from [`GROUPS`](super::GROUPS) replaces.
 pub(super) const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),
