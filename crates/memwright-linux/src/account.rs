@@ -35,9 +35,9 @@ fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::
     let _ = writeln!(out, "{name} {value}");
 }
 
-/// The figures of a report that stand by themselves.
+/// The figures of the report that the caller of [`lines`] provides.
 struct Figures {
-    /// Instructions executed before the program.
+    /// Instructions that the kernel executed before the program started.
     boot_instructions: u64,
     /// Number of processes created.
     processes: u64,
@@ -90,14 +90,14 @@ fn lines(
     out
 }
 
-/// Rows of the report that count how often one CPU waited for another.
+/// The rows of the report that count waits of one CPU for another.
 const WAITS: [(&str, Waits); 3] = [
     ("locks_contended", Waits::Contended),
     ("locks_halted", Waits::Halted),
     ("flush_waits_halted", Waits::FlushHalted),
 ];
 
-/// Writes the counters so far, for a failure report. Waits for no lock and allocates nothing.
+/// Writes the present counters to a failure report. Waits for no lock and allocates nothing.
 pub(crate) fn report(
     memory: &Memory,
     instruments: &dyn Instruments,
@@ -125,9 +125,9 @@ pub(crate) fn report(
     writeln!(out, "  instructions_interrupts {interrupts}")
 }
 
-/// Returns the number of instructions that the kernel executed on the calling CPU since the program started, without
-/// those in interrupt handlers. `boot` is the number of those before. With several CPUs, the calling CPU can differ
-/// from the one on which the program started.
+/// Returns the number of instructions that the kernel executed on the calling CPU since the program started, except
+/// those in interrupt handlers. `boot` is the number that the kernel executed before. With several CPUs, the calling
+/// CPU can differ from the one on which the program started.
 fn kernel_instructions(instruments: &dyn Instruments, boot: u64) -> u64 {
     let interrupts = instruments.interrupt_instructions();
     instruments
@@ -135,8 +135,8 @@ fn kernel_instructions(instruments: &dyn Instruments, boot: u64) -> u64 {
         .saturating_sub(boot + interrupts)
 }
 
-/// Powers the machine off before any program has started, because it has too little memory for the requested run. Such
-/// a run has no report.
+/// Powers the machine off because it has too little memory for the requested run. No program has started, and no report
+/// is written.
 #[expect(clippy::disallowed_methods, reason = "no program runs")]
 pub fn refuse(host: &dyn Host, text: &str) -> ! {
     let mut result = Outcome::NotStarted(NO_ROOM).encode().to_vec();

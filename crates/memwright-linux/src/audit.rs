@@ -7,7 +7,7 @@ use memwright_linux_memory::swap::Swaps;
 use memwright_linux_tasks::process::REAPER;
 use memwright_table::FrameKind;
 
-/// Kinds of frames that a run must release. The kernel heap is exempt: it never frees the frames by which it grew.
+/// The kinds of frames that a run must free. The frames of the kernel heap are exempt: the heap never shrinks.
 const RETURNED: [FrameKind; 6] = [
     FrameKind::Anonymous,
     FrameKind::Merged,
@@ -17,11 +17,11 @@ const RETURNED: [FrameKind; 6] = [
     FrameKind::PoolObject,
 ];
 
-/// Resources in use before the run.
+/// Amounts of resources in use before the run.
 pub struct Baseline {
     frames: [u64; RETURNED.len()],
     committed: u64,
-    /// Number of swap slots in use, and bytes of memory that swapped-out pages occupy.
+    /// The number of swap slots in use, and the number of bytes in which swapped-out pages are stored.
     swap: (u64, u64),
     reserved: u64,
 }
@@ -37,7 +37,7 @@ impl Baseline {
             reserved: memory.frames().pool().reserved,
         }
     }
-    /// Adds a finding for each resource of which a different amount is in use than before the run.
+    /// Adds a finding for each resource whose amount in use differs from that before the run.
     #[expect(
         clippy::disallowed_methods,
         clippy::disallowed_macros,

@@ -1,4 +1,4 @@
-//! The run of the manifest's program, from boot to power-off.
+//! Runs the program of the manifest, from boot to power-off.
 
 use crate::{
     account::refuse, audit::Baseline, events::Events, kernel::Kernel, lifecycle::new_thread,
@@ -17,8 +17,8 @@ use memwright_linux_vfs::{
     manifest::Manifest,
 };
 
-/// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices, the
-/// files or the first process cannot be set up, the machine powers off without running the program.
+/// Runs the program of the manifest, and powers the machine off after the program has exited. If the swap devices, the
+/// files or the first process cannot be set up, powers the machine off without running the program.
 pub fn start(
     machine: &'static dyn Execution,
     memory: Arc<Memory>,
@@ -68,7 +68,7 @@ pub fn start(
 }
 
 impl Kernel {
-    /// Creates the reaper process, and the process of the program with its first thread.
+    /// Creates the reaper process, the process of the program, and the first thread of the program.
     fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let root = self.users.get(0).map_err(|_| Errno::ENOMEM)?;

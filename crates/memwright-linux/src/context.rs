@@ -1,4 +1,4 @@
-//! What the dispatch of system calls and traps acts on: the running thread, its registers and the kernel.
+//! The context in which system calls and traps are handled: the running thread, its registers and the kernel.
 
 use crate::{current::Current, exec::Programs, kernel::Kernel, thread_registers::ThreadRegisters};
 use alloc::sync::Arc;
@@ -39,11 +39,11 @@ pub(crate) const INDEXED: usize = 512;
 /// The handler of each number below [`INDEXED`], so that dispatch is a single load.
 pub(crate) type Handlers = [Handler; INDEXED];
 
-/// The handlers of a thread's system calls.
+/// The two tables of handlers between which a thread switches.
 pub struct CallTables {
-    /// Those of a thread that does not stop at calls.
+    /// The handlers for a thread that does not stop at system calls.
     pub(crate) usual: &'static Handlers,
-    /// Those of a thread whose tracer lets it stop at calls.
+    /// The handlers for a thread that its tracer has resumed so that it stops at system calls.
     pub(crate) stopping: &'static Handlers,
 }
 
@@ -54,9 +54,9 @@ pub struct Context<'a> {
     pub kernel: &'static Kernel,
     /// The thread.
     pub current: Current<'a>,
-    /// Its user registers.
+    /// The user registers of the thread.
     pub registers: ThreadRegisters<'a>,
-    /// The handlers of its system calls.
+    /// The handlers of the thread's system calls: one of `tables`.
     pub(crate) handlers: Cell<&'static Handlers>,
     /// The two tables of handlers.
     pub(crate) tables: &'static CallTables,
@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
         &self.kernel.calls
     }
 
-    /// Returns the CPUs and their translations.
+    /// Returns the machine's CPUs and address translation.
     pub(crate) fn machine(&self) -> &'static dyn Machine {
         self.kernel.host
     }
@@ -159,7 +159,7 @@ impl<'a> Context<'a> {
         self.kernel.futexes
     }
 
-    /// Returns the names of the machine and of its domain.
+    /// Returns the host name and the domain name.
     pub(crate) fn names(&self) -> &'static Names {
         &self.kernel.names
     }
@@ -169,32 +169,32 @@ impl<'a> Context<'a> {
         &self.kernel.swaps
     }
 
-    /// Returns the scan that collapses pages.
+    /// Returns khugepaged.
     pub(crate) fn huge_scan(&self) -> &'static HugeScan {
         &self.kernel.huge_scan
     }
 
-    /// Returns the scan that merges pages.
+    /// Returns ksmd.
     pub(crate) fn merge_scan(&self) -> &'static MergeScan {
         &self.kernel.merge_scan
     }
 
-    /// Returns the counts of limited resources by user.
+    /// Returns the per-user counts of limited resources.
     pub(crate) fn users(&self) -> &'static Users {
         &self.kernel.users
     }
 
-    /// Returns the source of address spaces.
+    /// Returns the factory of address spaces.
     pub(crate) fn spaces(&self) -> &'static Spaces {
         self.kernel.spaces
     }
 
-    /// Returns the rights of the running thread by protection key.
+    /// Returns the protection-key rights of the running thread.
     pub(crate) fn protection_keys(&self) -> &'static ProtectionKeys {
         &self.kernel.protection_keys
     }
 
-    /// Returns what replaces the programs of processes.
+    /// Returns the implementation of `execve`.
     pub(crate) fn programs(&self) -> &'static Programs {
         &self.kernel.programs
     }
@@ -209,7 +209,8 @@ impl<'a> Context<'a> {
         &self.registers
     }
 
-    /// Chooses the table of handlers after the tracer may have changed whether the thread stops at its calls.
+    /// Selects the table of handlers. Called after the tracer may have changed whether the thread stops at its system
+    /// calls.
     pub(crate) fn choose_handlers(&self) {
         self.handlers.set(if self.registers.stops_at_calls() {
             self.tables.stopping

@@ -1,4 +1,4 @@
-//! The running thread, as system calls see it.
+//! The running thread, as the handlers of system calls access it.
 
 use alloc::sync::Arc;
 use core::cell::RefCell;
@@ -20,7 +20,7 @@ use memwright_linux_vfs::{
     user::UserMemory,
 };
 
-/// The parts of the kernel that a running thread needs whatever it calls.
+/// The parts of the kernel that every system call of a running thread may need.
 #[derive(Clone, Copy)]
 pub struct Base {
     /// The machine.
@@ -29,11 +29,11 @@ pub struct Base {
     pub vfs: &'static Vfs,
     /// The running and runnable threads.
     pub scheduler: &'static Scheduler<Thread>,
-    /// Groups of processes with memory limits.
+    /// The cgroups with memory limits.
     pub(crate) cgroups: &'static Cgroups,
-    /// The OOM killer, which can kill a thread that waits.
+    /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: &'static OomKiller,
-    /// Reclaims pages when memory is short.
+    /// Direct reclaim and the reclaim threads.
     pub(crate) reclaim: &'static Arc<Reclaim>,
 }
 
@@ -41,7 +41,7 @@ pub struct Base {
 pub struct Current<'a> {
     /// The thread.
     pub thread: &'a Arc<Thread>,
-    /// The memory of its program.
+    /// The user memory of the thread's program.
     pub user: UserMemory<'static>,
     base: Base,
     space: RefCell<Arc<Space>>,
@@ -77,8 +77,8 @@ impl<'a> Current<'a> {
         f(&self.space.borrow())
     }
 
-    /// Replaces the address space in which the thread runs (`execve`). The process has a reference of its own, which
-    /// this does not change.
+    /// Replaces the address space in which the thread runs (`execve`). The process's own reference to its address space
+    /// is not changed.
     pub fn set_space(&self, space: Arc<Space>) {
         *self.space.borrow_mut() = space;
     }
@@ -109,12 +109,12 @@ impl<'a> Current<'a> {
         self.base.host.now()
     }
 
-    /// Returns direct reclaim, for operations that find no free frame.
+    /// Returns direct reclaim, which operations run if no frame is free.
     pub fn reclaim(&self) -> &'static Reclaim {
         self.base.reclaim
     }
 
-    /// Checks that the kernel heap is above its reserve. Operations that allocate call this first.
+    /// Checks that the kernel heap has more free memory than its reserve. Operations that allocate call this first.
     ///
     /// # Errors
     /// `ENOMEM` if the heap is in its reserve.
@@ -134,7 +134,7 @@ impl<'a> Current<'a> {
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline. `ready` is called
-    /// once more before either.
+    /// once more before an error is returned.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],
@@ -148,7 +148,7 @@ impl<'a> Current<'a> {
         oom.wait(self.thread, queues, deadline, Interest::Signals, ready)
     }
 
-    /// Returns the thread as the file system sees it.
+    /// Returns the thread as the caller of file-system operations.
     pub fn caller(&self) -> &dyn Caller {
         self
     }

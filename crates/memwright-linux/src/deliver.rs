@@ -47,7 +47,7 @@ pub enum After {
     Exit(ExitStatus),
 }
 
-/// One step of signal handling, decided under the lock.
+/// One step of signal handling. It is chosen with the signals' lock held and executed after the lock is released.
 enum Step {
     Exit(ExitStatus),
     Stopped,
@@ -55,16 +55,17 @@ enum Step {
     CallEnded,
     /// Enter a ptrace stop before this signal is taken.
     Take(SignalInfo),
-    /// Enter a ptrace stop because this signal has stopped the process, or because the tracer requested it. The flag
-    /// says whether the tracer has seized the thread.
+    /// Enter a ptrace stop because this signal has stopped the process, or, for `None`, because the tracer requested
+    /// the stop. The flag is true if the tracer has seized the thread.
     Trap(Option<Signal>, bool),
     Stop(Signal),
     Handle(SignalInfo, Action, SignalSet),
     Nothing,
 }
 
-/// Handles every event that keeps the thread from returning to user mode: exit of the process, stops and signals.
-// Not inlined into the loop of a thread, where every page fault would pay for the registers that this needs.
+/// Handles every event that keeps the thread from returning to user mode: the exit of the process, stops and signals.
+// Not inlined into the main loop of the thread: every page fault would then save the registers that this function
+// needs.
 #[inline(never)]
 pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> After {
     let (current, registers) = (traced.current, traced.registers);
@@ -107,7 +108,7 @@ pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> Af
     }
 }
 
-/// Returns the next step. `granted` is a signal that the tracer permits the thread to take.
+/// Returns the next step. `granted` is a signal whose delivery the tracer has permitted.
 fn next_step(thread: &Arc<Thread>, mut granted: Option<SignalInfo>) -> Step {
     let process = &thread.process;
     let mut signals = process.signals.lock();
@@ -191,7 +192,7 @@ fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     }
 }
 
-/// Returns the step that a traced thread takes before it looks at its signals.
+/// Returns the step that a traced thread must execute before it dequeues a signal.
 fn step_of_tracing(stop: Stop, tracing: &mut Tracing) -> Option<Step> {
     if core::mem::take(&mut tracing.call_ended) {
         return Some(Step::CallEnded);
@@ -230,7 +231,7 @@ fn stop(process: &Process, tasks: &Tasks, signal: Signal) {
         }
         signals.alert_all();
     }
-    // Threads that listen report the stop.
+    // Threads in `PTRACE_LISTEN` report the stop.
     process.resumed.wake_all();
 }
 
@@ -245,7 +246,7 @@ fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
     if let Some(signal) = complete {
         report_change(process, Change::Stopped(signal));
     }
-    // SIGCONT clears the thread's stopped flag, so that a new stop counts the thread again.
+    // SIGCONT clears the thread's stopped flag, so that the next stop counts the thread again.
     let running = || {
         // Take the lock: the thread that clears the flag under it wakes this thread afterwards.
         let _signals = process.signals.lock();
@@ -264,8 +265,8 @@ fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
     signals.recalculate(thread);
 }
 
-/// Changes the registers so that an interrupted call is restarted. Has no effect after the first call for one system
-/// call.
+/// Changes the registers so that user mode restarts an interrupted system call, or gets `EINTR`. Further calls for the
+/// same system call have no effect.
 fn restart_call(registers: &ThreadRegisters<'_>, handler: Option<ActionFlags>) {
     let mut state = registers.state();
     let regs = &mut state.regs;
@@ -289,9 +290,10 @@ fn restart_call(registers: &ThreadRegisters<'_>, handler: Option<ActionFlags>) {
     regs.orig_rax = u64::MAX;
 }
 
-/// Aborts the critical section of the interrupted program before it enters the handler of `signal`. If the program's
-/// structures cannot be read, for example because of a protection key, SIGSEGV is raised, and the handler is entered
-/// nevertheless: it runs to its end where it blocks SIGSEGV (Linux 7.3 `kernel/rseq.c`, `__rseq_signal_deliver`).
+/// Aborts the critical section of the interrupted program before the thread enters the handler of `signal`. If the
+/// program's structures cannot be read, for example because of a protection key, raises SIGSEGV. The thread enters the
+/// handler nevertheless, and a handler that blocks SIGSEGV runs to its end (Linux 7.3 `kernel/rseq.c`,
+/// `__rseq_signal_deliver`).
 fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal: Signal) {
     if !current.thread.is_restartable() {
         return;
@@ -306,8 +308,8 @@ fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal:
     }
 }
 
-/// Tells the program on which CPU the thread runs, if the thread has left a CPU and has a restartable sequence. Returns
-/// false if that raised a signal.
+/// Writes the number of the thread's CPU for the program, if the thread has left a CPU and has a restartable sequence.
+/// Returns false if this raised a signal.
 fn settle_section(current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
     let thread = current.thread;
     // A copy to user memory can wait, and the thread can continue on another CPU.
@@ -368,7 +370,7 @@ fn enter_handler(
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    // The stack can have a protection key that denies writes to the interrupted code.
+    // The protection-key rights of the interrupted code can deny writes to the stack.
     let key_rights = protection_keys::permit_all(processor, &current.vfs().memory);
     let written = current
         .user

@@ -19,7 +19,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Entry point on a thread's kernel stack.
+    /// Runs a new thread from its first instruction on its kernel stack until it exits.
     fn thread_main(&self, id: u32) -> ! {
         let kernel = self.kernel;
         kernel.scheduler.finish_switch();
@@ -40,7 +40,7 @@ impl Events {
         kernel.scheduler.leave(thread)
     }
 
-    /// Ends a thread, and its process after its last thread.
+    /// Ends a thread. The process ends with its last thread.
     fn end_thread(&self, thread: &Arc<Thread>, status: ExitStatus) {
         let kernel = self.kernel;
         let Some(end) = exit_thread(kernel.futexes, thread, status) else {
@@ -92,7 +92,7 @@ impl KernelEvents for Events {
         let (faults, by) = (&self.kernel.faults, Accessor::Kernel);
         let resolved = faults.resolve(&thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
-            // Check the group's limit here: the user copy that faulted can be long.
+            // Check the cgroup's limit here: the user copy that faulted can be long.
             self.kernel.cgroups.look(&thread);
         }
         matches!(resolved, Resolved::Retry)
@@ -116,7 +116,7 @@ impl KernelEvents for Events {
 
     fn fatal_report(&self, out: &mut dyn Write) {
         let kernel = self.kernel;
-        // The failing code may hold locks: data under a lock is reported only if the lock is free.
+        // The failing code may hold locks: data that a lock protects is reported only if that lock is free.
         let report = kernel
             .scheduler
             .report(out)

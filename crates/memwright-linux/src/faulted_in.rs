@@ -1,4 +1,4 @@
-//! Accounts faults that the kernel resolves without a trap to the thread that runs (Linux 7.3 `mm/memory.c`,
+//! Counts the faults that the kernel resolves without a trap as faults of the running thread (Linux 7.3 `mm/memory.c`,
 //! `mm_account_fault`).
 
 use crate::kernel::Kernel;

@@ -74,35 +74,35 @@ pub struct Kernel {
     pub(crate) segments: Segments,
     /// System V semaphore sets.
     pub(crate) semaphores: memwright_linux_memory::semaphores::Sets,
-    /// Collapses base pages into huge pages in the background.
+    /// Khugepaged: collapses base pages into huge pages in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
-    /// Merges pages with equal contents in the background.
+    /// Ksmd: merges pages with equal contents in the background.
     pub(crate) merge_scan: Arc<MergeScan>,
-    /// Moves pages to the nodes of the CPUs that use them.
+    /// NUMA balancing: migrates pages to the nodes of the CPUs that access them.
     pub(crate) balancing: Arc<Balancing>,
-    /// Groups of processes with memory limits.
+    /// The cgroups with memory limits.
     pub(crate) cgroups: Cgroups,
-    /// Reclaims pages when memory is short.
+    /// Direct reclaim and the reclaim threads.
     pub(crate) reclaim: Arc<Reclaim>,
     /// The swap devices.
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
     pub probes: &'static Probes,
-    /// Creates address spaces.
+    /// The factory of address spaces.
     pub spaces: &'static Spaces,
     /// Resolves page faults.
     pub(crate) faults: Faults,
-    /// Replaces the programs of processes.
+    /// The implementation of `execve`.
     pub(crate) programs: Programs,
-    /// The names of the machine and of its domain.
+    /// The host name and the domain name.
     pub names: Names,
-    /// Counts of the system calls that the report lists.
+    /// The counts of the system calls that the report lists.
     pub calls: CallCounts,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
-    /// The rights of the running thread by protection key.
+    /// The protection-key rights of the running thread.
     pub(crate) protection_keys: ProtectionKeys,
-    /// Instructions executed while booting and filling the file-system tree.
+    /// Instructions executed until the program started, including those that filled the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
 }
@@ -142,7 +142,7 @@ impl IdleWork for Kernel {
 }
 
 impl Kernel {
-    /// Creates the state of a machine on which nothing runs yet, with the swap devices of the manifest.
+    /// Creates the state of a machine on which no thread runs yet, with the swap devices of the manifest.
     ///
     /// # Errors
     /// Those of [`Swaps::start`].
@@ -232,7 +232,7 @@ impl Kernel {
         }
     }
 
-    /// Handles the control bytes that have arrived.
+    /// Handles the control bytes that the host has received.
     pub(crate) fn serve_control(&self) {
         while let Some(byte) = self.host.control() {
             let program = self.tasks.process(PROGRAM);
@@ -242,8 +242,8 @@ impl Kernel {
         }
     }
 
-    /// Records the outcome after the program has exited, and kills all remaining processes. The run is over when these
-    /// have exited.
+    /// Records the outcome after the program has exited, and kills all remaining processes except the reaper. The run
+    /// ends when these processes have exited.
     pub(crate) fn program_ended(&self, status: ExitStatus) {
         let outcome = match status {
             ExitStatus::Exited(code) => Outcome::Exited(code & 0xff),
@@ -284,7 +284,7 @@ impl Kernel {
         self.ended.lock().is_some()
     }
 
-    /// Writes a line of kernel text to the log.
+    /// Writes a line of the kernel to the log.
     pub fn log(&self, text: &str) {
         let mut line = String::from(text);
         #[expect(clippy::disallowed_methods, reason = "a line of the kernel's own")]

@@ -1,4 +1,4 @@
-//! The parts of the kernel that the files of `/proc` and `/sys` show.
+//! Gives the files of `/proc` and `/sys` access to the parts of the kernel whose state they contain.
 
 use crate::kernel::Kernel;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Single-steps a copy of the instruction at a breakpoint.
+//! Single-steps a copy of the instruction at a breakpoint of a probe.
 
 use crate::{current::Current, thread_registers::ThreadRegisters};
 use core::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use memwright_linux_tasks::{
 };
 use memwright_table::VirtAddr;
 
-/// Size of the page for a thread's copies, in bytes.
+/// Size in bytes of the page that holds a thread's copies.
 const PAGE: u64 = 4096;
 
 /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
@@ -49,8 +49,8 @@ pub(crate) fn met_breakpoint(
     true
 }
 
-/// Handles a trap after one instruction. Returns whether the instruction was a copy and the program itself did not
-/// request the trap.
+/// Handles a single-step trap. Returns whether the instruction was a copy and the program had not set the trap flag
+/// itself.
 #[cold]
 pub(crate) fn stepped(
     probes: &Probes,
@@ -79,7 +79,7 @@ pub(crate) fn stepped(
     !stepping.traps
 }
 
-/// Undoes a pending step before a signal is delivered. The thread hits the breakpoint again after the signal.
+/// Cancels a pending step before a signal is delivered. The thread hits the breakpoint again after the handler returns.
 pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
     let Some(stepping) = thread.stepping.lock().take() else {
         return;
@@ -92,7 +92,7 @@ pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
     registers.replace_registers(regs);
 }
 
-/// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new
+/// Handles `execve`, which has unmapped the page of copies: forgets that page, and sets the breakpoints in the new
 /// program.
 pub(crate) fn executed(probes: &Probes, thread: &Thread) {
     thread.copy_page.store(0, Ordering::Relaxed);
@@ -101,7 +101,7 @@ pub(crate) fn executed(probes: &Probes, thread: &Thread) {
     }
 }
 
-/// Returns the page for the thread's copies. It is mapped at first use.
+/// Returns the address of the page that holds the thread's copies. Maps the page at the first use.
 fn copy_page(current: &Current<'_>) -> Option<u64> {
     let known = current.thread.copy_page.load(Ordering::Relaxed);
     if known != 0 {

@@ -1,5 +1,5 @@
-//! What a thread with a restartable sequence does before it returns to user mode after it has left a CPU: it writes the
-//! number of its CPU for the program, and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
+//! Restartable sequences: before a thread that has left a CPU returns to user mode, it writes the number of its CPU for
+//! the program and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
 
 use memwright_linux_abi::{Memory, errno::Errno};
 use memwright_linux_sched::scheduler::Work;
@@ -15,7 +15,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns where the calling thread runs.
+    /// Returns the CPU and the node of the calling thread.
     pub(crate) fn of(memory: &Memory) -> Self {
         let cpu = memory.frames().machine().cpu();
         Self {
@@ -25,16 +25,17 @@ impl Place {
     }
 }
 
-/// Value of `cpu_id` without a registration (`RSEQ_CPU_ID_UNINITIALIZED`).
+/// The value of `cpu_id` after a registration has ended (`RSEQ_CPU_ID_UNINITIALIZED`).
 const NOWHERE: u32 = u32::MAX;
 
-/// Writes the fields of `struct rseq` that say where the thread runs. The number of the CPU also serves as `mm_cid`.
+/// Writes the fields of `struct rseq` that contain the CPU and the node. The number of the CPU also serves as `mm_cid`.
 fn write(user: UserMemory<'_>, at: u64, [start, cpu, node, id]: [u32; 4]) -> Result<(), Errno> {
     user.write_value(at, &[start, cpu])?;
     user.write_value(at + 20, &[node, id])
 }
 
-/// Begins a registration: writes the fields, and makes the scheduler mark the thread when it has left a CPU.
+/// Begins a registration: writes the fields, and from now on the scheduler sets [`Work::RESTARTABLE`] when the thread
+/// has left a CPU.
 ///
 /// # Errors
 /// `EFAULT` if the structure cannot be written.
@@ -54,7 +55,7 @@ pub(crate) fn register(
 /// Ends a registration: resets the fields.
 ///
 /// # Errors
-/// `EFAULT` if the structure cannot be written. The thread stays registered then.
+/// `EFAULT` if the structure cannot be written. In that case, the thread stays registered.
 pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Errno> {
     let address = thread.registration.lock().address;
     write(user, address, [0, NOWHERE, 0, 0])?;
@@ -62,18 +63,18 @@ pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Er
     Ok(())
 }
 
-/// Ends a registration whose memory is no longer the program's.
+/// Ends a registration without writing to its memory.
 pub(crate) fn forget(thread: &Thread) {
     *thread.registration.lock() = Registration::default();
     thread.set_restartable(None);
     thread.set_work(Work::RESTARTABLE, false);
 }
 
-/// Aborts the critical section that contains `instruction`, if the program has announced one: returns the address at
-/// which user mode continues.
+/// Aborts the critical section that contains `instruction`, if the program is in one. Returns the address at which user
+/// mode continues.
 ///
 /// # Errors
-/// `EFAULT` or `EINVAL` if the program's structures are invalid; the thread then gets SIGSEGV.
+/// `EFAULT` or `EINVAL` if the program's structures are invalid. The caller then raises SIGSEGV.
 pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> Result<u64, Errno> {
     let registration = *thread.registration.lock();
     let pointer = registration.address + 8;
@@ -99,8 +100,8 @@ pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> 
     Ok(section.abort)
 }
 
-/// Handles [`Work::RESTARTABLE`]: aborts the critical section and writes where the thread runs. Returns the address at
-/// which user mode continues. If the thread leaves the CPU meanwhile, the flag is set again.
+/// Handles [`Work::RESTARTABLE`]: aborts the critical section and writes the number of the CPU. Returns the address at
+/// which user mode continues. If the thread leaves the CPU meanwhile, the scheduler sets the flag again.
 ///
 /// # Errors
 /// Those of [`abort`].

@@ -33,13 +33,14 @@ use memwright_table::VirtAddr;
 /// A machine that runs user mode.
 pub trait Execution: Host {
     /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
-    /// [`Context::serve`] serves system calls; user mode continues after a call unless `serve` returns
-    /// false. The machine accesses the state through [`Context::state_pointer`], and only while user mode runs.
+    /// [`Context::serve`] handles system calls; user mode continues after a call unless `serve` returns false. The
+    /// machine accesses the thread's state through [`Context::state_pointer`], and only while user mode runs.
     fn run_user(&self, context: &Context<'_>) -> Trap;
 }
 
-/// Clears the only work flag of a thread that has waited in a call and is still on the CPU that its restartable sequence
-/// names: a call is in no critical section, so there is nothing to abort.
+/// Clears [`Work::RESTARTABLE`] if it is the only work flag and the thread, after a wait in a system call, is still on
+/// the CPU whose number its restartable sequence contains. A system call is not in a critical section, so that nothing
+/// must be aborted.
 fn settle_after_call(thread: &Thread, host: &dyn Host) {
     if thread.work() == Work::RESTARTABLE && thread.is_known_on(host.cpu()) {
         thread.set_work(Work::RESTARTABLE, false);
@@ -54,7 +55,7 @@ impl Context<'_> {
         loop {
             let work = current.thread.work();
             if !work.is_empty() {
-                // `run_user` reloads all registers.
+                // Clear the flag: `run_user` loads all registers anyway.
                 current.thread.set_work(Work::REGISTERS, false);
                 if work.contains(Work::CONTROL) {
                     current.thread.set_work(Work::CONTROL, false);
@@ -75,14 +76,15 @@ impl Context<'_> {
                     traced.exit(status);
                     return status;
                 }
-                // Only now, because the thread may have waited, continued on another CPU, and got other breakpoints.
+                // Load the breakpoints last: the thread may have waited, continued on another CPU, and got other
+                // breakpoints.
                 if current.thread.work().contains(Work::DEBUG) {
                     traced.load_breakpoints();
                 }
                 self.choose_handlers();
             }
             match machine.run_user(self) {
-                // The call is complete; its work flags are handled above.
+                // The call is complete, and its work flags were handled above.
                 Trap::Syscall => settle_after_call(current.thread, self.kernel.host),
                 Trap::PageFault {
                     address,
@@ -134,7 +136,7 @@ fn page_fault(current: &Current<'_>, faults: &Faults, address: u64, access: Acce
 }
 
 /// Handles an access to a present page that its protection key denies. The key of the page may have changed since, but
-/// the decision of the processor counts (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+/// the processor's decision stands (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
 #[cold]
 #[inline(never)]
 fn key_fault(current: &Current<'_>, address: u64, write: bool) {
@@ -149,7 +151,7 @@ fn key_fault(current: &Current<'_>, address: u64, write: bool) {
     );
 }
 
-/// Records the fault of an access that was refused, and raises its signal.
+/// Records an access that was denied as the thread's last fault, and raises the signal.
 #[cold]
 fn refuse_access(
     thread: &Arc<Thread>,
@@ -206,7 +208,7 @@ fn exception(traced: &Traced<'_>, probes: &Probes, vector: u8, error: u64) {
     force_fault(current.thread, signal_for(vector, instruction, code));
 }
 
-/// Returns the unmasked exceptions that the floating-point units report.
+/// Returns the unmasked exceptions that are pending in the x87 and SSE state.
 fn pending_exceptions(processor: &dyn Registers) -> u32 {
     let mut area = FpuArea::INITIAL;
     processor.save_fpu(&mut area);

@@ -18,14 +18,14 @@ pub struct ThreadRegisters<'a> {
     processor: &'static dyn Registers,
     state: RefCell<UserState>,
     stops_at_calls: Cell<bool>,
-    /// The debug registers.
+    /// The debug registers of the thread.
     pub(crate) debug: Cell<DebugRegisters>,
-    /// The data at its breakpoints before a single step.
+    /// The data at the addresses of the data breakpoints, read before a single step.
     pub(crate) watched: Cell<[u64; 4]>,
 }
 
 impl<'a> ThreadRegisters<'a> {
-    /// Creates the registers of a thread that is about to enter user mode with this state.
+    /// Creates the registers of a thread that is about to enter user mode with `state`.
     pub fn new(
         processor: &'static dyn Registers,
         thread: &'a Arc<Thread>,
@@ -78,12 +78,12 @@ impl<'a> ThreadRegisters<'a> {
         self.stops_at_calls.get()
     }
 
-    /// Returns the port through which the processor's own registers are accessed.
+    /// Returns the interface to the registers of the CPU itself.
     pub fn processor(&self) -> &'static dyn Registers {
         self.processor
     }
 
-    /// Returns the address of the user registers, through which the host loads and stores them while user mode runs.
+    /// Returns a pointer to the user registers. The host loads and stores them through it while user mode runs.
     pub fn state_pointer(&self) -> *mut UserState {
         self.state.as_ptr()
     }

@@ -1,17 +1,17 @@
-//! Memory events as lines of JSON.
+//! Writes memory events as lines of JSON.
 
 use alloc::string::String;
 use core::fmt::Write;
 use memwright::{Event, TraceSink};
 use memwright_linux_abi::host::{Channel, Host};
 
-/// Writes every event to the trace channel, together with the time of the instruction clock.
+/// Writes every event to the trace channel with its time on the instruction clock.
 pub struct Trace {
     host: &'static dyn Host,
 }
 
 impl Trace {
-    /// Creates a trace of this machine.
+    /// Creates a trace that writes to the trace channel of `host`.
     pub fn new(host: &'static dyn Host) -> Self {
         Self { host }
     }

@@ -1,7 +1,7 @@
-//! A file under `/proc` or `/sys` writes a constant only through the declaration of a stub.
+//! Checks that the files under `/proc` and `/sys` write a constant only if a stub declares it.
 //!
-//! The sources are searched for what would get round a declaration: a number in a text that is written, a row with a
-//! literal number, a constant of another name than a stub's, and a whole line without a value.
+//! The test searches the sources for code that writes a constant without a declaration: a number in a written text, a
+//! row with a literal number, a constant whose name is not that of a stub, and a whole line without a value.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use std::{
@@ -9,18 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Lines that are no values: headings.
+/// Lines that are headings and contain no value.
 const HEADINGS: &[&str] = &[
     r"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
     r"[rollup]\n",
     "off: the policy locks=count takes lock statistics",
 ];
 
-/// Numbers that belong to the form of a line and are no values: the line of `smaps_rollup` stands for all areas.
-/// The hierarchy of a process's group is the only one that version 2 has.
+/// Numbers that belong to the format of a line and are not values. The line of `smaps_rollup` represents all areas.
+/// Version 2 of cgroups has a single hierarchy, whose number is 0.
 const FORMS: &[&str] = &[" ---p 00000000 00:00 0 ", "0::/"];
 
-/// The names that declarations of stubs give.
+/// Returns the names of the stubs that a source declares.
 fn declared(source: &str) -> Vec<String> {
     let lines = source
         .lines()
@@ -36,7 +36,7 @@ fn declared(source: &str) -> Vec<String> {
     lines.filter_map(name).collect()
 }
 
-/// Whether a name is one of a constant.
+/// Returns whether a name is that of a constant.
 fn is_constant(name: &str) -> bool {
     let begins = name.starts_with(|letter: char| letter.is_ascii_uppercase());
     let is_part =
@@ -44,9 +44,9 @@ fn is_constant(name: &str) -> bool {
     begins && name.len() > 1 && name.chars().all(is_part)
 }
 
-/// A constant that a line writes, in a text or as its whole value, and that is no stub.
+/// Returns a constant that a line writes in a text or as its whole value, and that no stub declares.
 fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
-    // A value that stands alone in its line is of a row or of a text that the formatter broke.
+    // A value alone in its line belongs to a row or a text that rustfmt has wrapped.
     let alone = line.strip_suffix(',').filter(|name| is_constant(name));
     if let Some(name) = alone.filter(|name| !stubs.iter().any(|stub| stub == name)) {
         return Some(name.to_owned());
@@ -70,10 +70,10 @@ fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
     other.map(str::to_owned)
 }
 
-/// What in a line of source writes a constant; none if nothing does.
+/// Returns a description of what a line of source writes as a constant. Returns `None` if the line writes no constant.
 fn undeclared(line: &str, stubs: &[String]) -> Option<String> {
     let line = line.trim_start();
-    // An arm of a choice is no constant.
+    // The arm of a `match` or `if` is not a constant.
     let is_choice = line.contains("if ") || line.contains("=> ");
     if line.starts_with("//") || is_choice {
         return None;
@@ -108,7 +108,7 @@ fn undeclared(line: &str, stubs: &[String]) -> Option<String> {
     None
 }
 
-/// The string literals of a line, but those of bytes, each with what follows it.
+/// Returns the string literals of a line, except byte strings, each with the text that follows it.
 fn literals(line: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = line;
@@ -119,7 +119,7 @@ fn literals(line: &str) -> Vec<(&str, &str)> {
             escaped = letter == '\\' && !escaped;
             ends
         });
-        // A literal that goes on in the next line.
+        // The literal continues in the next line.
         let Some(end) = end else {
             found.push((from, ""));
             break;
@@ -132,7 +132,7 @@ fn literals(line: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The first word of a literal that is a decimal number, as is a value that never changes.
+/// Returns the first word of a literal that is a decimal number. Such a value never changes.
 fn bare_number(literal: &str) -> Option<&str> {
     let separator = |letter: char| letter.is_whitespace() || letter == ':';
     let blanks = [r"\t", r"\n"];
@@ -149,7 +149,7 @@ fn bare_number(literal: &str) -> Option<&str> {
     })
 }
 
-/// The lines of a source that may write: those outside of imports, declarations of stubs and tests.
+/// Returns the lines of a source that can write: those outside imports, declarations of stubs, and tests.
 fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = source
         .split("#[cfg(test)]\nmod tests")

@@ -1,4 +1,4 @@
-//! Plans the loading of an ELF file from its headers, without access to the file or an address space.
+//! Plans the loading of an ELF file from its headers. Accesses neither the file nor an address space.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,10 +18,10 @@ use memwright_table::TryPush;
 pub const HEADER_SIZE: usize = 64;
 /// Size of a program header in bytes.
 pub const PROGRAM_HEADER_SIZE: usize = 56;
-/// Most program headers (`load_elf_phdrs` of Linux 7.2 limits them to 64 KiB by `ELF_MIN_ALIGN`).
+/// Maximum number of program headers (`load_elf_phdrs` of Linux 7.2 limits their size to 64 KiB by `ELF_MIN_ALIGN`).
 const PROGRAM_HEADERS_MAX: usize = 65_536 / PROGRAM_HEADER_SIZE;
 const PAGE: u64 = 4096;
-/// End of user addresses.
+/// The first address after user addresses.
 const ADDRESS_END: u64 = memwright_linux_vfs::user::USER_END;
 
 /// The reason why a file cannot be executed on this machine.
@@ -37,14 +37,14 @@ pub enum ElfError {
     Malformed,
     /// The file ends before the data that its headers describe.
     Truncated,
-    /// There is no memory for the plan: `ENOMEM`. All other variants are `ENOEXEC`.
+    /// The plan cannot be allocated. `execve` returns `ENOMEM` for this variant and `ENOEXEC` for all others.
     OutOfMemory,
 }
 
 /// The ELF header of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// The program can be loaded at any address.
+    /// Whether the program can be loaded at any address.
     pub relocatable: bool,
     /// Address of the first instruction.
     pub entry: u64,
@@ -61,9 +61,9 @@ pub struct Segment {
     pub address: u64,
     /// File offset of the contents.
     pub offset: u64,
-    /// Number of bytes from the file.
+    /// Number of bytes that are loaded from the file.
     pub file_size: u64,
-    /// Number of bytes in memory. Those beyond `file_size` are zero.
+    /// Number of bytes in memory. The bytes after the first `file_size` bytes are zero.
     pub memory_size: u64,
     /// Access rights of the segment.
     pub rights: Rights,
@@ -74,20 +74,20 @@ pub struct Segment {
 pub struct Plan {
     /// The ELF header.
     pub header: Header,
-    /// The segments, by rising address.
+    /// The segments, in ascending order of their addresses.
     pub segments: Vec<Segment>,
-    /// File offset and length of the interpreter's path, including its NUL.
+    /// File offset and length in bytes of the interpreter's path, including its NUL. `None` without an interpreter.
     pub interpreter: Option<(u64, usize)>,
-    /// The program requests an executable stack.
+    /// Whether the program requests an executable stack.
     pub executable_stack: bool,
-    /// Address of the program headers, before the load bias.
+    /// Address of the program headers, without the load bias.
     pub headers_address: u64,
-    /// The largest alignment of a segment.
+    /// The largest alignment of a segment in bytes.
     pub alignment: u64,
 }
 
 impl ElfError {
-    /// Returns the error of `execve`.
+    /// Returns the error that `execve` returns.
     pub const fn errno(self) -> Errno {
         match self {
             Self::NotElf
@@ -101,15 +101,15 @@ impl ElfError {
 }
 
 impl Plan {
-    /// Returns the address of the first page of the image, before the load bias.
+    /// Returns the address of the first page of the image, without the load bias.
     pub fn start(&self) -> u64 {
         self.segments
             .first()
             .map_or(0, |segment| segment.address & !(PAGE - 1))
     }
 
-    /// Returns the range of the code, before the load bias: from the start of the first executable segment to the end
-    /// of the contents of the last executable segment (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
+    /// Returns the range of the code, without the load bias: from the start of the first executable segment to the end
+    /// of the file contents of the last executable segment (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
     pub fn code(&self) -> Range<u64> {
         let code = || {
             let all = self.segments.iter();
@@ -122,8 +122,8 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// Returns the range of the initialised data, before the load bias: from the start of the last segment to the
-    /// largest end of any segment's contents.
+    /// Returns the range of the initialised data, without the load bias: from the start of the last segment to the
+    /// largest end of any segment's file contents.
     pub fn data(&self) -> Range<u64> {
         let all = || self.segments.iter();
         let start = all().map(|segment| segment.address).max();
@@ -133,7 +133,7 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// Returns the end of the last page of the image, before the load bias.
+    /// Returns the end of the last page of the image, without the load bias.
     pub fn end(&self) -> u64 {
         let ends = self
             .segments
@@ -146,7 +146,7 @@ impl Plan {
 /// Parses the header from the first bytes of a file.
 ///
 /// # Errors
-/// One of [`ElfError`].
+/// The [`ElfError`] that describes why the header is rejected.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, ElfError> {
     if !bytes.starts_with(b"\x7fELF") {
         return Err(ElfError::NotElf);
@@ -179,7 +179,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, ElfError> {
 /// Plans the loading of a program from its program headers. `file_size` is the size of the file in bytes.
 ///
 /// # Errors
-/// One of [`ElfError`].
+/// The [`ElfError`] that describes why the program is rejected.
 pub fn plan(header: Header, headers: &[u8], file_size: u64) -> Result<Plan, ElfError> {
     let mut plan = Plan {
         header,
@@ -196,7 +196,7 @@ pub fn plan(header: Header, headers: &[u8], file_size: u64) -> Result<Plan, ElfE
         match entry.p_type {
             PT_LOAD if entry.p_memsz > 0 => add_segment(&mut plan, &entry, file_size)?,
             PT_INTERP if plan.interpreter.is_none() => {
-                // The length of a path with its NUL.
+                // The length includes the NUL and is at most `PATH_MAX`.
                 if !(2..=4096).contains(&entry.p_filesz) {
                     return Err(ElfError::Malformed);
                 }

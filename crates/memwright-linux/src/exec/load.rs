@@ -13,12 +13,12 @@ use memwright_table::{TryPush, VirtAddr};
 
 const PAGE: u64 = 4096;
 
-/// Where to place a relocatable image.
+/// The address at which a relocatable image is mapped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Base {
-    /// Starting at this address.
+    /// The first address at or after this one that has the image's alignment.
     At(u64),
-    /// In any gap that is large enough.
+    /// In any gap that is large enough for the image.
     Anywhere,
 }
 
@@ -54,8 +54,8 @@ pub(super) fn map_image(
                 && mapped_end > file_end
                 && segment.rights.contains(Rights::WRITE)
             {
-                // Clear up to the end of the page, as Linux does (fs/binfmt_elf.c, `padzero`): a loader's first
-                // allocations are right after its data and rely on zeroes.
+                // Zero the rest of the page, like Linux does (fs/binfmt_elf.c, `padzero`): the first allocations of a
+                // loader are directly after its data, and the loader relies on zeros there.
                 let zeroes = [0; PAGE as usize];
                 let tail = mapped_end - file_end;
                 let (at, zeroes) = (VirtAddr::new(file_end), &zeroes[..tail as usize]);
@@ -82,7 +82,7 @@ fn place(
     mapped.map(|_| ()).map_err(map_errno)
 }
 
-/// Returns the address of a gap for a complete image, found by mapping and unmapping a reservation.
+/// Returns the address of a gap for a whole image. Finds the gap by mapping and unmapping a reservation.
 fn find_room(reclaim: &Reclaim, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;
@@ -108,7 +108,7 @@ pub(super) fn read(
     Ok(bytes)
 }
 
-/// Reads the headers of a program and plans its loading.
+/// Reads the headers of a program and plans the loading of the program.
 pub(super) fn read_plan(vfs: &Vfs, file: &Executable) -> Result<Plan, Errno> {
     let first = read(vfs, file, 0, super::elf::HEADER_SIZE)?;
     let header = super::elf::parse_header(&first).map_err(super::ElfError::errno)?;
@@ -120,7 +120,7 @@ pub(super) fn read_plan(vfs: &Vfs, file: &Executable) -> Result<Plan, Errno> {
     super::elf::plan(header, &headers, file.size()).map_err(super::ElfError::errno)
 }
 
-/// Reads the path of the plan's interpreter, if it has one.
+/// Reads the path of the program's interpreter. Returns `None` if the program has no interpreter.
 pub(super) fn interpreter_path(
     vfs: &Vfs,
     file: &Executable,

@@ -1,7 +1,7 @@
 //! `execve`: replaces the program of a process.
 //!
-//! The new address space is built completely before the old one is changed, so a failure leaves the calling process
-//! unchanged.
+//! The new address space is built completely before the old one is changed, so that a failure leaves the calling
+//! process unchanged.
 
 mod elf;
 mod load;
@@ -57,21 +57,20 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{OutOfMemory, TryPush, VirtAddr};
 
-/// Most nested scripts (`exec_binprm` of Linux 7.2, `fs/exec.c`).
+/// Maximum nesting depth of scripts (`exec_binprm` of Linux 7.2, `fs/exec.c`).
 const SCRIPTS_MAX: usize = 5;
-/// Number of bytes read to identify the format of a file (`BINPRM_BUF_SIZE`).
+/// Number of bytes that are read to identify the format of a file (`BINPRM_BUF_SIZE`).
 const FIRST_BYTES: usize = 256;
-/// Longest single argument or environment string in bytes (`MAX_ARG_STRLEN`).
+/// Maximum size in bytes of a single argument or environment string (`MAX_ARG_STRLEN`).
 pub const STRING_MAX: usize = 131_072;
-/// Size in bytes of the stack area below the initial stack pointer, before the stack grows (`setup_arg_pages`: 128
-/// KiB).
+/// Number of bytes that the stack area initially extends below the initial stack pointer (`setup_arg_pages`: 128 KiB).
 const STACK_AHEAD: u64 = 131_072;
 
 /// The reason why a program cannot be executed.
 pub struct ExecError {
-    /// The error that the call returns.
+    /// The error that `execve` returns.
     pub errno: Errno,
-    /// The interpreter at fault, if it is not the file itself.
+    /// The path of the interpreter that cannot be executed; `None` if the file itself cannot be executed.
     pub interpreter: Option<Vec<u8>>,
 }
 
@@ -84,17 +83,17 @@ impl From<Errno> for ExecError {
     }
 }
 
-/// Returns the most bytes that strings and their pointers can occupy under a stack limit: a quarter of the limit, at
-/// least 128 KiB and at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
+/// Returns the maximum number of bytes that the strings and the pointers to them can occupy for a stack limit in bytes:
+/// a quarter of the limit, at least 128 KiB and at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
 pub fn strings_limit(stack_limit: u64) -> u64 {
     (stack_limit / 4).clamp(128 << 10, 6 << 20)
 }
 
-/// Returns the most bytes that the strings can occupy in addition to the pointers to them. `counts` has the numbers of
-/// argument and environment strings (`bprm_stack_limits`). At least one argument pointer is counted.
+/// Returns the maximum number of bytes that the strings can occupy, without the pointers to them. `counts` contains the
+/// numbers of argument and environment strings. At least one argument pointer is counted (`bprm_stack_limits`).
 ///
 /// # Errors
-/// `E2BIG` if the pointers alone fill the limit.
+/// `E2BIG` if the pointers alone exceed the limit.
 pub fn strings_room(stack_limit: u64, counts: [u64; 2]) -> Result<u64, Errno> {
     let [arguments, environment] = counts;
     let pointers = arguments.max(1).saturating_add(environment);
@@ -106,7 +105,7 @@ pub fn strings_room(stack_limit: u64, counts: [u64; 2]) -> Result<u64, Errno> {
 
 /// The arguments of an `execve` call.
 pub struct Request {
-    /// The path as given.
+    /// The path that the caller passed.
     pub path: Vec<u8>,
     /// The directory from which a relative path starts.
     pub start: Arc<Dentry>,
@@ -116,23 +115,23 @@ pub struct Request {
     pub environment: Strings,
 }
 
-/// Replaces the programs of processes.
+/// The implementation of `execve`.
 pub(crate) struct Programs {
-    /// Creates their address spaces.
+    /// The factory of the new address spaces.
     pub(crate) spaces: &'static Spaces,
     /// The processes.
     pub(crate) tasks: &'static Tasks,
     /// The running threads.
     pub(crate) scheduler: &'static Scheduler<Thread>,
-    /// The OOM killer, which can kill a thread that waits.
+    /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: Arc<OomKiller>,
-    /// The futexes that an old program leaves.
+    /// The futexes, which the old program releases.
     pub(crate) futexes: &'static Futexes,
-    /// The breakpoints that a new program gets.
+    /// The breakpoints that are set in the new program.
     pub(crate) probes: &'static Probes,
-    /// Merges the pages of processes that want that.
+    /// Ksmd, for processes with `PR_SET_MEMORY_MERGE`.
     pub(crate) merge_scan: Arc<MergeScan>,
-    /// Tells the features of the CPUs.
+    /// The source of the CPU features.
     pub(crate) cpus: &'static dyn Cpus,
 }
 
@@ -140,7 +139,7 @@ impl Programs {
     /// Replaces the program of the calling process.
     ///
     /// # Errors
-    /// Those of `execve(2)`. The process is then unchanged.
+    /// Those of `execve(2)`. The process is unchanged after an error.
     pub fn execute(
         &self,
         current: &Current<'_>,
@@ -149,7 +148,7 @@ impl Programs {
     ) -> Result<(), ExecError> {
         current.check_heap()?;
         if request.arguments.count() == 0 {
-            // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
+            // Like Linux since 5.18, pass at least one argument, which can be empty.
             request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
         }
         let stack_limit = current.process().identity.soft_limit(Resource::Stack);
@@ -157,7 +156,7 @@ impl Programs {
             [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
         let room = strings_room(stack_limit, counts)?;
         let file = find_program(current, &mut request)?;
-        // The arguments now include those that a script's `#!` line added.
+        // The arguments now include those that the `#!` line of a script added.
         let size = request.arguments.size() + request.environment.size();
         if size + request.path.len() as u64 + 1 > room {
             return Err(Errno::E2BIG.into());
@@ -170,7 +169,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Executes the program of the manifest. The text of the error says what failed.
+    /// Executes the program of the manifest. The text of an error describes what failed.
     #[allow(
         clippy::disallowed_macros,
         reason = "the run is over: a program decides nothing any more"
@@ -285,7 +284,7 @@ impl Programs {
         let stack = stack::plan(layouts.stack_top, contents).map_err(|_| Errno::ENOMEM)?;
         map_stack(reclaim, &space, &stack, contents, plan.executable_stack)?;
         let end = if plan.header.relocatable && interpreter.is_none() {
-            // Keep the heap of a static PIE program away from mappings.
+            // Keep the heap of a static PIE program apart from mappings.
             layouts.program
         } else {
             plan.end().wrapping_add(bias)
@@ -299,12 +298,11 @@ impl Programs {
         })
     }
 
-    /// Terminates the other threads of the process, waits until they have exited, and makes the calling thread the
-    /// leader of the process (`de_thread` of Linux 7.2, `fs/exec.c`).
+    /// Kills the other threads of the process, waits until they have exited, and makes the calling thread the leader of
+    /// the process (`de_thread` of Linux 7.2, `fs/exec.c`).
     ///
     /// # Errors
-    /// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits as
-    /// well.
+    /// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits too.
     fn become_only_thread(&self, current: &Current<'_>) -> Result<(), Errno> {
         let (process, thread) = (current.process(), current.thread);
         {
@@ -336,7 +334,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Switches the process to the new program. From here on, `execve` cannot fail.
+    /// Makes the process run the new program. `execve` cannot fail from here on.
     fn commit(
         &self,
         current: &Current<'_>,
@@ -353,8 +351,8 @@ impl Programs {
         memwright_linux_memory::memory::note_peak(process);
         self.futexes.release(current.thread);
         let old = {
-            // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
-            // old address space.
+            // Hold the lock: otherwise, another thread could move the process to another cgroup and set the swap owner
+            // of the old address space.
             let _tasks = self.tasks.lock();
             process.replace_space(loaded.space.clone(), loaded.image)
         };
@@ -377,7 +375,7 @@ impl Programs {
         registers.processor().restore_fpu(&FpuArea::INITIAL);
         protection_keys::reset(registers.processor());
         let mut state = loaded.state;
-        // A tracer sees the number of the call until the call is over.
+        // A tracer reads the number of the call in `orig_rax` until the call ends.
         state.regs.orig_rax = registers.state().regs.orig_rax;
         registers.replace_state(state);
         registers.debug.set(DebugRegisters::default());
@@ -435,21 +433,21 @@ fn find_program(current: &Current<'_>, request: &mut Request) -> Result<Executab
     Err(Errno::ELOOP.into())
 }
 
-/// Copies `bytes`.
+/// Returns a copy of `bytes`.
 fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut copy = Vec::new();
     copy.try_push_all(bytes).map_err(|_| Errno::ENOMEM)?;
     Ok(copy)
 }
 
-/// A program that is ready to run.
+/// A program that is mapped and ready to run.
 struct Loaded {
     space: Arc<Space>,
     image: Arc<Image>,
     state: UserState,
 }
 
-/// Returns the image of a program that is mapped with this bias, with its stack and the start of its heap.
+/// Returns the image of a program that is mapped with load bias `bias`, with its stack and the start of its heap.
 fn image(file: Arc<Executable>, plan: &Plan, bias: u64, stack: StackPlan, heap: u64) -> Image {
     let mut addresses = stack.addresses;
     let (code, data) = (plan.code(), plan.data());
@@ -474,7 +472,7 @@ fn open_interpreter(
         .open_executable(&root, &path, LastLink::Follow)
         .and_then(|file| read_plan(current.vfs(), &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| ExecError {
-        // A file that is no ELF image for this machine (Linux 7.3 `fs/binfmt_elf.c`, `load_elf_binary`).
+        // The file is not an ELF image for this machine (Linux 7.3 `fs/binfmt_elf.c`, `load_elf_binary`).
         errno: match errno {
             Errno::ENOEXEC => Errno::ELIBBAD,
             errno => errno,
@@ -509,7 +507,7 @@ fn map_stack(
 fn own_files(current: &Current<'_>) {
     let process = current.process();
     let files = current.files();
-    // The process and this call each hold one reference.
+    // The process and this function each hold one reference.
     if Arc::strong_count(&files) > 2
         && let Ok(own) = files.duplicate(current.vfs())
     {

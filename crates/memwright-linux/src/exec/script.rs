@@ -1,4 +1,4 @@
-//! Parses the first line of a script.
+//! Parses the `#!` line of a script.
 
 /// The contents of a `#!` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,14 +14,14 @@ pub struct Script<'a> {
 pub enum FirstLine<'a> {
     /// Not a script.
     Other,
-    /// `#!` without a usable interpreter: `ENOEXEC`.
+    /// A `#!` line without a usable interpreter: `execve` returns `ENOEXEC`.
     Malformed,
     /// A script.
     Script(Script<'a>),
 }
 
-/// Parses the first line of a file from its first bytes (`load_script` of Linux 7.2, `fs/binfmt_script.c`). An
-/// interpreter path that does not end within `bytes` is refused; an argument that does not is truncated.
+/// Parses the `#!` line of a file from the file's first bytes (`load_script` of Linux 7.2, `fs/binfmt_script.c`). An
+/// interpreter path that is longer than `bytes` is rejected; a longer argument is truncated.
 pub fn parse(bytes: &[u8]) -> FirstLine<'_> {
     let Some(rest) = bytes.strip_prefix(b"#!") else {
         return FirstLine::Other;

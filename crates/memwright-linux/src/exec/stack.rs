@@ -9,10 +9,10 @@ use memwright_linux_tasks::process::{ImageAddresses, RESTARTABLE_ALIGNMENT, REST
 use memwright_linux_vfs::identity::Credentials;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The contents of the auxiliary vector.
+/// The values of the auxiliary vector.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// CPUID leaf 1 EDX.
+    /// The value of EDX for CPUID leaf 1.
     pub hardware: u64,
     /// Address of the program headers.
     pub headers: u64,
@@ -22,11 +22,11 @@ pub struct Facts {
     pub interpreter_base: u64,
     /// Address of the first instruction of the program itself.
     pub entry: u64,
-    /// Smallest size of a signal stack in bytes.
+    /// Minimum size of a signal stack in bytes.
     pub signal_stack: u64,
     /// The credentials of the program.
     pub credentials: Credentials,
-    /// 16 random bytes.
+    /// The 16 random bytes to which `AT_RANDOM` points.
     pub random: [u8; 16],
 }
 
@@ -46,11 +46,11 @@ pub struct Contents<'a> {
 /// The layout of an initial stack.
 #[derive(Clone, Debug)]
 pub struct StackPlan {
-    /// Initial stack pointer, which is the lowest address used.
+    /// Initial stack pointer. This is the lowest address that the contents occupy.
     pub pointer: u64,
-    /// End of the stack.
+    /// The first address after the stack.
     pub top: u64,
-    /// Addresses of the strings.
+    /// The addresses of the strings and of the stack.
     pub addresses: ImageAddresses,
     /// The auxiliary vector, as `/proc/PID/auxv` returns it.
     pub auxiliary: Vec<u8>,
@@ -63,12 +63,12 @@ pub struct StackPlan {
 /// The platform string, to which `AT_PLATFORM` points.
 const PLATFORM: &[u8] = b"x86_64\0";
 
-/// Lays out a stack that ends at `top`. From the top downwards there are a null word, the path, the environment and
-/// argument strings, the platform string, the random bytes and the vectors (`create_elf_tables` of Linux 7.2,
-/// `fs/binfmt_elf.c`).
+/// Lays out a stack that ends at `top`. The stack contains, in descending order of addresses: a null word, the path,
+/// the environment strings, the argument strings, the platform string, the random bytes and the vectors
+/// (`create_elf_tables` of Linux 7.2, `fs/binfmt_elf.c`).
 ///
 /// # Errors
-/// [`OutOfMemory`].
+/// [`OutOfMemory`] if the auxiliary vector cannot be allocated.
 pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> {
     let Contents {
         path,
@@ -134,10 +134,10 @@ pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> 
 }
 
 impl StackPlan {
-    /// Writes the stack by calling `store` with an address and bytes, from the lowest address to the highest.
+    /// Writes the stack by calls of `store` with an address and bytes, in ascending order of addresses.
     ///
     /// # Errors
-    /// Those of `store`, and `ENOMEM`.
+    /// Those of `store`, and `ENOMEM` if the buffer of the output cannot be allocated.
     pub fn write(
         &self,
         contents: Contents<'_>,
@@ -177,12 +177,12 @@ impl StackPlan {
     }
 }
 
-/// Number of bytes that one call of `store` writes.
+/// Maximum number of bytes that one call of `store` writes.
 const TOGETHER: usize = 4096;
 
-/// Collects the output, and passes it to `store` in pieces of at most `TOGETHER` bytes.
+/// Buffers the output, and passes it to `store` in pieces of at most `TOGETHER` bytes.
 struct Writer<F> {
-    /// Address up to which the output has been stored.
+    /// The address at which the buffered bytes are to be stored.
     address: u64,
     waiting: Vec<u8>,
     store: F,

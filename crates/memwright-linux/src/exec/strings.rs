@@ -4,17 +4,17 @@ use alloc::vec::Vec;
 use memwright_linux_base::paged::Paged;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A list of NUL-terminated strings. A program can pass up to 6 MiB of them, so they are stored in blocks of at most a
-/// page.
+/// A list of NUL-terminated strings. A program can pass up to 6 MiB of strings, so they are stored in blocks of at most
+/// one page.
 #[derive(Default)]
 pub struct Strings {
-    /// Strings in front of all others: a `#!` line replaces the first argument with them.
+    /// The strings before all others. The arguments from a `#!` line are here, and replace the first string of `bytes`.
     front: Vec<Vec<u8>>,
-    /// The bytes of all other strings, concatenated.
+    /// The bytes of all other strings with their NULs, concatenated.
     bytes: Paged<u8>,
-    /// The length of each string in `bytes`.
+    /// The length in bytes of each string in `bytes`, including its NUL.
     lengths: Paged<u32>,
-    /// The first string in `bytes` is skipped because `front` replaces it.
+    /// Whether `front` replaces the first string in `bytes`, which is then skipped.
     first_replaced: bool,
 }
 
@@ -30,10 +30,10 @@ impl Strings {
         }
     }
 
-    /// Creates a list with these strings.
+    /// Creates a list that contains copies of `contents`.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
+    /// [`OutOfMemory`] if the copies cannot be allocated.
     pub fn of<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, OutOfMemory> {
         let mut strings = Self::new();
         for content in contents {
@@ -43,18 +43,18 @@ impl Strings {
         Ok(strings)
     }
 
-    /// Appends a part of the next string.
+    /// Appends a part of a string. [`end`](Self::end) completes the string.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
+    /// [`OutOfMemory`] if the part cannot be allocated.
     pub fn push_part(&mut self, part: &[u8]) -> Result<(), OutOfMemory> {
         self.bytes.try_push_all(part)
     }
 
-    /// Completes the next string, whose parts have a total length of `length` bytes.
+    /// Completes a string whose parts have a total length of `length` bytes.
     ///
     /// # Errors
-    /// [`OutOfMemory`], also for a string longer than 4 GiB.
+    /// [`OutOfMemory`] if the list cannot grow or the string is longer than 4 GiB.
     pub fn end(&mut self, length: usize) -> Result<(), OutOfMemory> {
         let length = u32::try_from(length + 1).map_err(|_| OutOfMemory)?;
         self.bytes.try_push(0)?;
@@ -64,7 +64,7 @@ impl Strings {
     /// Replaces the first string with `contents`.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
+    /// [`OutOfMemory`] if the copies cannot be allocated.
     pub fn replace_first<'a>(
         &mut self,
         contents: impl IntoIterator<Item = &'a [u8]>,
@@ -87,7 +87,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Returns the number of strings in `bytes` that are skipped, and their total length in bytes.
+    /// Returns the number of skipped strings in `bytes`, and their total length in bytes.
     fn left_out(&self) -> (usize, usize) {
         match self.lengths.get(0) {
             Some(&first) if self.first_replaced => (1, first as usize),
@@ -101,21 +101,21 @@ impl Strings {
         self.front.len() + self.lengths.len() - self.left_out().0
     }
 
-    /// Returns the total size in bytes of all strings, including their NULs.
+    /// Returns the total size of all strings in bytes, including their NULs.
     #[must_use]
     pub fn size(&self) -> u64 {
         let front: usize = self.front.iter().map(Vec::len).sum();
         (front + self.bytes.len() - self.left_out().1) as u64
     }
 
-    /// Iterates over the lengths of the strings, including their NULs, in order.
+    /// Iterates over the lengths of the strings in bytes, including their NULs, in order.
     pub fn lengths(&self) -> impl Iterator<Item = u64> {
         let front = self.front.iter().map(|string| string.len() as u64);
         let others = self.lengths.iter_from(self.left_out().0);
         front.chain(others.map(|&length| length.into()))
     }
 
-    /// Iterates over the bytes of all strings, in order, in pieces of at most a page.
+    /// Iterates over the bytes of all strings in order, in pieces of at most one page.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut left_out = self.left_out().1;
         let others = self.bytes.blocks().map(move |block| {

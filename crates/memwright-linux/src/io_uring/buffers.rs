@@ -1,5 +1,5 @@
-//! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
-//! (`io_uring/rsrc.c` of Linux 7.2).
+//! Registered buffers of a ring. Their pages stay pinned until the buffers are unregistered (`io_uring/rsrc.c` of Linux
+//! 7.2).
 
 use crate::current::Current;
 use alloc::{
@@ -19,27 +19,27 @@ const MOST_BYTES: u64 = 1 << 30;
 struct Buffer {
     start: u64,
     length: u64,
-    /// The pinned frames, with one reference each.
+    /// The pinned frames. The buffer holds one reference to each.
     frames: Vec<Frame>,
 }
 
-/// The buffers of a ring. Dropping them unpins their pages.
+/// The registered buffers of a ring. Dropping this value unpins their pages.
 pub struct Buffers {
     /// Physical memory.
     pub(super) memory: Arc<Memory>,
     all: Vec<Buffer>,
-    /// The address space to which pinned pages are accounted, and their number.
+    /// The address space to which the pinned pages are accounted, and the number of these pages.
     account: (Weak<Space>, u64),
 }
 
 impl Buffers {
     /// Pins the memory of `pieces`. With a `limit`, pins at most that number of pages and accounts them to the address
-    /// space. Without a limit, the pages are not accounted; Linux 7.3.4 does not account them either if the caller has
+    /// space. Without a limit, the pages are not accounted. Linux 7.3.4 does not account them either if the caller has
     /// `CAP_IPC_LOCK`.
     ///
     /// # Errors
-    /// `EFAULT` for memory that cannot be written, and for a piece that is empty or too large; `ENOMEM`; and those of
-    /// [`awaiting`].
+    /// `EFAULT` if memory cannot be written or a piece is empty or too large, `ENOMEM` if `limit` is exceeded or memory
+    /// is exhausted, and those of [`awaiting`].
     pub(crate) fn pin(
         current: &Current<'_>,
         memory: &Arc<Memory>,
@@ -92,8 +92,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Iterates over the frames of the `length` bytes at `address` in the registered buffer `number`. Each item is a
-    /// frame, the offset of the bytes in the frame and their number.
+    /// Iterates over the frames of the `length` bytes at user address `address` in the registered buffer `number`. Each
+    /// item consists of a frame, the offset in the frame, and the number of bytes in the frame.
     ///
     /// # Errors
     /// `EFAULT` if the bytes are not within the buffer.

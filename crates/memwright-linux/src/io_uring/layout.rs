@@ -1,35 +1,35 @@
-//! The layout of the memory of a ring, which the kernel and the program share. The kernel chooses the offsets and
-//! reports them to the program. The sizes of the structures are fixed (`include/uapi/linux/io_uring.h` of Linux 7.2).
+//! The layout of the memory that the kernel and the program share for a ring. The kernel chooses the offsets and
+//! returns them to the program. The sizes of the structures are fixed (`include/uapi/linux/io_uring.h` of Linux 7.2).
 
 use linux_raw_sys::io_uring as uapi;
 use memwright_table::PAGE_SIZE;
 
-/// Head of the submission ring, as an offset in bytes. Heads and tails, which the kernel and the program write, are in
-/// separate cache lines.
+/// Offset of the head of the submission ring, in bytes; the kernel writes the head. Heads and tails are in separate
+/// cache lines, because the kernel and the program write to them.
 pub const SUBMIT_HEAD: u32 = 0;
-/// Tail of the submission ring. The program writes it.
+/// Offset of the tail of the submission ring; the program writes the tail.
 pub const SUBMIT_TAIL: u32 = 64;
-/// Head of the completion ring. The program writes it.
+/// Offset of the head of the completion ring; the program writes the head.
 pub const COMPLETE_HEAD: u32 = 128;
-/// Tail of the completion ring.
+/// Offset of the tail of the completion ring; the kernel writes the tail.
 pub const COMPLETE_TAIL: u32 = 192;
-/// Number of entries of the submission ring, minus one.
+/// Offset of the number of entries of the submission ring, minus one.
 pub const SUBMIT_MASK: u32 = 256;
-/// Number of entries of the completion ring, minus one.
+/// Offset of the number of entries of the completion ring, minus one.
 pub const COMPLETE_MASK: u32 = 260;
-/// Number of entries of the submission ring.
+/// Offset of the number of entries of the submission ring.
 pub const SUBMIT_ENTRIES: u32 = 264;
-/// Number of entries of the completion ring.
+/// Offset of the number of entries of the completion ring.
 pub const COMPLETE_ENTRIES: u32 = 268;
-/// Number of submissions that were dropped because of an invalid entry number.
+/// Offset of the number of submissions that were dropped because of an invalid entry number.
 pub const DROPPED: u32 = 272;
-/// Flags of the submission ring; always zero.
+/// Offset of the flags of the submission ring, which are always zero.
 pub const SUBMIT_FLAGS: u32 = 276;
-/// Flags of the completion ring; the kernel ignores them.
+/// Offset of the flags of the completion ring, which the kernel ignores.
 pub const COMPLETE_FLAGS: u32 = 280;
-/// Number of completions that were dropped for lack of room.
+/// Offset of the number of completions that were dropped because the completion ring was full.
 pub const OVERFLOW: u32 = 284;
-/// The array of completions.
+/// Offset of the array of completions.
 pub const COMPLETIONS: u32 = 320;
 
 /// Size of a completion in bytes.
@@ -52,8 +52,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped`, larger numbers are limited
-    /// to the maximum (`io_uring/io_uring.c`, `io_uring_fill_params`). Returns `None` for invalid sizes.
+    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped` is true, reduces too large
+    /// numbers to the maximum. Returns `None` for invalid sizes (`io_uring/io_uring.c`, `io_uring_fill_params`).
     #[must_use]
     pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
         let fit = |count: u32, most: u32| {
@@ -73,27 +73,27 @@ impl Sizes {
         })
     }
 
-    /// Returns the offset of the submission ring's array of entry numbers.
+    /// Returns the offset of the submission ring's array of entry numbers, in bytes.
     #[must_use]
     pub fn array(self) -> u32 {
         COMPLETIONS + self.completions * COMPLETION_SIZE
     }
 
-    /// Returns the number of pages of both rings.
+    /// Returns the number of pages that contain both rings.
     #[must_use]
     pub fn ring_pages(self) -> u64 {
         u64::from(self.array() + self.submissions * 4).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Returns the number of pages of the submissions.
+    /// Returns the number of pages that contain the submissions.
     #[must_use]
     pub fn submission_pages(self) -> u64 {
         u64::from(self.submissions * SUBMISSION_SIZE).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Returns the page of the shared memory that `mmap` maps for the file offset `index`, in pages, or `None` if there
-    /// is none. The offsets of both rings map the same pages, which contain both rings. The pages of the submissions
-    /// follow them.
+    /// Returns the page of the shared memory that `mmap` maps for file offset `index`, which is in pages. Returns
+    /// `None` if `mmap` maps no page there. The offsets of the two rings map the same pages, which contain both rings.
+    /// The pages of the submissions follow these pages in memory.
     #[must_use]
     pub fn page_at(self, index: u64) -> Option<u64> {
         let page = |offset: u32| u64::from(offset) / PAGE_SIZE as u64;

@@ -1,4 +1,4 @@
-//! The memory of a ring, which the kernel and the program share.
+//! The memory that the kernel and the program share for a ring.
 
 use super::layout::{SUBMISSION_SIZE, Sizes};
 use alloc::sync::Arc;
@@ -14,7 +14,7 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Creates zeroed memory that is never swapped out.
+    /// Creates the memory. It is filled with zeros, and its pages are never swapped out.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the heap is exhausted.
@@ -27,13 +27,13 @@ impl RingMemory {
         })
     }
 
-    /// Returns the sizes.
+    /// Returns the sizes of the ring.
     #[must_use]
     pub const fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// Reads the word of the rings at `offset`, in bytes.
+    /// Reads the word at `offset`, in bytes, of the memory of the rings.
     #[must_use]
     pub fn word(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
@@ -41,18 +41,18 @@ impl RingMemory {
         u32::from_le_bytes(bytes)
     }
 
-    /// Writes the word of the rings at `offset`, in bytes. `make` has allocated the frame of every page; without a
-    /// frame, the write would have no effect.
+    /// Writes the word at `offset`, in bytes, of the memory of the rings. Before, [`make`](Self::make) must have
+    /// allocated all pages: a write to a page without a frame has no effect.
     pub fn set_word(&self, offset: u32, value: u32) {
         self.store(offset, &value.to_le_bytes());
     }
 
-    /// Writes bytes to the rings at `offset`.
+    /// Writes `bytes` at `offset`, in bytes, of the memory of the rings.
     pub fn store(&self, offset: u32, bytes: &[u8]) {
         let _ = self.pages.write_at(offset.into(), bytes);
     }
 
-    /// Reads the submission `number`.
+    /// Reads the submission at index `number`.
     #[must_use]
     pub fn submission(&self, number: u32) -> [u8; SUBMISSION_SIZE as usize] {
         let start = self.sizes.ring_pages() * PAGE_SIZE as u64;
@@ -61,7 +61,7 @@ impl RingMemory {
         bytes
     }
 
-    /// Reads from memory that is always resident.
+    /// Reads bytes at `offset`. The read cannot fail, because all pages are resident.
     fn read(&self, offset: u64, bytes: &mut [u8]) {
         let read = self.pages.read_at(offset, bytes);
         debug_assert!(read.is_ok());
@@ -70,7 +70,7 @@ impl RingMemory {
     /// Allocates all pages, so that later accesses cannot fail.
     ///
     /// # Errors
-    /// No frame is free.
+    /// [`ObjectError`] if no frame is free.
     pub fn make(&self) -> Result<(), ObjectError> {
         self.pages.allocate(0, self.pages.size())
     }

@@ -36,17 +36,17 @@ pub use buffers::Buffers;
 pub struct Ring {
     memory: Arc<RingMemory>,
     buffers: Lock<Option<Arc<Buffers>>>,
-    /// Serialises threads that submit, register or unregister.
+    /// Serialises the threads that submit, register or unregister.
     turn: Turn,
-    /// Woken when completions are added.
+    /// Woken when submissions have completed.
     completed: WaitQueue,
 }
 
 impl Ring {
-    /// Creates a ring without submissions and completions, and allocates its memory.
+    /// Creates an empty ring and allocates its memory.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM` if the memory cannot be allocated.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         reclaim: &Reclaim,
@@ -71,7 +71,7 @@ impl Ring {
         })
     }
 
-    /// Executes at most `most` of the waiting submissions. Returns the number of submissions executed.
+    /// Executes up to `most` submissions from the submission ring. Returns the number of executed submissions.
     ///
     /// # Errors
     /// `ERESTARTSYS` if a signal arrives while the thread waits for another submitting thread.
@@ -86,7 +86,7 @@ impl Ring {
             let number = self.memory.word(sizes.array() + slot * 4);
             if number < sizes.submissions {
                 let wanted = Submission::new(&self.memory.submission(number));
-                // The program is allowed to reuse the entry after the kernel has read it.
+                // Advance the head: the program is allowed to reuse the entry after the kernel has read it.
                 self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
                 let result = match self.operate(current, &wanted) {
                     Ok(moved) => moved as i32,
@@ -109,7 +109,8 @@ impl Ring {
         Ok(count)
     }
 
-    /// Adds a completion to the completion ring. If the ring is full, drops the completion and counts an overflow.
+    /// Adds a completion to the completion ring. If the ring is full, drops the completion and counts it in
+    /// [`OVERFLOW`].
     fn complete(&self, user_data: u64, result: i32) {
         let sizes = self.memory.sizes();
         if self.completions() >= sizes.completions {
@@ -126,7 +127,7 @@ impl Ring {
         self.memory.set_word(COMPLETE_TAIL, tail.wrapping_add(1));
     }
 
-    /// Returns the number of completions that the program has not consumed.
+    /// Returns the number of completions in the ring that the program has not consumed.
     fn completions(&self) -> u32 {
         let head = self.memory.word(COMPLETE_HEAD);
         self.memory.word(COMPLETE_TAIL).wrapping_sub(head)
@@ -137,7 +138,7 @@ impl Ring {
         self.memory.set_word(offset, now.wrapping_add(1));
     }
 
-    /// Waits until `least` completions are available.
+    /// Waits until at least `least` completions are in the ring.
     ///
     /// # Errors
     /// `EINTR` if a signal arrives first.
@@ -152,7 +153,7 @@ impl Ring {
     /// Registers the buffers that `pin` returns.
     ///
     /// # Errors
-    /// `EBUSY` if buffers are already registered, `ERESTARTSYS`, and those of `pin`.
+    /// `EBUSY` if buffers are already registered, `ERESTARTSYS` if a signal arrives, and those of `pin`.
     pub fn register(
         &self,
         current: &Current<'_>,
@@ -170,7 +171,7 @@ impl Ring {
     /// Unregisters the buffers and unpins their pages.
     ///
     /// # Errors
-    /// `ENXIO` if no buffers are registered, `ERESTARTSYS`.
+    /// `ENXIO` if no buffers are registered, `ERESTARTSYS` if a signal arrives.
     pub fn unregister(&self, current: &Current<'_>) -> Result<(), Errno> {
         let _turn = self.turn.take(current)?;
         let buffers = self.buffers.lock().take();

@@ -10,7 +10,7 @@ use memwright_linux_vfs::fs::{
     transfer::{Sink, Source},
 };
 
-/// The fields of a submission that are supported (`struct io_uring_sqe`).
+/// The supported fields of a submission (`struct io_uring_sqe`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Submission {
     opcode: u8,
@@ -20,7 +20,7 @@ pub struct Submission {
     address: u64,
     length: u32,
     modifiers: u32,
-    /// The program's data, which the completion returns.
+    /// The value that the kernel copies to the completion.
     pub user_data: u64,
     buffer: u16,
 }
@@ -48,19 +48,19 @@ impl Submission {
     }
 }
 
-/// The type of a submission.
+/// The kind of operation that a submission requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Nothing,
-    /// Reads or writes several pieces of user memory.
+    /// Reads into or writes from several pieces of user memory.
     Vectors {
         write: bool,
     },
-    /// Reads or writes one piece of user memory.
+    /// Reads into or writes from one piece of user memory.
     Plain {
         write: bool,
     },
-    /// Reads or writes a registered buffer.
+    /// Reads into or writes from a registered buffer.
     Fixed {
         write: bool,
     },
@@ -84,7 +84,8 @@ fn operation(code: u8) -> Option<Operation> {
         .map(|(_, operation)| operation)
 }
 
-/// Flags without effect (`IOSQE_IO_DRAIN`, `IOSQE_ASYNC`), because submissions are always executed one after the other.
+/// The flags that have no effect (`IOSQE_IO_DRAIN`, `IOSQE_ASYNC`), because the submissions are always executed in
+/// order and by the calling thread.
 const HARMLESS: u8 = 1 << 1 | 1 << 4;
 
 /// Number of bytes that are copied through the kernel stack at a time.
@@ -94,7 +95,7 @@ impl Ring {
     /// Executes a submission. Returns the number of bytes transferred.
     ///
     /// # Errors
-    /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for a file on which operations can block,
+    /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for a file whose operations can block,
     /// and those of the file.
     pub(super) fn operate(&self, current: &Current<'_>, wanted: &Submission) -> Result<u64, Errno> {
         let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
@@ -106,7 +107,7 @@ impl Ring {
         }
         let open = current.files().get_usable(wanted.descriptor)?;
         if open.file.polling() != Polling::Always {
-            // There is no background thread that could wait for the file.
+            // No background thread could wait for the file.
             return Err(Errno::EOPNOTSUPP);
         }
         match operation {
@@ -130,8 +131,8 @@ impl Ring {
         }
     }
 
-    /// Reads or writes a part of a registered buffer, in chunks. The caller holds the ring's mutex `turn`, so the
-    /// buffer stays registered.
+    /// Reads into or writes from a part of a registered buffer, in chunks. The caller holds the ring's mutex `turn`, so
+    /// that the buffer stays registered.
     fn fixed(
         &self,
         current: &Current<'_>,
@@ -174,7 +175,7 @@ impl Ring {
     }
 }
 
-/// The offset in a submission that stands for the file position.
+/// The offset of a submission that selects the file position.
 const POSITION: u64 = u64::MAX;
 
 fn get(

@@ -1,4 +1,4 @@
-//! The first steps of a new thread or process.
+//! Starts a new thread or process.
 
 use crate::{
     lifecycle::{CloneFlags, CloneRequest},
@@ -19,8 +19,8 @@ pub struct Child<'a> {
 }
 
 impl Child<'_> {
-    /// Starts the child, tells the tracer of the calling thread about it, and waits for a child of `vfork`. Returns the
-    /// child's id.
+    /// Starts the child, reports it to the tracer of the calling thread, and, for `vfork`, waits until the child
+    /// releases the address space. Returns the child's id.
     pub(crate) fn start(self, traced: &Traced<'_>, oom: &OomKiller) -> u64 {
         let Self {
             request,
@@ -39,7 +39,7 @@ impl Child<'_> {
         }
         if let Some(child) = process.filter(|_| request.flags.contains(CloneFlags::VFORK)) {
             let returned = || (!child.borrows_space()).then_some(());
-            // The wait ends early only if the parent is killed.
+            // The wait ends early only if the caller is killed.
             let queues = [&child.space_returned];
             let _ = oom.wait(caller, &queues, None, Interest::Fatal, returned);
             traced.event(Event::VforkDone, id.into());

@@ -1,4 +1,4 @@
-//! `clone` in all its forms: the requests and their validation.
+//! The requests of `clone`, `clone3`, `fork` and `vfork`, and their validation.
 
 use crate::{
     current::Current,
@@ -22,39 +22,39 @@ flags! {
     pub struct CloneFlags: u64 {
         /// Share the address space.
         const VM = raw::CLONE_VM as u64;
-        /// Share root, working directory and mask.
+        /// Share the root, the working directory and the file-creation mask.
         const FS = raw::CLONE_FS as u64;
         /// Share the descriptor table.
         const FILES = raw::CLONE_FILES as u64;
         /// Share the signal actions.
         const SIGHAND = raw::CLONE_SIGHAND as u64;
-        /// Store a descriptor for the child in the parent's memory.
+        /// Store a pidfd of the child in the parent's memory.
         const PIDFD = raw::CLONE_PIDFD as u64;
         /// Trace the child if the caller is traced.
         const PTRACE = raw::CLONE_PTRACE as u64;
         /// The parent waits until the child releases the address space.
         const VFORK = raw::CLONE_VFORK as u64;
-        /// The child gets the caller's parent.
+        /// Make the caller's parent the parent of the child.
         const PARENT = raw::CLONE_PARENT as u64;
         /// Create a thread in the caller's process.
         const THREAD = raw::CLONE_THREAD as u64;
         /// Share the semaphore undo list. Ignored: the threads of a process always share it, and processes never do.
         const SYSVSEM = raw::CLONE_SYSVSEM as u64;
-        /// Set the thread pointer.
+        /// Set the child's thread pointer.
         const SETTLS = raw::CLONE_SETTLS as u64;
         /// Store the child's id in the parent's memory.
         const PARENT_SETTID = raw::CLONE_PARENT_SETTID as u64;
-        /// Clear a word and wake its waiter when the child exits.
+        /// When the child exits, clear the word at `child_tid` and wake a thread that waits on it with `futex`.
         const CHILD_CLEARTID = raw::CLONE_CHILD_CLEARTID as u64;
         /// Ignored by Linux.
         const DETACHED = raw::CLONE_DETACHED as u64;
-        /// Keep a tracer from tracing the child automatically.
+        /// Prevent a tracer of the caller from tracing the child automatically.
         const UNTRACED = raw::CLONE_UNTRACED as u64;
         /// Store the child's id in the child's memory.
         const CHILD_SETTID = raw::CLONE_CHILD_SETTID as u64;
-        /// Share the I/O context. Without effect here: there is none.
+        /// Share the I/O context. Ignored: Memwright has no I/O contexts.
         const IO = raw::CLONE_IO as u64;
-        /// Reset signal handlers to the default.
+        /// Reset the child's signal handlers to the default.
         const CLEAR_SIGHAND = 0x1_0000_0000;
     }
 }
@@ -70,7 +70,7 @@ pub struct CloneRequest {
     pub parent_tid: u64,
     /// Address in the child's memory for its id.
     pub child_tid: u64,
-    /// Address in the parent's memory for a descriptor of the child.
+    /// Address in the parent's memory for the pidfd of the child.
     pub descriptor: u64,
     /// The child's thread pointer.
     pub thread_pointer: u64,
@@ -78,11 +78,11 @@ pub struct CloneRequest {
     pub exit_signal: u64,
 }
 
-/// Creates a thread or a process, which [`Child::start`] starts.
+/// Creates a thread or a process. The new thread does not run before [`Child::start`].
 ///
 /// # Errors
-/// `EINVAL` for invalid flags, `EPERM` for a thread pointer outside user memory, `EAGAIN` at a limit or without a free
-/// id, `ENOMEM`, and `ERESTARTNOINTR` if a signal is pending, which is then delivered first.
+/// `EINVAL` for invalid flags; `EPERM` for a thread pointer outside user memory; `EAGAIN` if a limit is reached or no
+/// id is free; `ENOMEM`; `ERESTARTNOINTR` if a signal is pending. The signal is delivered before the call is restarted.
 pub(crate) fn create<'a>(
     current: &Current<'_>,
     registers: &ThreadRegisters<'_>,
@@ -106,8 +106,8 @@ pub(crate) fn create<'a>(
 }
 
 impl CloneRequest {
-    /// Returns the event that the call is for the caller's tracer; `None` if the tracer is not notified (`kernel_clone`
-    /// of Linux 7.2, `kernel/fork.c`).
+    /// Returns the event that the call is for the tracer of the caller. Returns `None` if the tracer is not notified
+    /// (`kernel_clone` of Linux 7.2, `kernel/fork.c`).
     pub(super) fn event(&self) -> Option<Event> {
         if self.flags.contains(CloneFlags::UNTRACED) {
             None
@@ -121,8 +121,8 @@ impl CloneRequest {
     }
 }
 
-/// Checks the flags. Refuses combinations that Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and pidfds
-/// of single threads, which are not supported.
+/// Checks the flags. Rejects the combinations that Linux rejects (`copy_process` of Linux 7.2, `kernel/fork.c`), and
+/// pidfds of threads other than leaders, which are not supported.
 fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     let has = |flag| flags.contains(flag);
     let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
@@ -154,7 +154,7 @@ fn check_process_limit(process: &Process) -> Result<(), Errno> {
     }
 }
 
-/// Returns the registers that the child starts with.
+/// Returns the registers with which the child starts.
 pub(super) fn child_state(parent: &UserState, request: &CloneRequest) -> UserState {
     let mut state = *parent;
     state.regs.rax = 0;

@@ -13,14 +13,15 @@ use memwright_linux_tasks::process::{
 };
 use memwright_linux_vfs::fs::{socket::Registry, vfs::Vfs};
 
-/// Terminates a process with this status: each of its threads exits when it next handles signals. If the process is
-/// exiting already, the earlier status is kept.
+/// Terminates a process with `status`: each of its threads exits when it next handles signals. If the process is
+/// exiting already, its status does not change.
 pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
     begin_end(&mut process.signals.lock(), status);
 }
 
-/// Removes a thread from its process and all lists. Returns the end of the process after its last thread. When that is
-/// over, the thread must only call [`leave`](memwright_linux_sched::scheduler::Scheduler::leave).
+/// Removes a thread from its process and from all lists. Returns the [`ProcessEnd`] if this was the last thread. After
+/// the caller has completed that, the thread must only call
+/// [`leave`](memwright_linux_sched::scheduler::Scheduler::leave).
 pub(crate) fn exit_thread<'a>(
     futexes: &Futexes,
     thread: &'a Arc<Thread>,
@@ -40,17 +41,17 @@ pub(crate) fn exit_thread<'a>(
         {
             signals.leader_tracer = tracing.tracer;
         }
-        // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
+        // Add the usage under the lock, so that a sum over the process's usage counts the thread exactly once.
         process.usage.add(&tasks.scheduler.usage_of(thread));
         signals.threads.remove(thread);
         if signals.threads.is_empty() {
-            // The status is that of the last thread, unless the complete process was killed (`synchronize_group_exit`
-            // of Linux 7.2, `kernel/exit.c`).
+            // The exit status is that of the last thread, unless the whole process was killed or has called
+            // `exit_group` (`synchronize_group_exit` of Linux 7.2, `kernel/exit.c`).
             let status = *signals.group_exit.get_or_insert(status);
             leader = Some(signals.leader_tracer.take());
             (Some(status), None, traced)
         } else {
-            // The last thread counts for its user until the process is reaped.
+            // The last thread is not subtracted here: it counts for its user until the process is reaped.
             process.identity.user().threads.remove(1);
             let unserved = signals.pending.set();
             signals.retarget(unserved);
@@ -75,17 +76,17 @@ pub(crate) fn exit_thread<'a>(
     })
 }
 
-/// The end of a process without threads.
+/// The remaining steps of the exit of a process that has no thread left.
 #[must_use]
 pub struct ProcessEnd<'a> {
     process: &'a Arc<Process>,
     status: ExitStatus,
-    /// The process that traced its leader.
+    /// The id of the process that traced the leader, if any.
     tracer: Option<u32>,
 }
 
 impl ProcessEnd<'_> {
-    /// Releases what the process uses.
+    /// Releases the resources of the process.
     pub(crate) fn release(&self, vfs: &Vfs, sockets: &Registry, semaphores: &Sets) {
         let process = self.process;
         process.clear_alarm();
@@ -111,7 +112,8 @@ impl ProcessEnd<'_> {
         process.return_space();
     }
 
-    /// Makes the process a zombie or removes it, and tells its relatives. If it was the program, returns its status.
+    /// Makes the process a zombie or removes it, and notifies its children and its parent. Returns the status if the
+    /// process is that of the program.
     pub(crate) fn publish(self, cgroups: &Cgroups) -> Option<ExitStatus> {
         let Self {
             process,
@@ -156,20 +158,20 @@ impl ProcessEnd<'_> {
     }
 }
 
-/// The end of a process, of which its parent is yet to be woken.
+/// The exit of a process, before its parent is woken.
 struct End {
     parent: Option<Arc<Process>>,
     /// Whether the process is a zombie until the parent waits for it.
     wanted: bool,
-    /// The signal that the parent got.
+    /// The signal that was sent to the parent.
     sent: Option<Sent>,
 }
 
 impl End {
-    /// Makes a process a zombie if its parent waits for it, and sends the signal of the exit. `tracer` is the process that
-    /// traced its leader. The lock of the tasks is held for both: if the parent does not want a zombie, it never finds
-    /// one, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the child always waits for it
-    /// (`do_notify_parent`).
+    /// Makes a process a zombie if its parent waits for it, and sends the exit signal. `tracer` is the process that
+    /// traced the leader. The caller holds the lock of the tasks for both steps: a parent that does not want a zombie
+    /// finds none, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the child always
+    /// waits for it (`do_notify_parent`).
     fn publish(
         tasks: &mut TaskTable,
         process: &Arc<Process>,
@@ -211,8 +213,8 @@ pub(super) fn release_files(process: &Process) {
     }
 }
 
-/// Notifies the process that has adopted the children of an exited process of the zombies among them
-/// (`reparent_leader` of Linux 7.2, `kernel/exit.c`). The caller holds the lock of the tasks since the adoption.
+/// Notifies process `heir`, which has adopted the children of an exited process, of the zombies among them
+/// (`reparent_leader` of Linux 7.2, `kernel/exit.c`). The caller has held the lock of the tasks since the adoption.
 fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option<ChangeNotice> {
     let chld = Signal::SIGCHLD;
     let waits = tasks.members.get(&heir);
@@ -220,7 +222,7 @@ fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option
     let mut notice = None;
     for orphan in orphans {
         orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
-        // The signals after the first merge with it, so that one notice is enough.
+        // Further signals would merge with the first pending one, so one notice is enough.
         if waits
             && notice.is_none()
             && let Some(member) = tasks.members.get(&orphan.id)
@@ -232,8 +234,9 @@ fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option
     notice
 }
 
-/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. If the new parent
-/// ignores its children, as the reaper does, a zombie is reaped at once (`reparent_leader` of Linux 7.2, `kernel/exit.c`).
+/// Completes the adoption of a child of an exited process: sends the child its parent-death signal. If the child is a
+/// zombie and the new parent ignores its children, as the reaper does, reaps the child at once (`reparent_leader` of
+/// Linux 7.2, `kernel/exit.c`).
 fn adopt(tasks: &Tasks, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     let chld = Signal::SIGCHLD;
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
@@ -261,15 +264,14 @@ fn adopt(tasks: &Tasks, parent: &Process, orphan: &Arc<Process>, heir: u32) {
     }
 }
 
-/// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
-/// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
+/// Sends SIGHUP and SIGCONT to each process group that the exit of `process` has orphaned and that has a stopped
+/// member. `parent` is the parent of `process` (`kill_orphaned_pgrp` of Linux 7.2).
 fn release_orphaned_groups(
     process: &Process,
     parent: Option<&Arc<Process>>,
     children: &[Arc<Process>],
 ) {
-    // A process keeps its own group from being orphaned through its parent, and the groups of its children through
-    // itself.
+    // The exit can orphan only two kinds of groups: that of the process itself, and those of its children.
     let tied = |one: &Process, other: &Process| {
         one.group() != other.group() && one.session() == other.session()
     };

@@ -17,10 +17,10 @@ use memwright_linux_tasks::{
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Creates a process, which does not run yet.
+/// Creates a process, whose thread does not run yet.
 ///
 /// # Errors
-/// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child, `ERESTARTNOINTR` if the
+/// `EAGAIN` if no id is free; `ENOMEM`; `EMFILE` and `EFAULT` for the pidfd of the child; `ERESTARTNOINTR` if the
 /// caller is being killed.
 pub(super) fn create_process<'a>(
     current: &Current<'_>,
@@ -42,7 +42,7 @@ pub(super) fn create_process<'a>(
     thread.inherit_scheduling(current.thread);
     let slack = current.thread.timer_slack.load(Ordering::Relaxed);
     thread.timer_slack.store(slack, Ordering::Relaxed);
-    // The program of a child that shares the memory registers a structure of its own.
+    // In a child that shares the memory, the program registers another `struct rseq`.
     if !request.flags.contains(CloneFlags::VM) {
         thread.inherit_registration(current.thread);
     }
@@ -113,7 +113,7 @@ fn new_process(
     Ok(child)
 }
 
-/// Stores the child's id and a descriptor for it at the requested addresses.
+/// Stores the child's id and a pidfd of the child at the requested addresses.
 fn store_ids(
     current: &Current<'_>,
     request: &CloneRequest,
@@ -139,7 +139,7 @@ fn store_ids(
         let descriptor = current.caller().add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = current.user.write_value(request.descriptor, &descriptor) {
             let process = current.process().id;
-            // The descriptor is new. Closing it fails only if another thread has already closed it.
+            // The pidfd is new: closing it fails only if another thread has already closed it.
             let _ = current.files().close(process, descriptor);
             return Err(error);
         }
@@ -150,9 +150,9 @@ fn store_ids(
     Ok(())
 }
 
-/// Enters the child in the process table, where its parent and senders of signals find it from now on. No new process
+/// Adds the child to the process table, where its parent and senders of signals find it from now on. No new process
 /// escapes a kill of a group or of all processes: the sender repeats its walk until it finds no new process, and a
-/// thread that is being killed creates none.
+/// thread that is being killed creates no process.
 fn enter(
     caller: &Thread,
     flags: CloneFlags,
@@ -193,8 +193,8 @@ fn child_parts(
     flags: CloneFlags,
 ) -> Result<Parts, Errno> {
     let parent = current.process();
-    // Copy the descriptors before the memory, so that the child does not inherit the descriptors that userfaultfd
-    // contexts get for it.
+    // Copy the descriptors before the memory: the fork of the memory adds descriptors for userfaultfd contexts of the
+    // child, which the child must not inherit.
     let files = current.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files
@@ -226,10 +226,10 @@ fn child_parts(
     })
 }
 
-/// Copies or shares the parent's signal actions, and copies the mask. No signal is pending for the child.
+/// Copies or shares the parent's signal actions, and copies the signal mask. The child has no pending signals.
 ///
 /// # Errors
-/// `ENOMEM` if there is no memory for the shared actions.
+/// `ENOMEM` if the shared actions cannot be allocated.
 fn inherit_signals(
     caller: &Thread,
     child: &Arc<Process>,
@@ -249,8 +249,8 @@ fn inherit_signals(
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {
         actions.reset();
     }
-    // The alternate stack is memory of the parent's address space. The child keeps it, unless it shares the address
-    // space and the parent does not wait for it (`CLONE_VM` without `CLONE_VFORK`).
+    // The alternate stack is in the parent's address space. The child keeps it, unless the child shares the address
+    // space and the parent does not wait for the child (`CLONE_VM` without `CLONE_VFORK`).
     let shared = flags.contains(CloneFlags::VM) && !flags.contains(CloneFlags::VFORK);
     let state = ThreadSignals {
         blocked,

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Member, Process, Tasks};
 
-/// Implements `setpgid`: moves process `target` (0 for the caller) into `group` (0 for the target's own id).
+/// Implements `setpgid`: moves process `target` (0 for the caller) into group `group` (0 for the id of the target).
 ///
 /// # Errors
 /// `EINVAL`, `ESRCH`, `EACCES` and `EPERM`, like `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).
@@ -53,7 +53,7 @@ pub fn set_group(tasks: &Tasks, caller: &Process, target: i32, group: i32) -> Re
 /// Implements `setsid`: makes the caller the leader of a new session and group.
 ///
 /// # Errors
-/// `EPERM` if the caller already leads a group.
+/// `EPERM` if a process group has the caller's id already.
 pub fn set_session(tasks: &Tasks, caller: &Process) -> Result<u32, Errno> {
     let mut tasks = tasks.lock();
     if tasks.members_of(caller.id).next().is_some() {

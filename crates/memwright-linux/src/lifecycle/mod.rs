@@ -1,4 +1,4 @@
-//! The life of processes and threads: `clone`, `fork`, exit, `wait`, and process groups and sessions.
+//! Processes and threads from creation to exit: `clone`, `fork`, exit, `wait`, and process groups and sessions.
 
 mod child;
 mod clone;

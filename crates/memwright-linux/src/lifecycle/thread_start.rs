@@ -1,4 +1,4 @@
-//! Creation of threads.
+//! Creates threads.
 
 use crate::{
     current::Current,
@@ -13,10 +13,10 @@ use memwright_linux_sched::scheduler::Work;
 use memwright_linux_tasks::process::{Process, Start, Stop, Thread, ThreadSignals};
 use memwright_linux_vfs::direct_reclaim::Retry;
 
-/// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
+/// Creates a thread with its kernel stack. The thread is not yet in its process's list of threads.
 ///
 /// # Errors
-/// `EAGAIN` if there are as many threads as the machine permits, `ENOMEM` if there is no memory for the stack.
+/// `EAGAIN` if the machine has its maximum number of threads, `ENOMEM` if the stack cannot be allocated.
 pub(crate) fn new_thread(
     reclaim: &Reclaim,
     id: u32,
@@ -28,10 +28,10 @@ pub(crate) fn new_thread(
     Ok(Arc::new(Thread::new(id, process.clone(), context, start)))
 }
 
-/// Creates a thread in the caller's process, which does not run yet.
+/// Creates a thread in the caller's process. The thread does not run yet.
 ///
 /// # Errors
-/// `EAGAIN` without a free id or if there are as many threads as the machine permits, `ENOMEM`, `ERESTARTNOINTR` if the
+/// `EAGAIN` if no id is free or the machine has its maximum number of threads; `ENOMEM`; `ERESTARTNOINTR` if the
 /// process is exiting, stopped or in `execve`. The caller handles that event before it restarts the call.
 pub(super) fn create_thread<'a>(
     current: &Current<'_>,
@@ -49,7 +49,7 @@ pub(super) fn create_thread<'a>(
         let word = request.child_tid;
         thread.clear_child_tid.store(word, Ordering::Relaxed);
     }
-    // As on Linux, a bad address is not an error.
+    // As on Linux, a failed write is not an error.
     if flags.contains(CloneFlags::PARENT_SETTID) {
         let _ = current.user.write_value(request.parent_tid, &id);
     }
@@ -63,7 +63,8 @@ pub(super) fn create_thread<'a>(
         process.tasks.scheduler.abandon(&thread);
         return Err(error);
     }
-    // Only now: a thread that sets a timer finds the new thread, or has marked the caller before.
+    // Copy the flag last: a thread that sets a timer either finds the new thread in the list, or has set the caller's
+    // flag before.
     thread.set_measured(current.thread.is_measured());
     Ok(Child {
         request,
@@ -87,8 +88,8 @@ fn enter(caller: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     thread.process.identity.user().threads.add(1);
     drop(signals);
     if thread.process.charged_group().is_some() {
-        // Set the flag here: a thread that moves the process to another cgroup sets it only for threads that exist
-        // then.
+        // Set the flag here: a thread that moves the process to another cgroup sets it only for the threads that exist
+        // at that time.
         thread.set_work(Work::CGROUP, true);
     }
     let mut tasks = thread.process.tasks.lock();

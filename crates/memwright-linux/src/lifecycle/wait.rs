@@ -1,4 +1,4 @@
-//! Waiting for children.
+//! Implements `wait4` and `waitid`.
 
 use crate::{current::Current, ptrace::standing_unreported};
 use alloc::sync::Arc;
@@ -24,19 +24,19 @@ flags! {
     pub struct WaitOptions: u32 {
         /// Do not block.
         const NOHANG = 1;
-        /// Also stopped children.
+        /// Report stopped children too.
         const STOPPED = 2;
-        /// Exited children.
+        /// Report exited children.
         const EXITED = 4;
-        /// Also continued children.
+        /// Report continued children too.
         const CONTINUED = 8;
-        /// Leave the child in a waitable state.
+        /// Leave the child waitable: a later wait reports the change again.
         const NOWAIT = 0x0100_0000;
-        /// Only children of the calling thread.
+        /// Wait only for children of the calling thread.
         const NOTHREAD = 0x2000_0000;
-        /// All children, regardless of their exit signal.
+        /// Wait for all children, regardless of their exit signal.
         const ALL = 0x4000_0000;
-        /// Only children whose exit signal is not SIGCHLD.
+        /// Wait only for children whose exit signal is not SIGCHLD.
         const CLONE = 0x8000_0000;
     }
 }
@@ -44,11 +44,11 @@ flags! {
 /// A child with a state change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Waited {
-    /// Its process id.
+    /// The id of the child.
     pub process: u32,
     /// The state change.
     pub change: Change,
-    /// Resources used by the child and its reaped children.
+    /// Resources used by the child and by the children that it has reaped.
     pub usage: UsageSnapshot,
 }
 
@@ -63,7 +63,7 @@ enum Look {
 /// contains [`WaitOptions::NOHANG`].
 ///
 /// # Errors
-/// `ECHILD` if there is no such child, `ERESTARTSYS` if a signal arrived.
+/// `ECHILD` if no child is included in `target`, `ERESTARTSYS` if a signal arrived.
 pub fn wait_for_child(
     current: &Current<'_>,
     tasks: &Tasks,
@@ -89,7 +89,8 @@ fn look(tasks: &Tasks, by: &Thread, target: WaitTarget, options: WaitOptions) ->
     let mut result = Look::NoChildren;
     {
         let mut tasks = tasks.lock();
-        // Traced threads first: a tracer finds the stop of one in no time, however many children it has.
+        // Search the traced threads first: the search for a stopped one takes constant time, however many children the
+        // tracer has.
         match look_at_tracees(&mut tasks, by, target, options) {
             Traced::Changed(id, process, change) => {
                 drop(tasks);
@@ -154,7 +155,7 @@ fn look(tasks: &Tasks, by: &Thread, target: WaitTarget, options: WaitOptions) ->
     })
 }
 
-/// Returns the resources used by a process and its reaped children.
+/// Returns the resources used by a process and by the children that it has reaped.
 fn usage_of(process: &Process) -> UsageSnapshot {
     let own = process.total_usage();
     own.plus(&process.children_usage.snapshot())
@@ -162,7 +163,7 @@ fn usage_of(process: &Process) -> UsageSnapshot {
 
 /// The result of one check of the traced threads.
 enum Traced {
-    /// This thread has changed. Its process is known unless it has exited.
+    /// This thread has changed. The process is `None` if it has exited.
     Changed(u32, Option<Arc<Process>>, Change),
     Unchanged,
     None,
@@ -205,7 +206,8 @@ fn look_at_tracees(
                 None => Traced::Unchanged,
             };
         }
-        // It exits, or is a leader that has exited before the other threads: its exit will be reported.
+        // The thread is exiting, or is a leader that has exited before its process's other threads: its exit will be
+        // reported later.
         let member = tasks.members.get(&process);
         let held = member.is_some_and(|member| member.tracees.has(id, context));
         return if found || held {
@@ -217,7 +219,7 @@ fn look_at_tracees(
     stopped_tracee(tasks, (process, context), target, keep, found)
 }
 
-/// Returns an exited traced thread that its tracer has not waited for.
+/// Returns a traced thread that has exited and for which its tracer has not waited yet.
 fn ended_tracee(
     tasks: &TaskTable,
     (process, context): (u32, Option<ContextId>),
@@ -237,7 +239,7 @@ fn ended_tracee(
     }
 }
 
-/// Searches the traced threads that have entered a stop for one that `target` includes.
+/// Searches the traced threads that have entered a ptrace stop for one that `target` includes.
 fn stopped_tracee(
     tasks: &mut TaskTable,
     (process, context): (u32, Option<ContextId>),
@@ -289,7 +291,7 @@ fn nth_child(
     }
 }
 
-/// Returns whether `target` includes the child or traced thread with this id, whose process is in this group.
+/// Returns whether `target` includes the child or traced thread `id`. `group` is the group of its process.
 fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
     match target {
         WaitTarget::Any => true,
@@ -306,7 +308,8 @@ fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
         && (options.contains(WaitOptions::ALL) || signals == options.contains(WaitOptions::CLONE))
 }
 
-/// Returns the state change of a child that a wait with these options reports; `None` if there is none.
+/// Returns the state change of a child that a wait with these options reports. Returns `None` if there is none to
+/// report.
 fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     match life {
         Life::Zombie(status) if options.contains(WaitOptions::EXITED) => {
@@ -326,15 +329,15 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     }
 }
 
-/// Removes a zombie from the table. Called if its parent will not wait for it.
+/// Removes a zombie from the process table. The caller has checked that its parent does not wait for it.
 pub(super) fn reap_unwanted(tasks: &Tasks, process: &Arc<Process>) {
     let removed = tasks.lock().remove(process.id);
     drop(removed);
     forget_signals(process);
 }
 
-/// Wakes the threads that wait for signals of a process that was removed from the table, so that they check again
-/// (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
+/// Wakes the threads that wait for signals of a process that was removed from the process table. They check the process
+/// again (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
 fn forget_signals(process: &Process) {
     process.signal_arrived.wake_all();
 }

@@ -1,4 +1,4 @@
-//! Attaching tracers.
+//! Starts the tracing of a thread.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use memwright_linux_tasks::process::{
 /// Implements `PTRACE_TRACEME`: the caller's parent becomes its tracer.
 ///
 /// # Errors
-/// `EPERM` if the caller is traced already, or its parent is the built-in reaper.
+/// `EPERM` if the caller is traced already or its parent is the reaper.
 pub(crate) fn be_traced(thread: &Arc<Thread>) -> Result<(), Errno> {
     let parent = thread.process.parent();
     if parent == REAPER {
@@ -31,8 +31,8 @@ pub(crate) fn be_traced(thread: &Arc<Thread>) -> Result<(), Errno> {
 /// `PTRACE_ATTACH` also stops the thread.
 ///
 /// # Errors
-/// `EPERM` for a thread of the caller's process, a thread that is traced already, or one that the caller is not allowed
-/// to inspect; `ESRCH` for a thread that has exited.
+/// `EPERM` if the thread belongs to the caller's process, is traced already, or must not be inspected by the caller.
+/// `ESRCH` if the thread has exited.
 pub(crate) fn attach(
     by: &Arc<Thread>,
     thread: &Arc<Thread>,
@@ -48,13 +48,13 @@ pub(crate) fn attach(
         send_to_thread(thread, stop_signal(tracer.id));
     }
     if stopped {
-        // The thread is stopped with its process; from now on it stops as a traced thread.
+        // The thread is stopped with its process. Wake it, so that it enters a ptrace stop instead.
         process.resumed.wake_all();
     }
     Ok(())
 }
 
-/// Returns what identifies the thread as a tracer.
+/// Returns the identity of the thread as a tracer.
 fn tracer_of(thread: &Thread) -> Tracer {
     Tracer {
         process: thread.process.id,
@@ -62,13 +62,13 @@ fn tracer_of(thread: &Thread) -> Tracer {
     }
 }
 
-/// Returns whether `thread` is the tracer, or one of its threads if they all are.
+/// Returns whether `thread` is the tracer, or, if all threads of a process are the tracer, is one of them.
 pub(super) fn is_tracer(tracer: Tracer, thread: &Thread) -> bool {
     let own = tracer.context.is_none_or(|one| one == thread.context);
     tracer.process == thread.process.id && own
 }
 
-/// Returns the stop signal that a new tracee takes.
+/// Returns the SIGSTOP that a new tracee takes. `tracer` is its sender.
 fn stop_signal(tracer: u32) -> SignalInfo {
     SignalInfo {
         signal: Signal::SIGSTOP,
@@ -103,7 +103,8 @@ fn begin(
         tracing.tracer = Some(tracer);
         tracing.options = options.unwrap_or_default();
         tracing.seized = options.is_some();
-        // A former tracer may have left these. The registers of a stop that is ending stay.
+        // A former tracer may have left these fields set. The registers that a thread published for a stop that is
+        // ending are kept.
         (tracing.interrupted, tracing.changed) = (false, false);
         (tracing.call_ended, tracing.passes_stop) = (false, false);
         tracing.calls = AtCalls::Pass;
@@ -134,7 +135,7 @@ pub(crate) fn attach_child(parent: &Arc<Thread>, child: &Arc<Thread>) {
     let Some(member) = tasks.members.get_mut(&tracer.process) else {
         return;
     };
-    // The tracer leaves this list before it lets go of its tracees.
+    // An exiting or detaching tracer removes its tracees from this list before it ends their tracing.
     if !member.tracees.contains(tracer, parent.id()) {
         return;
     }

@@ -11,16 +11,16 @@ use memwright_linux_abi::{
 use memwright_linux_tasks::process::force_fault;
 use memwright_table::VirtAddr;
 
-/// What a debug exception means for the thread.
+/// The meaning of a debug exception for the thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cause {
     /// A breakpoint of another thread, whose debug registers were still loaded on this CPU.
     Foreign,
-    /// The thread gets SIGTRAP with this `si_code`. These breakpoints were hit.
+    /// The thread gets SIGTRAP with this `si_code`. The mask contains its breakpoints that were hit.
     Own(i32, u64),
 }
 
-/// Decides what a debug exception with these bits of DR6 means for a thread with these registers.
+/// Returns the cause of a debug exception. `status` is the value of DR6, and `registers` are those of the thread.
 fn cause(registers: &DebugRegisters, status: u64) -> Cause {
     let hits = registers.hits(status);
     if status & STATUS_STEP != 0 {
@@ -35,9 +35,10 @@ fn cause(registers: &DebugRegisters, status: u64) -> Cause {
 }
 
 impl Traced<'_> {
-    /// Loads the thread's breakpoints before it enters user mode. Those at data are not loaded for a single step, and the
-    /// step compares the data instead: QEMU raises two exceptions if one instruction steps and accesses watched data, and
-    /// the second one overwrites what the first one has saved.
+    /// Loads the thread's breakpoints before it enters user mode. Before a single step, the data breakpoints are not
+    /// loaded: the handler of the step compares the data instead. QEMU raises two exceptions if a single-stepped
+    /// instruction accesses the data of a breakpoint, and the second exception overwrites what the kernel saved at the
+    /// first one.
     pub(crate) fn load_breakpoints(&self) {
         let registers = self.registers.debug.get();
         let steps = self.registers.state().regs.rflags & TRAP_FLAG != 0;
@@ -50,7 +51,7 @@ impl Traced<'_> {
         self.registers.processor().load_debug(&loaded);
     }
 
-    /// Returns the data at the breakpoints; 0 where nothing can be read.
+    /// Returns the data at the addresses of the data breakpoints, with 0 for memory that cannot be read.
     fn watched(&self, registers: &DebugRegisters) -> [u64; 4] {
         core::array::from_fn(|slot| {
             let mut bytes = [0; 8];
@@ -64,14 +65,14 @@ impl Traced<'_> {
         })
     }
 
-    /// Returns the breakpoints at data that a single step has changed.
+    /// Returns the mask of the data breakpoints whose data a single step has changed.
     fn changed(&self, registers: &DebugRegisters) -> u64 {
         let (before, after) = (self.registers.watched.get(), self.watched(registers));
         let slots = (0..4).filter(|slot| before[*slot] != after[*slot]);
         slots.fold(0, |changed, slot| changed | 1 << slot)
     }
 
-    /// Handles a debug exception with these bits of DR6.
+    /// Handles a debug exception. `status` is the value of DR6.
     pub(crate) fn debug_exception(&self, status: u64) {
         let mut registers = self.registers.debug.get();
         let stepped = status & STATUS_STEP != 0 && registers.is_active();

@@ -1,4 +1,4 @@
-//! The end of the tracing of a thread.
+//! Ends the tracing of a thread.
 
 use crate::ptrace::stand::with_standing;
 use alloc::{boxed::Box, sync::Arc};
@@ -9,7 +9,7 @@ use memwright_linux_tasks::process::{
     Tracer, Tracing, kill_process,
 };
 
-/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, and takes this signal.
+/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, and takes `signal`.
 ///
 /// # Errors
 /// `ESRCH` if `by` is not the tracer or the thread is not in a ptrace stop.
@@ -30,8 +30,8 @@ pub(crate) fn detach(
     Ok(())
 }
 
-/// Ends the tracing of a thread. If `signal` is given, it replaces the signal that the thread was about to take; the
-/// inner `None` means no signal.
+/// Ends the tracing of a thread. With `Some(signal)`, the thread takes `signal`, or no signal for an inner `None`,
+/// instead of the signal for which it has stopped.
 fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();
@@ -48,8 +48,8 @@ fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
                 ..
             }) => {
                 *tracer = None;
-                // A signal is dropped if a wait of the tracer has reported it (Linux 7.2 `kernel/exit.c`,
-                // `wait_task_stopped`).
+                // The thread takes the signal of the stop only if no wait of the tracer has reported the stop (Linux
+                // 7.2 `kernel/exit.c`, `wait_task_stopped`).
                 let report = &standing.report;
                 let unseen = report
                     .info
@@ -67,8 +67,8 @@ fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     thread.process.resumed.wake_all();
 }
 
-/// Handles the exit of a tracing thread, or of the last thread of a tracing process if `by` is `None`: its tracees
-/// continue untraced, or are killed if the tracer requested that.
+/// Handles the exit of a tracer: of the thread `by`, or, if `by` is `None`, of the whole process. The tracees continue
+/// untraced; a tracee with `PTRACE_O_EXITKILL` is killed.
 pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
     loop {
         let thread = {
@@ -96,9 +96,9 @@ pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
     }
 }
 
-/// Handles the exit of a traced thread: notifies the tracer. `last` is given if the process exits with the thread. The
-/// exit of the leader is reported when the process exits, and not if the tracer is the parent, which is notified of
-/// that itself.
+/// Notifies the tracer of a traced thread that has exited. `last` is `Some` if the process has exited with this thread;
+/// it contains the tracer of the leader. The exit of the leader is reported when its process exits, and only if the
+/// tracer is not the parent, which is notified as the parent anyway.
 pub(crate) fn abandon(
     thread: &Arc<Thread>,
     tracing: Option<Box<Tracing>>,
@@ -118,7 +118,7 @@ pub(crate) fn abandon(
     }
 }
 
-/// Removes an exited thread from those of its tracer, and reports its exit if `reports`.
+/// Removes an exited thread from the tracees of its tracer, and reports its exit if `reports` is true.
 fn report_end(
     thread: &Arc<Thread>,
     (tracer, id): (Tracer, u32),

@@ -1,11 +1,12 @@
-//! Tracing of processes for debuggers (Linux 7.2 `kernel/ptrace.c`).
+//! Tracing of processes by debuggers (Linux 7.2 `kernel/ptrace.c`).
 //!
-//! A traced thread stops whenever it takes a signal and whenever its process stops. It then publishes its registers
-//! ([`Standing`]), which its tracer reads and writes until it resumes the thread. The tracer never accesses the kernel
-//! stack of a running thread. The lock of the traced process's signals protects this state.
+//! A traced thread enters a ptrace stop when it takes a signal and when its process stops. It then publishes its
+//! registers ([`Standing`]), and the tracer reads and writes the published registers until it resumes the thread. The
+//! tracer never accesses the kernel stack of a running thread. The lock of the traced process's signals protects this
+//! state.
 //!
-//! The tracer is the thread that attached, as on Linux. After `PTRACE_TRACEME` every thread of the parent may issue
-//! requests.
+//! As on Linux, the tracer is the thread that attached. After `PTRACE_TRACEME`, every thread of the parent is allowed
+//! to issue requests.
 //!
 //! ```text
 //! attach   the start of a thread's tracing

@@ -47,7 +47,7 @@ abi_struct! {
         pub rsi: u64,
         /// RDI.
         pub rdi: u64,
-        /// Number of the system call that was interrupted, or all ones.
+        /// The number of the system call that the thread has entered; all ones outside a system call.
         pub orig_rax: u64,
         /// RIP.
         pub rip: u64,
@@ -105,7 +105,7 @@ const TRACER_FLAGS: u64 = USER_FLAGS | TRAP_FLAG;
 /// Replaces the registers of a thread in a ptrace stop.
 ///
 /// # Errors
-/// `EIO` for segments other than those of 64-bit programs, and for bases outside user memory.
+/// `EIO` for segments other than those of 64-bit programs and for FS or GS bases outside user memory.
 pub(crate) fn set_general(state: &mut UserState, wanted: &UserRegisters) -> Result<(), Errno> {
     let segments =
         wanted.cs == USER_CS.into() && wanted.ss == USER_DS.into() && wanted.segments == [0; 4];
@@ -138,14 +138,14 @@ pub(crate) fn set_general(state: &mut UserState, wanted: &UserRegisters) -> Resu
     Ok(())
 }
 
-/// Size in bytes of the legacy region, which is `struct user_fpregs_struct`.
+/// Size of the legacy region (`struct user_fpregs_struct`) in bytes.
 const LEGACY: usize = 512;
 
 /// The extended state of a thread in a ptrace stop, in the format of the register sets.
 pub(crate) struct Extended<'a> {
-    /// Provides the enabled features.
+    /// The source of the enabled features.
     pub(crate) registers: &'a dyn Registers,
-    /// Provides the layout of their components.
+    /// The source of the layout of the features' components.
     pub(crate) cpus: &'a dyn Cpus,
 }
 
@@ -155,8 +155,8 @@ impl Extended<'_> {
         self.registers.fpu_size()
     }
 
-    /// Returns the complete set, which begins with the legacy region (`NT_PRFPREG`). The software-reserved bytes of
-    /// that region contain the enabled features.
+    /// Returns the complete set. It begins with the legacy region (`NT_PRFPREG`), whose software-reserved bytes contain
+    /// the mask of enabled features.
     pub(crate) fn show(&self, area: &FpuArea) -> FpuArea {
         let mut shown = area.clone();
         self.reset_absent(&mut shown);
@@ -178,7 +178,8 @@ impl Extended<'_> {
     /// Replaces the complete set. Components that its header marks as absent are reset to their initial state.
     ///
     /// # Errors
-    /// `EFAULT` if the size differs, `EINVAL` for features that are not enabled or reserved bits of the header.
+    /// `EFAULT` if the size differs, `EINVAL` if the header contains features that are not enabled or sets reserved
+    /// bits.
     pub(crate) fn replace(&self, area: &mut FpuArea, bytes: &[u8]) -> Result<(), Errno> {
         if bytes.len() != self.size() {
             return Err(Errno::EFAULT);

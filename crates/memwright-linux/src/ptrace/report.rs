@@ -1,4 +1,4 @@
-//! What the calling thread reports to its tracer, and the stops that it makes for that.
+//! The reports of the calling thread to its tracer, and the ptrace stops in which it makes them.
 
 use crate::{current::Current, ptrace::stand::Ended, thread_registers::ThreadRegisters};
 use core::sync::atomic::Ordering;
@@ -45,12 +45,12 @@ impl Event {
     }
 }
 
-/// `si_code` and wait status of a stop at a system call.
+/// Wait status and `si_code` of a stop at a system call.
 const TRAP: u32 = Signal::SIGTRAP.number() as u32;
-/// The bit that marks stops at system calls, if the tracer requested it.
+/// The bit that marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
 const CALL_MARK: u32 = 0x80;
 
-/// The calling thread, which may be traced.
+/// The calling thread, which is possibly traced.
 pub(crate) struct Traced<'a> {
     /// The thread.
     pub(crate) current: &'a Current<'a>,
@@ -61,8 +61,8 @@ pub(crate) struct Traced<'a> {
 }
 
 impl<'a> Traced<'a> {
-    /// Creates the view of the calling thread. It tells its tracer, which is in `tasks`, about its stops. The OOM killer
-    /// can end a stop.
+    /// Creates the view of the calling thread. `tasks` contains its tracer, to which the thread reports its stops.
+    /// `oom` can end a stop.
     pub(crate) fn new(
         current: &'a Current<'a>,
         registers: &'a ThreadRegisters<'a>,
@@ -85,8 +85,8 @@ impl<'a> Traced<'a> {
         Report::notice(Signal::SIGTRAP, code, message, self.current.process().id)
     }
 
-    /// Stops before the thread takes a signal. Returns the signal that it takes (Linux 7.2 `kernel/signal.c`,
-    /// `ptrace_signal`).
+    /// Enters a ptrace stop before the thread takes a signal. Returns the signal that the thread takes, which the
+    /// tracer chooses (Linux 7.2 `kernel/signal.c`, `ptrace_signal`).
     pub(crate) fn take_signal(&self, info: SignalInfo) -> Option<SignalInfo> {
         let Some(Ended {
             signal,
@@ -94,7 +94,7 @@ impl<'a> Traced<'a> {
             tracer,
         }) = self.stand_still(Report::signal(info))
         else {
-            // The tracer has detached in the meantime.
+            // The tracer has detached during the stop.
             return Some(info);
         };
         // A killed thread takes no other signal.
@@ -111,8 +111,8 @@ impl<'a> Traced<'a> {
         }))
     }
 
-    /// Stops because a signal has stopped the process, or because the tracer requested it (`do_jobctl_trap` of Linux
-    /// 7.2, `kernel/signal.c`).
+    /// Enters a ptrace stop because `signal` has stopped the process, or, for `None`, because the tracer requested the
+    /// stop (`do_jobctl_trap` of Linux 7.2, `kernel/signal.c`).
     pub(crate) fn stop(&self, signal: Option<Signal>, seized: bool) {
         let shown = signal.unwrap_or(Signal::SIGTRAP);
         let number = u32::from(shown.number());
@@ -133,7 +133,7 @@ impl<'a> Traced<'a> {
         let _ = self.stand_still(Report { by_stop, ..report });
     }
 
-    /// Stops at an event, if the tracer requested it.
+    /// Enters a ptrace stop for an event if the tracer has selected that event.
     pub(crate) fn event(&self, event: Event, message: u64) {
         if self.stops_at(event) {
             let code = TRAP | event.number().0 << 8;
@@ -147,8 +147,8 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Stops before the exit of the thread with this status, if the tracer requested that. A thread that SIGKILL ends
-    /// does not stop.
+    /// Enters a ptrace stop before the thread exits with this status, if the tracer has selected [`Event::Exit`]. A
+    /// thread that is killed by SIGKILL does not stop.
     pub(crate) fn exit(&self, status: ExitStatus) {
         if status != ExitStatus::Killed(Signal::SIGKILL) && self.stops_at(Event::Exit) {
             self.current.thread.set_work(Work::FATAL, false);
@@ -157,7 +157,7 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Returns whether the tracer requested a stop at this event.
+    /// Returns whether the tracer has selected this event.
     pub(crate) fn stops_at(&self, event: Event) -> bool {
         self.is_traced() && self.options().contains(event.number().1)
     }
@@ -168,8 +168,8 @@ impl<'a> Traced<'a> {
         tracing.map_or(TraceOptions::empty(), |tracing| tracing.options)
     }
 
-    /// Reports that the thread has executed another program, which had this id before. Without the option, a tracer
-    /// that did not seize the thread gets SIGTRAP instead.
+    /// Reports that the thread has executed another program. `id` is the id that the thread had before. If the tracer
+    /// has neither seized the thread nor selected [`Event::Exec`], the thread gets SIGTRAP instead.
     pub(crate) fn executed(&self, id: u32) {
         if !self.is_traced() {
             return;
@@ -198,13 +198,13 @@ impl<'a> Traced<'a> {
         self.event(Event::Exec, id.into());
     }
 
-    /// Stops at the start of a system call, if the tracer requested that. Returns whether the thread executes the call
-    /// (`syscall_trace_enter` of Linux 7.2, `kernel/entry/common.c`).
+    /// Enters a ptrace stop at the start of a system call, if the tracer requested that. Returns whether the thread
+    /// executes the call (`syscall_trace_enter` of Linux 7.2, `kernel/entry/common.c`).
     #[cold]
     pub(crate) fn begin_call(&self) -> bool {
         let (calls, steps) = self.mode();
         if steps {
-            // The end of the call is the end of the step.
+            // A single step over a system call ends when the call ends.
             let mut regs = self.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
             self.registers.replace_registers(regs);
@@ -219,7 +219,7 @@ impl<'a> Traced<'a> {
         calls != AtCalls::Emulate && number != u32::MAX && !self.current.thread.fatal_pending()
     }
 
-    /// Records the end of a system call, which the thread reports before it handles signals.
+    /// Records the end of a system call. The thread reports it before it handles signals.
     #[cold]
     pub(crate) fn end_call(&self) {
         let thread = self.current.thread;
@@ -230,7 +230,7 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Reports the end of a system call: stops, or raises SIGTRAP after a single step.
+    /// Reports the end of a system call: enters a ptrace stop, or raises SIGTRAP after a single step.
     pub(crate) fn report_end_of_call(&self) {
         let (calls, steps) = self.mode();
         if steps {
@@ -259,7 +259,8 @@ impl<'a> Traced<'a> {
         })
     }
 
-    /// Clears the trap flag before the thread enters a handler, if the tracer set it. Returns whether it did.
+    /// Clears the trap flag before the thread enters a signal handler, if the tracer set the flag. Returns whether the
+    /// tracer set it.
     pub(crate) fn before_handler(&self) -> bool {
         let stepping = self.is_traced() && self.mode().1;
         if stepping {
@@ -270,7 +271,8 @@ impl<'a> Traced<'a> {
         stepping
     }
 
-    /// Stops at the first instruction of a handler, which ends a single step (`signal_delivered` of Linux 7.2).
+    /// Enters a ptrace stop at the first instruction of a signal handler. The stop ends a single step
+    /// (`signal_delivered` of Linux 7.2).
     pub(crate) fn entered_handler(&self) {
         let _ = self.stand_still(self.notice(TRAP, 0));
     }

@@ -1,4 +1,4 @@
-//! Ptrace stops: a traced thread publishes its registers, waits, and continues as its tracer requests.
+//! Ptrace stops: a traced thread publishes its registers, waits, and continues as requested by its tracer.
 
 use crate::ptrace::{Traced, attach::is_tracer};
 use alloc::{boxed::Box, sync::Arc};
@@ -17,23 +17,23 @@ use memwright_linux_tasks::process::{
 #[derive(Clone, Copy)]
 enum Leave {
     Resumed(Resume),
-    /// The thread listened, and its process was stopped or continued.
+    /// The thread was in `PTRACE_LISTEN` when its process was stopped or continued. It must report that.
     Again,
 }
 
-/// The end of a stop.
+/// The state of the thread after a stop.
 pub(super) struct Ended {
-    /// The signal with which the tracer resumed the thread.
+    /// The signal that the tracer passed when it resumed the thread.
     pub(super) signal: Option<Signal>,
-    /// The cause of the stop, which the tracer may have changed.
+    /// The `siginfo` of the stop, which the tracer may have changed.
     pub(super) info: Option<SignalInfo>,
-    /// The tracer's process, or 0 if it has detached.
+    /// The id of the tracer's process, or 0 if the tracer has detached.
     pub(super) tracer: u32,
 }
 
 impl Traced<'_> {
-    /// Enters a ptrace stop until the tracer resumes the thread. Returns `None` if the thread is not traced any more
-    /// (Linux 7.2 `kernel/signal.c`, `ptrace_stop`).
+    /// Enters a ptrace stop and waits until the tracer resumes the thread. Returns `None` if the thread is no longer
+    /// traced (Linux 7.2 `kernel/signal.c`, `ptrace_stop`).
     pub(super) fn stand_still(&self, report: Report) -> Option<Ended> {
         let thread = self.current.thread;
         self.registers.store_bases();
@@ -97,7 +97,7 @@ impl Traced<'_> {
         self.go_on(leave.ok())
     }
 
-    /// Loads the published registers, which the tracer may have changed, and ends the stop.
+    /// Ends the stop. Loads the published registers, which the tracer may have changed.
     fn go_on(&self, leave: Option<Leave>) -> Option<Ended> {
         let thread = self.current.thread;
         let (standing, stops, tracer) = {
@@ -116,7 +116,8 @@ impl Traced<'_> {
             if tracing.steps {
                 standing.state.regs.rflags |= TRAP_FLAG;
             }
-            // The call in which the thread stopped ends with a stop if the tracer now requests that.
+            // If the thread stopped in a system call, the end of that call is a stop too if the tracer now requests
+            // that.
             if standing.report.is_in_call() {
                 tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
             }
@@ -126,8 +127,8 @@ impl Traced<'_> {
                 state.traced = None;
                 thread.traced.store(false, Ordering::Relaxed);
             }
-            // Look again at what has arrived during the stop. If nothing has, the call in which the thread stopped is not
-            // interrupted.
+            // Check which signals have arrived during the stop. If none has, the call in which the thread stopped is
+            // not interrupted.
             signals.recalculate(thread);
             (standing, stops, tracer.unwrap_or_default())
         };
@@ -153,7 +154,7 @@ impl Traced<'_> {
     }
 }
 
-/// Calls `act` with a thread that `by` traces and that is in a ptrace stop.
+/// Calls `act` for a thread that `by` traces and that is in a ptrace stop.
 ///
 /// # Errors
 /// `ESRCH` if the thread is not in a ptrace stop or another thread traces it; otherwise those of `act`.
@@ -171,10 +172,10 @@ pub(crate) fn with_standing<T>(
     })
 }
 
-/// Calls `act` with a thread that `by` traces, whether it is in a ptrace stop or not.
+/// Calls `act` for a thread that `by` traces, whether it is in a ptrace stop or not.
 ///
 /// # Errors
-/// `ESRCH` if another thread traces it; otherwise those of `act`.
+/// `ESRCH` if `by` does not trace the thread; otherwise those of `act`.
 pub(crate) fn with_traced<T>(
     by: &Thread,
     thread: &Thread,
@@ -202,10 +203,10 @@ pub(crate) fn resume(by: &Thread, thread: &Arc<Thread>, how: Resume) -> Result<(
     Ok(())
 }
 
-/// Implements `PTRACE_INTERRUPT`: a thread that was seized enters a ptrace stop.
+/// Implements `PTRACE_INTERRUPT`: makes a seized thread enter a ptrace stop.
 ///
 /// # Errors
-/// `ESRCH` if `by` is not its tracer, `EIO` if it was not seized.
+/// `ESRCH` if `by` is not the thread's tracer, `EIO` if the thread was not seized.
 pub(crate) fn interrupt(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     with_traced(by, thread, |tracing| {
         if !tracing.seized {
@@ -220,10 +221,11 @@ pub(crate) fn interrupt(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Implements `PTRACE_LISTEN`: a thread that is stopped with its process stays so, and reports when that changes.
+/// Implements `PTRACE_LISTEN`: a thread that has stopped with its process stays stopped, and reports the next stop or
+/// continuation of the process.
 ///
 /// # Errors
-/// `ESRCH` as for [`with_standing`], `EIO` for another stop.
+/// `ESRCH` as for [`with_standing`], `EIO` for a thread that was not seized or is in another kind of stop.
 pub(crate) fn listen(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     with_standing(by, thread, |tracing| {
         let standing = tracing.standing.as_mut().ok_or(Errno::ESRCH)?;
@@ -237,8 +239,8 @@ pub(crate) fn listen(by: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns the report of a thread's ptrace stop, unless a wait of its tracer has already returned it. Marks the stop as
-/// reported unless `keep`.
+/// Returns the change that a ptrace stop of the thread reports, unless a wait of its tracer has already returned it.
+/// Marks the stop as reported unless `keep` is true.
 pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Change> {
     let mut signals = thread.process.signals.lock();
     let standing = signals.tracing(thread)?.standing.as_mut()?;

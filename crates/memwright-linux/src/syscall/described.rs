@@ -1,10 +1,10 @@
-//! Descriptions of what the machine measured, with the names of system calls.
+//! Writes measurements of the host as text, with the names of system calls.
 
 use crate::syscall::table;
 use core::fmt;
 use memwright_linux_abi::host::{StackDepth, Stretch};
 
-/// Writes the name of a system call, if it is known.
+/// Writes the name of a system call, if the table contains the call.
 fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {
     match call.and_then(table::find) {
         Some(call) => write!(out, ", in {}", call.name),
@@ -12,7 +12,7 @@ fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {
     }
 }
 
-/// The description of the largest depth that a kernel stack reached.
+/// Displays the maximum depth that a kernel stack has reached.
 pub struct DeepestStack(pub StackDepth);
 
 impl fmt::Display for DeepestStack {
@@ -23,7 +23,7 @@ impl fmt::Display for DeepestStack {
     }
 }
 
-/// The description of the longest stretch of kernel instructions without a scheduling point.
+/// Displays the longest sequence of kernel instructions without a scheduling point.
 pub struct LongestStretch(pub Stretch);
 
 impl fmt::Display for LongestStretch {

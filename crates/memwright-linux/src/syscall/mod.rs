@@ -1,4 +1,4 @@
-//! System calls: dispatch by one table, and one module per group of calls.
+//! System calls: one table for dispatch, and one module for each group of calls.
 //!
 //! ```text
 //! call/     an entry of the table, and types of arguments
@@ -6,7 +6,7 @@
 //! table/    the entries of all calls
 //! ```
 //!
-//! A group refers only to `call` and to the groups before it.
+//! A group uses only `call` and the groups before it.
 
 pub mod call;
 pub mod described;
@@ -28,8 +28,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::scheduler::Work;
 
 impl Context<'_> {
-    /// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with
-    /// no register changed other than RAX. Returns false if the thread has work flags to handle.
+    /// Executes the system call that the user registers contain. Returns true if the thread can return to user mode at
+    /// once; only RAX has changed in this case. Returns false if the thread has work flags to handle.
     #[inline]
     pub fn serve(&self) -> bool {
         let (number, arguments) = {
@@ -48,7 +48,7 @@ impl Context<'_> {
             Ok(value) => value,
             Err(errno) => {
                 if errno >= Errno::ERESTARTSYS {
-                    // Signal handling turns this into a restart or EINTR.
+                    // Signal handling turns this error into a restart or EINTR.
                     self.current.thread.set_work(Work::SIGNAL, true);
                 }
                 errno.as_result()
@@ -58,7 +58,7 @@ impl Context<'_> {
         self.current.thread.work().is_empty()
     }
 
-    /// Executes a call that is counted or traced: one that the report lists, or any call under `--strace`.
+    /// Executes a call that is counted or traced: a call that the report lists, or any call with `--strace`.
     #[cold]
     fn observe(&self, arguments: &Arguments) -> CallResult {
         let kernel = self.kernel;
@@ -84,7 +84,7 @@ impl Context<'_> {
         result
     }
 
-    /// Executes a call with a number beyond the tables.
+    /// Executes a call whose number exceeds those of the handler tables.
     #[cold]
     fn execute_unknown(&self, arguments: &Arguments) -> CallResult {
         if core::ptr::eq(self.handlers.get(), self.tables.stopping) {
@@ -94,8 +94,8 @@ impl Context<'_> {
         }
     }
 
-    /// Executes a call of a thread that stops at its calls. At the first stop, the tracer can replace the call and its
-    /// arguments, or set a result without a call.
+    /// Executes a call of a thread that stops at its system calls. At the first stop, the tracer can change the call
+    /// and its arguments, or set a result so that no call is executed.
     #[cold]
     fn stop_around(&self) -> CallResult {
         let traced = Traced::new(&self.current, &self.registers, self.tasks(), self.oom());
@@ -117,11 +117,10 @@ impl Context<'_> {
 /// The handler of calls that are counted or traced.
 const OBSERVED: Handler = |context, arguments| context.observe(arguments);
 
-/// The handler of calls with a number beyond the tables.
+/// The handler of calls whose number exceeds those of the handler tables.
 const UNKNOWN: Handler = |context, arguments| context.execute_unknown(arguments);
 
-/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; missing
-/// calls pass through the counters.
+/// Handlers without `--strace`. Implemented calls are dispatched directly; missing calls are counted first.
 static DIRECT: Handlers = {
     let mut handlers = [OBSERVED; INDEXED];
     let mut row = 0;
@@ -135,13 +134,13 @@ static DIRECT: Handlers = {
     handlers
 };
 
-/// Handlers under `--strace`: every call passes through the counters and the trace.
+/// Handlers with `--strace`: every call is traced.
 static TRACED: Handlers = [OBSERVED; INDEXED];
 
-/// Handlers for threads whose tracers let them stop at system calls.
+/// Handlers for a thread that its tracer has resumed so that it stops at system calls.
 static STOPPING: Handlers = [|context, _| context.stop_around(); INDEXED];
 
-/// Returns the handlers of a thread's system calls, with or without the trace of `--strace`.
+/// Returns the tables of handlers for a thread. `traced` selects those with `--strace`.
 pub(crate) fn handlers(traced: bool) -> &'static CallTables {
     const DIRECT_TABLES: &CallTables = &CallTables {
         usual: &DIRECT,

@@ -1,4 +1,4 @@
-//! The system-call trace: one line of text per call.
+//! The trace of system calls (`--strace`), with one line of text per call.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -13,11 +13,11 @@ use memwright_linux_abi::{
 };
 use memwright_table::VirtAddr;
 
-/// Most bytes of a string that are printed.
+/// Maximum number of bytes of a string that are printed.
 const SHOWN: usize = 64;
 
-/// Formats the name and the arguments. Called before the call itself, which can change the memory that the arguments
-/// point to.
+/// Formats the name and the arguments of a call. Must run before the call, because the call can change the memory to
+/// which the arguments point.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -51,7 +51,7 @@ pub(super) fn describe(
     text
 }
 
-/// Completes the line with the result and writes it.
+/// Appends the result to the line and writes the line.
 pub(super) fn finish(
     channels: &dyn Channels,
     mut text: String,
@@ -143,7 +143,7 @@ fn string(
     write!(text, "\"{}\"{dots}", bytes.escape_ascii())
 }
 
-/// Returns the names of the set bits, joined by `|`.
+/// Returns the names of the set bits, separated by `|`.
 #[expect(clippy::disallowed_methods, reason = "there are 64 bits")]
 fn flags(value: u64, names: &[(u64, &str)]) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The names of the flags in arguments.
+//! The names of the flags that arguments contain.
 
 use crate::syscall::call::Kind;
 use linux_raw_sys::general as raw;

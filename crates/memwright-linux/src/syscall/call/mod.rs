@@ -1,4 +1,4 @@
-//! An entry of the table of system calls, and the types of arguments.
+//! The entry of a system call in the table, and the types of arguments.
 
 pub(crate) mod flags;
 
@@ -12,7 +12,7 @@ pub enum Kind {
     Int,
     /// An unsigned number.
     Unsigned,
-    /// A number that is printed in hexadecimal, or an address that is not accessed.
+    /// A number that is printed in hexadecimal, or an address that the call does not access.
     Hex,
     /// File permission bits, printed in octal.
     Mode,
@@ -20,11 +20,11 @@ pub enum Kind {
     Fd,
     /// A directory descriptor or `AT_FDCWD`.
     DirFd,
-    /// A NUL-terminated path that is read.
+    /// The address of a NUL-terminated path that the call reads.
     Path,
-    /// A NUL-terminated string that is read.
+    /// The address of a NUL-terminated string that the call reads.
     Text,
-    /// A NULL-terminated array of strings that is read.
+    /// The address of a NULL-terminated array of strings that the call reads.
     Strings,
     /// A buffer of this many bytes that the call reads.
     In(u16),
@@ -47,29 +47,30 @@ pub enum Kind {
 /// How complete the implementation of a call is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// It has the semantics of Linux.
+    /// The call has the semantics of Linux.
     Real,
-    /// Only its name is known; it returns `ENOSYS`. The report lists it.
+    /// The call is not implemented and returns `ENOSYS`; the table contains only its name. The report lists the call if
+    /// a program uses it.
     Missing,
 }
 
-/// An entry of the table.
+/// The entry of a system call in the table.
 #[derive(Clone, Copy)]
 pub struct SystemCall {
     /// The number in RAX.
     pub number: u16,
-    /// The name, as in the manual.
+    /// The name, as in the manual pages.
     pub name: &'static str,
     /// The arguments.
     pub arguments: &'static [Kind],
     /// How complete the implementation is.
     pub status: Status,
-    /// The function that implements it.
+    /// The function that implements the call.
     pub handler: Handler,
 }
 
 /// Returns the handler of a system call: `handler!(function, port, ...)` calls `function` with the running thread, the
-/// named ports of [`Context`], and the arguments.
+/// parts of the kernel that the methods `port` of [`Context`](crate::context::Context) return, and the arguments.
 macro_rules! handler {
     ($function:path $(, $port:ident)*) => {
         |context, arguments| $function(&context.current, $(context.$port(),)* arguments)

@@ -1,4 +1,4 @@
-//! `cachestat`: how much of a file is in memory (Linux 7.3 `mm/filemap.c`).
+//! `cachestat`: returns how many pages of a file are in memory (Linux 7.3 `mm/filemap.c`).
 
 use crate::{
     context::{Arguments, CallResult},
@@ -39,13 +39,13 @@ fn cachestat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
     let (first, end) = pages(range);
     let (cached, evicted) = regular.map_or((0, 0), |regular| regular.cached(first, end));
-    // Files exist only in memory, so no page is dirty or under writeback.
+    // Files are stored only in memory: no page is dirty or under writeback.
     let counts = [cached, 0, 0, evicted, 0];
     current.user.write_value(answer, &counts).map(|()| 0)
 }
 
-/// Returns the number of the first page that a range of bytes touches, and one past the number of the last. A length of
-/// 0 means up to the end of the file.
+/// Returns the number of the first page of a range of bytes, and the number of its last page plus one. A length of 0
+/// means up to the end of the file.
 fn pages([offset, length]: [u64; 2]) -> (u64, u64) {
     const PAGE: u64 = PAGE_SIZE as u64;
     let end = match length.checked_sub(1) {

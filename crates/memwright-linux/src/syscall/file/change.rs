@@ -104,7 +104,7 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Flags(ALLOCATE_FLAGS), Int, Int],
         handler!(fallocate),
     ),
-    // Files are in memory and need no writeback, so these calls only check their arguments.
+    // Files are stored in memory and need no writeback: these calls only check their arguments.
     real(raw::__NR_fsync, "fsync", &[Fd], handler!(fsync)),
     real(raw::__NR_fdatasync, "fdatasync", &[Fd], handler!(fsync)),
     real(raw::__NR_syncfs, "syncfs", &[Fd], handler!(syncfs)),
@@ -115,7 +115,7 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Int, Int, Hex],
         handler!(fsync),
     ),
-    // As on tmpfs, advice about files in memory has no effect beyond the check of the arguments (Linux 7.2
+    // Like on tmpfs, advice about files in memory has no effect: the call only checks its arguments (Linux 7.2
     // `mm/fadvise.c`, `generic_fadvise`).
     real(
         raw::__NR_fadvise64,
@@ -131,7 +131,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Checks that the caller is the owner or root. No other user is allowed to change the attributes of a node.
+/// Checks that the caller is the owner of the inode or root. Other users are not allowed to change its attributes.
 fn own(current: &Current<'_>, inode: &Inode) -> Result<(), Errno> {
     inode.check_owner(current.caller().subject())
 }
@@ -197,7 +197,8 @@ fn fchmodat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     change_mode(current, &entry.inode, mode)
 }
 
-/// Sets owner and group; -1 leaves the owner or the group unchanged. Executables lose their set-id bits.
+/// Sets the owner and the group of an inode; -1 leaves the owner or the group unchanged. Executables lose their set-id
+/// bits.
 fn change_owner(current: &Current<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
     let (user, group) = (user as u32, group as u32);
     let before = inode.metadata();
@@ -261,7 +262,7 @@ fn fchownat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     change_owner(current, &entry.inode, user, group)
 }
 
-/// How to set one of the two times.
+/// The new value of one of the two times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewTime {
     Now,
@@ -272,7 +273,7 @@ enum NewTime {
 impl NewTime {
     /// Decodes a time of `utimensat`.
     fn decode(time: Timespec) -> Result<Self, Errno> {
-        // UTIME_NOW and UTIME_OMIT of linux/stat.h.
+        // `UTIME_NOW` and `UTIME_OMIT` of `linux/stat.h`.
         match time.nanoseconds {
             0x3fff_ffff => Ok(Self::Now),
             0x3fff_fffe => Ok(Self::Keep),
@@ -312,7 +313,7 @@ fn set_times(current: &Current<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
         return Ok(0);
     }
     if times == [NewTime::Now; 2] {
-        // Write permission suffices to set the times to the current time.
+        // Write permission suffices for setting both times to the present time.
         own(current, inode)
             .or_else(|_| inode.check(current.caller().subject(), Permission::WRITE))?;
     } else {
@@ -342,7 +343,7 @@ fn utimensat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     if path == 0 && flags == 0 {
-        // Without a path, the call applies to the descriptor itself (`futimens`).
+        // Without a path, the call changes the file of the descriptor itself (`futimens`).
         let open = current.files().get_usable(int(directory))?;
         return set_times(current, open.inode(), times);
     }
@@ -386,7 +387,7 @@ fn utime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     set_times(current, &entry.inode, times)
 }
 
-/// Returns the error for setting the size of an inode that is not a regular file.
+/// Returns the error for an inode that is not a regular file and has no size to set.
 fn unsized_error(inode: &Inode) -> Errno {
     if inode.is_directory() {
         Errno::EISDIR
@@ -405,7 +406,7 @@ fn resize(current: &Current<'_>, inode: &Inode, size: u64) -> CallResult {
         return Err(Errno::EFBIG);
     }
     let turn = regular.take_turn(current)?;
-    // A secret memory file can be sized only once (`mm/secretmem.c`, `secretmem_setattr`).
+    // The size of a secretmem file can be set only once (`mm/secretmem.c`, `secretmem_setattr`).
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
@@ -485,11 +486,11 @@ fn fallocate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
             current.caller().file_too_large();
             return Err(Errno::EFBIG);
         }
-        // Allocation beyond the end counts as growth even if the size stays the same (`mm/shmem.c`, `shmem_fallocate`).
+        // Allocation after the end counts as growth even if the size does not change (`mm/shmem.c`, `shmem_fallocate`).
         if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
-        // The end of the last page must be an offset too (Linux 7.3 `mm/shmem.c`, `shmem_fallocate`).
+        // The end of the last page must be a valid offset too (Linux 7.3 `mm/shmem.c`, `shmem_fallocate`).
         if end > SIZE_MAX - (PAGE_SIZE as u64 - 1) {
             return Err(Errno::EFBIG);
         }
@@ -527,7 +528,7 @@ fn fsync(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Implements `syncfs`: only checks the descriptor, since every open file belongs to a file system.
+/// Implements `syncfs`. The call only checks the descriptor, because every open file belongs to a file system.
 fn syncfs(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     current.files().get_usable(int(arguments[0]))?;
     Ok(0)

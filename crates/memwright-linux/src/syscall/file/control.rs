@@ -58,7 +58,7 @@ fn fcntl(
     let (number, command) = (int(number), command as u32);
     let files = current.files();
     let open = files.get(number)?;
-    // An `O_PATH` descriptor permits only these commands.
+    // Only these commands are permitted for an `O_PATH` descriptor.
     let on_path = matches!(
         command,
         raw::F_DUPFD | raw::F_DUPFD_CLOEXEC | raw::F_GETFD | raw::F_SETFD | raw::F_GETFL
@@ -147,21 +147,21 @@ abi_struct! {
         pub whence: i16,
         /// Padding.
         pub padding: u32,
-        /// First byte.
+        /// Offset of the first byte, relative to `whence`.
         pub start: i64,
         /// Length in bytes; 0 for all bytes from `start` on, negative for bytes before `start`.
         pub length: i64,
-        /// Process id of the holder.
+        /// Id of the process that holds the lock.
         pub process: i32,
         /// Padding.
         pub padding_behind: u32,
     }
 }
 
-/// Returns the first and last byte of a lock.
+/// Returns the offsets of the first and the last byte of a lock.
 ///
 /// # Errors
-/// `EINVAL` if the lock would begin before the file, `EOVERFLOW` if it would end beyond the largest offset.
+/// `EINVAL` if the lock would begin before the start of the file, `EOVERFLOW` if it would end after the largest offset.
 fn lock_range(base: u64, start: i64, length: i64) -> Result<(u64, u64), Errno> {
     let start = moved(base, start)?;
     match length {

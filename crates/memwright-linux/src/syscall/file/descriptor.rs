@@ -77,7 +77,7 @@ fn dup(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     current.caller().add_descriptor(open, 0)
 }
 
-/// Makes `new` refer to the file of `old`, and closes the file to which `new` referred before.
+/// Makes `new` refer to the file of `old`. Closes the previous file of `new`.
 fn duplicate_to(current: &Current<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
     let files = current.files();
     let open = files.get(old)?;

@@ -1,4 +1,4 @@
-//! `epoll`: creating, changing, waiting.
+//! The `epoll` system calls.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -142,10 +142,10 @@ fn epoll_ctl(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Events stored between two scheduling points.
+/// Number of events that are stored between two scheduling points.
 const EVENTS: u32 = 128;
 
-/// Waits for events and stores them at `address`. Returns the number of events.
+/// Waits for events and stores them at `address`. Returns the number of stored events.
 fn wait(
     current: &Current<'_>,
     open: &OpenFile,
@@ -179,7 +179,7 @@ fn wait(
     }
 }
 
-/// Checks the arguments that all variants of the call share.
+/// Checks the arguments that all variants of the call have.
 fn wait_arguments(
     current: &Current<'_>,
     arguments: &Arguments,

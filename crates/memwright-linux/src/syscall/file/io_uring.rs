@@ -1,4 +1,4 @@
-//! System calls of io_uring: rings of submissions and completions.
+//! The system calls of io_uring.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -51,7 +51,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The words of `struct io_uring_params`: sizes, flags and features, then the offsets of both rings.
+/// The words of `struct io_uring_params`: sizes, flags and features, followed by the offsets in both rings.
 type Parameters = [u32; 30];
 
 /// Implements `io_uring_setup`.
@@ -110,7 +110,7 @@ fn io_uring_setup(
     current.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
-/// Returns the open file of a descriptor, after checking that it is a ring.
+/// Returns the open file of a descriptor. Checks that the file is a ring.
 fn opened(current: &Current<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     let open = current.files().get_usable(int(number))?;
     match open.as_kind::<Ring>() {
@@ -140,7 +140,7 @@ fn io_uring_enter(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(done.into())
 }
 
-/// Implements `io_uring_register`, only for buffers.
+/// Implements `io_uring_register` for buffers. Other resources are not supported.
 fn io_uring_register(
     current: &Current<'_>,
     memory: &Arc<Memory>,

@@ -27,7 +27,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Most bytes collected for one call: the buffer size that libraries use.
+/// Maximum number of bytes that one call returns: the buffer size that C libraries use.
 const GATHER_MAX: usize = 32 * 1024;
 
 fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
@@ -59,7 +59,7 @@ fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallRes
         return Err(Errno::EINVAL);
     }
     if let Err(error) = current.user.write_bytes(address, &records[..length]) {
-        // The entries did not reach the caller: move the position back, so that the next call returns them again.
+        // The caller did not get the entries: restore the position, so that the next call returns these entries again.
         let start = memwright_linux_vfs::fs::seek::Whence::Start;
         open.seek(current, before as i64, start)?;
         return Err(error);

@@ -45,7 +45,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Longest name: with the prefix `memfd:` it fits in a file name.
+/// Maximum length of a name in bytes: with the prefix `memfd:`, it is as long as a file name can be.
 const NAME_MAX: usize = 249;
 
 fn memfd_create(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
@@ -117,7 +117,7 @@ fn memfd_secret(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Argumen
     add(current, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
 
-/// Creates a file that is in no directory, and opens it.
+/// Creates the inode of a file that is not in a directory.
 fn nameless(
     current: &Current<'_>,
     home: &Arc<FileSystem>,
@@ -131,7 +131,7 @@ fn nameless(
     Arc::new(inode)
 }
 
-/// Opens the file under the path that appears in `/proc`. Returns the descriptor.
+/// Opens the file of `inode`. `/proc/PID/fd` contains `path` as its path. Returns the descriptor.
 fn add(
     current: &Current<'_>,
     path: &[u8],

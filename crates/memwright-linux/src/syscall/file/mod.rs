@@ -1,4 +1,4 @@
-//! System calls on files: one module per group, each with its table entries.
+//! System calls for files: one module per group, each with its table entries.
 
 pub mod cache;
 pub mod change;

@@ -1,4 +1,4 @@
-//! Mounting and unmounting.
+//! `mount` and `umount2`.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -39,7 +39,7 @@ const MOUNT_FLAGS: &[(u64, &str)] = &[
     (raw::MS_STRICTATIME as u64, "MS_STRICTATIME"),
 ];
 
-/// Flags of `include/linux/fs.h`.
+/// Flags of `umount2` (`include/linux/fs.h`).
 mod unmount {
     pub const FORCE: u32 = 1;
     pub const DETACH: u32 = 2;
@@ -85,7 +85,7 @@ fn may(process: &Process) -> Result<(), Errno> {
     }
 }
 
-/// Reads an optional string of at most a page (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
+/// Reads an optional string of at most one page (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
 fn string(user: UserMemory<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     if address == 0 {
         return Ok(None);
@@ -94,14 +94,14 @@ fn string(user: UserMemory<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> 
     read.map(Some)
 }
 
-/// Reads mount options: a string that ends at a NUL, or else after a page (`copy_mount_options`).
+/// Reads mount options: a string that ends at a NUL or, without one, after one page (`copy_mount_options`).
 fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
     if address == 0 {
         return Ok(text);
     }
     text.try_fill(PAGE_SIZE, 0)?;
-    // The rest of the first page must be readable; the next page need not be.
+    // The rest of the first page must be readable; the next page need not be readable.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
     user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
@@ -114,7 +114,7 @@ fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-/// Returns the flags without the magic number that old programs put into their upper half.
+/// Removes the magic number that old programs set in the upper half of the flags.
 const fn without_magic(flags: u32) -> u32 {
     const MAGIC: u32 = 0xc0ed_0000;
     const MASK: u32 = 0xffff_0000;
@@ -125,10 +125,10 @@ const fn without_magic(flags: u32) -> u32 {
     }
 }
 
-/// Reads the options `text` of a file system of type `kind`, and creates its state.
+/// Parses the options `text` of a file system of type `kind`, and creates the state of the file system.
 ///
 /// # Errors
-/// `EINVAL` without a type and for invalid options; `ENODEV` for a type that programs cannot mount; `ENOMEM`.
+/// `EINVAL` for a missing type and for invalid options; `ENODEV` for a type that programs cannot mount; `ENOMEM`.
 fn files(
     memory: &Arc<Memory>,
     owner: Subject,
@@ -150,7 +150,7 @@ fn files(
     }
 }
 
-/// Implements `mount`: mounts a new tmpfs or hugetlbfs, or changes a mounted one.
+/// Implements `mount`: mounts a new tmpfs or hugetlbfs, or changes the options of a mounted one.
 fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
     current.check_heap()?;
@@ -178,7 +178,7 @@ fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> 
     Ok(0)
 }
 
-/// Implements `umount2`. `MNT_EXPIRE` is refused, because mounts do not expire.
+/// Implements `umount2`. `MNT_EXPIRE` is rejected, because mounts do not expire.
 fn umount2(current: &Current<'_>, sockets: &Registry, arguments: &Arguments) -> CallResult {
     let &[path, flags, ..] = arguments;
     let flags = flags as u32;

@@ -1,4 +1,4 @@
-//! System calls that create, remove and move names.
+//! System calls that create, remove and rename files.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -116,7 +116,7 @@ pub const CALLS: &[SystemCall] = &[
 
 const HERE: u64 = raw::AT_FDCWD as u64;
 
-/// Resolves the path of a name that is to be created, which must not exist.
+/// Resolves the path of a file that is to be created. The path must not exist.
 fn walk_new(
     current: &Current<'_>,
     directory: u64,
@@ -137,7 +137,7 @@ fn walk_new(
     Ok(walked)
 }
 
-/// Creates a node and links it under the name that `walked` found.
+/// Creates an inode and links it under the name that `walked` contains.
 fn make(current: &Current<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
     let now = current.vfs().now();
     let file_system = &walked.parent.inode.file_system;
@@ -174,12 +174,12 @@ fn make_directory(
     make(current, &walked, Body::directory(), permissions)
 }
 
-/// Returns the node of a cgroup directory, or of the root of all groups.
+/// Returns the node of a cgroup directory. Returns `None` for other inodes.
 fn groups(inode: &Inode) -> Option<&ProcNode> {
     ProcEntry::node_of(inode).filter(|node| node.cgroup().is_some())
 }
 
-/// Checks that the caller is allowed to change the names in a directory that manages its names itself.
+/// Checks that the caller is allowed to change the names in a directory that handles these changes itself.
 fn may_change(current: &Current<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(
         current.caller().subject(),
@@ -213,10 +213,10 @@ fn make_node(
             let number = DeviceNumber::decode(device as u32);
             Some(Body::Character(Device::from_number(number)))
         }
-        // A node without a bound socket.
+        // A socket file that is not bound to a socket.
         raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // Block device nodes cannot be created. Those of the existing disks exist from the start.
+        // Block devices cannot be created. The files of the existing disks are created at boot.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(current, directory, path, false)?;
@@ -373,7 +373,7 @@ fn link_at(current: &Current<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let entry = current.caller().resolve_at(int(old.0), old.1, how)?;
     let walked = walk_new(current, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
-    // A file opened with `O_TMPFILE` never had a name, but can be linked.
+    // A file that was opened with `O_TMPFILE` never had a name but can be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &current.vfs().mounts;
     mounts.names.link(
@@ -433,7 +433,7 @@ fn read_link(
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
     let entry = match current.caller().resolve_at(int(directory), path, flags) {
-        // An empty path is valid only together with a descriptor.
+        // An empty path is valid only with a descriptor.
         Ok(_) if directory == HERE && current.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);
         }

@@ -1,4 +1,4 @@
-//! Opening files.
+//! System calls that open files.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -9,7 +9,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{abi_struct, errno::Errno};
 use memwright_linux_vfs::fs::open::OpenRequest;
 
-/// Names of the flags of `open`.
+/// The names of the flags of `open`.
 pub const OPEN_FLAGS: &[(u64, &str)] = &[
     (raw::O_WRONLY as u64, "O_WRONLY"),
     (raw::O_RDWR as u64, "O_RDWR"),
@@ -30,7 +30,7 @@ pub const OPEN_FLAGS: &[(u64, &str)] = &[
     (raw::O_PATH as u64, "O_PATH"),
 ];
 
-/// The flags that `open` knows. `open` ignores other flags; `openat2` refuses them.
+/// The flags that are defined. `open` ignores other flags; `openat2` rejects them.
 const KNOWN: u64 = raw::O_ACCMODE as u64
     | raw::O_SYNC as u64
     | raw::FASYNC as u64
@@ -72,7 +72,7 @@ abi_struct! {
     pub struct OpenHow {
         /// The `O_` flags.
         pub flags: u64,
-        /// Permission bits of a new file.
+        /// Permission bits of a file that the call creates.
         pub mode: u64,
         /// The `RESOLVE_` flags.
         pub resolve: u64,
@@ -103,8 +103,8 @@ fn openat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     open_at(current, int(directory), path, flags as u32, mode as u32)
 }
 
-/// Implements `openat2`. The `RESOLVE_` restrictions are not supported. They are refused, because a caller relies on
-/// them.
+/// Implements `openat2`. The `RESOLVE_` restrictions are not supported. The call rejects them, because the caller
+/// relies on their effect.
 fn openat2(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, how, size, ..] = arguments;
     if size < 24 {

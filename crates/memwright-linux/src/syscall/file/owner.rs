@@ -1,4 +1,4 @@
-//! The commands of `fcntl` and `ioctl` about the owner of a file (Linux 7.2 `fs/fcntl.c`).
+//! The commands of `fcntl` and `ioctl` for the owner of a file (Linux 7.2 `fs/fcntl.c`).
 
 use crate::{context::CallResult, syscall::call::int};
 use linux_raw_sys::general as raw;
@@ -11,7 +11,7 @@ abi_struct! {
     pub struct Owner {
         /// `F_OWNER_TID`, `F_OWNER_PID` or `F_OWNER_PGRP`.
         pub kind: u32,
-        /// The id.
+        /// The id of the thread, process or group.
         pub id: i32,
     }
 }
@@ -48,7 +48,7 @@ impl Owner {
     }
 }
 
-/// Decodes the argument of `F_SETOWN`: a process, or a group by its negative id.
+/// Decodes the argument of `F_SETOWN`: a process id, or a negative group id.
 fn owner_of(argument: i32) -> Result<Who, Errno> {
     match argument {
         0 => Ok(Who::Nobody),
@@ -58,7 +58,7 @@ fn owner_of(argument: i32) -> Result<Who, Errno> {
     }
 }
 
-/// Executes a command about the owner of `open`; `None` for another command.
+/// Executes a command for the owner of `open`. Returns `None` for other commands.
 pub(crate) fn owner_command(
     caller: &dyn Caller,
     tasks: &'static Tasks,

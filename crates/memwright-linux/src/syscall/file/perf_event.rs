@@ -1,4 +1,4 @@
-//! `perf_event_open` (Linux 7.2 `kernel/events/core.c`). The only supported events are uprobes, which count how often a
+//! `perf_event_open` (Linux 7.2 `kernel/events/core.c`). The only supported events are uprobes. They count how often a
 //! thread executes an instruction of a file.
 
 use crate::{
@@ -26,35 +26,35 @@ pub const CALLS: &[SystemCall] = &[real(
 
 /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
 const CLOSE_ON_EXEC: u64 = 8;
-/// `disabled` of `struct perf_event_attr`.
+/// The flag `disabled` of `struct perf_event_attr`.
 const DISABLED: u64 = 1;
-/// `exclude_kernel`, `exclude_hv` and `exclude_idle`, which have no effect: such events are never counted.
+/// The flags `exclude_kernel`, `exclude_hv` and `exclude_idle`. They have no effect: uprobes never count these events.
 const EXCLUSIONS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
 
 abi_struct! {
     /// The first 72 bytes of `struct perf_event_attr` (`linux/perf_event.h`).
     pub struct EventAttributes {
-        /// The kind of event.
+        /// The type of the event (`PERF_TYPE_`).
         pub kind: u32,
         /// Size of the structure in bytes.
         pub size: u32,
-        /// The event.
+        /// The type-specific configuration.
         pub config: u64,
-        /// Number of events per sample.
+        /// Number of events between two samples.
         pub sample_period: u64,
-        /// Contents of a sample.
+        /// The values that a sample contains.
         pub sample_type: u64,
         /// Values that a read returns besides the count.
         pub read_format: u64,
         /// Flags.
         pub flags: u64,
-        /// When to wake waiting threads.
+        /// The condition under which waiting threads are woken.
         pub wakeup: u32,
-        /// Kind of a hardware breakpoint.
+        /// The kind of a hardware breakpoint.
         pub breakpoint: u32,
-        /// For a probe, the path of its file.
+        /// For a uprobe, the address of the path of its file.
         pub path: u64,
-        /// For a probe, the offset in its file.
+        /// For a uprobe, the offset in its file.
         pub offset: u64,
     }
 }
@@ -94,8 +94,8 @@ fn perf_event_open(
     current.caller().add_descriptor(open, close)
 }
 
-/// Checks the attributes. Only a count of a uprobe for one thread on all CPUs is accepted. Other kinds are `ENOENT`,
-/// like hardware events on a machine without that hardware.
+/// Checks the attributes. Accepts only the count of a uprobe for one thread on all CPUs. Returns `ENOENT` for other
+/// types, like Linux does for hardware events on a machine without that hardware.
 fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
     if (attributes.size as usize) < <EventAttributes as memwright_linux_abi::abi::Plain>::SIZE {
         return Err(Errno::E2BIG);
@@ -111,7 +111,7 @@ fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno
     Ok(())
 }
 
-/// Returns the thread to count: the one with this id, or the caller for 0.
+/// Returns the thread whose events are counted: the thread with this id, or the caller for id 0.
 fn counted(current: &Current<'_>, tasks: &Tasks, id: i32) -> Result<Arc<Thread>, Errno> {
     if id == 0 {
         return Ok(current.thread.clone());

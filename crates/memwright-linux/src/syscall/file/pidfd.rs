@@ -51,10 +51,10 @@ const TO_PROCESS: u32 = 2;
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const TO_GROUP: u32 = 4;
 
-/// Returns the process to which a descriptor refers. The process may have exited.
+/// Returns the process to which a pidfd refers. The process may have exited.
 ///
 /// # Errors
-/// `EBADF` for a descriptor that does not refer to a process, `ESRCH` for a process that was reaped.
+/// `EBADF` for a descriptor that is not a pidfd, `ESRCH` for a process that was reaped.
 pub fn named_process(current: &Current<'_>, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
         return Ok(current.process().clone());
@@ -67,7 +67,7 @@ pub fn named_process(current: &Current<'_>, number: i32) -> Result<Arc<Process>,
 
 fn pidfd_open(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let (id, flags) = (arguments[0] as i32, arguments[1] as u32);
-    // Descriptors of single threads are not supported.
+    // Pidfds of threads other than leaders are not supported.
     if flags & !raw::O_NONBLOCK != 0 || id <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -81,7 +81,7 @@ fn pidfd_open(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Ca
     current.caller().add_descriptor(open, raw::O_CLOEXEC)
 }
 
-/// Returns the process of a pidfd, or of a directory in `/proc`.
+/// Returns the process to which a pidfd or a directory in `/proc` refers.
 fn target(current: &Current<'_>, tasks: &Tasks, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
         return Ok(current.process().clone());
@@ -116,7 +116,7 @@ fn pidfd_send_signal(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments
             return Err(Errno::EINVAL);
         }
         let given = signal.map(|signal| SignalInfo::from_user(signal, &bytes));
-        // Codes that the kernel and `kill` use are forged if another sender sets them.
+        // Only the kernel and `kill` may use these codes: from another sender, they are forged.
         let forged = |info: &SignalInfo| info.code >= 0 || info.code == code::SI_TKILL;
         if !own && given.as_ref().is_some_and(forged) {
             return Err(Errno::EPERM);

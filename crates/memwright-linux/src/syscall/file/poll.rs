@@ -1,4 +1,4 @@
-//! Waiting for descriptors: `poll` and `ppoll`.
+//! The `poll` and `ppoll` system calls.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -43,29 +43,28 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Size in bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, the requested events, and the returned
-/// events.
+/// Size in bytes of `struct pollfd` of `asm-generic/poll.h`. It consists of a descriptor, the requested events and the
+/// returned events.
 const ENTRY: usize = 8;
-/// Offset of the returned events.
+/// Offset of the returned events in a `struct pollfd`, in bytes.
 const FOUND: u64 = 6;
-/// Entries that are read at a time.
+/// Number of entries that are read at a time.
 const TOGETHER: usize = 32;
 
 /// A descriptor to poll.
 pub struct Watch {
     /// The open file; `None` for a descriptor that is not open.
     open: Option<Arc<OpenFile>>,
-    /// The requested events; errors are always included.
+    /// The requested events (`POLL` bits). Errors and hangups are always polled too.
     wanted: u16,
-    /// The events found.
+    /// The events that the last check found.
     found: Cell<u16>,
-    /// The descriptor is negative, so the call ignores it.
+    /// Whether the descriptor is negative, so that the call ignores it.
     passed_over: bool,
 }
 
 impl Watch {
-    /// Creates an entry that polls an open file for the events `wanted`. `None` stands for a descriptor that is not
-    /// open.
+    /// Creates an entry that polls `open` for the events `wanted`. `None` means a descriptor that is not open.
     #[must_use]
     pub const fn new(open: Option<Arc<OpenFile>>, wanted: u16) -> Self {
         Self {
@@ -76,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Creates an entry that never has an event, for a negative descriptor.
+    /// Creates the entry of a negative descriptor. It never has an event.
     const fn nothing() -> Self {
         Self {
             open: None,
@@ -86,13 +85,13 @@ impl Watch {
         }
     }
 
-    /// Returns the events found by the last check.
+    /// Returns the events that the last check found.
     #[must_use]
     pub fn found(&self) -> u16 {
         self.found.get()
     }
 
-    /// Checks the file for the requested events. Returns whether there are any.
+    /// Checks the file for the requested events. Returns whether it has any.
     fn look(&self, current: &Current<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
@@ -109,10 +108,10 @@ impl Watch {
     }
 }
 
-/// Descriptors that are checked between two scheduling points.
+/// Number of descriptors that are checked between two scheduling points.
 const WATCHES: u32 = 256;
 
-/// The descriptors that a call polls: as many as a program can have open.
+/// The descriptors that a call polls. Their maximum number is that of open descriptors.
 #[derive(Default)]
 pub struct Watches(Paged<Watch>);
 
@@ -120,7 +119,7 @@ impl Watches {
     /// Adds a descriptor.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM` if the entry cannot be allocated.
     pub fn add(&mut self, watch: Watch) -> Result<(), Errno> {
         self.0.try_push(watch).map_err(|_| Errno::ENOMEM)
     }
@@ -137,7 +136,7 @@ impl Watches {
 }
 
 impl Drop for Watches {
-    /// Drops the descriptors one by one, with scheduling points in between.
+    /// Drops the descriptors one at a time, with scheduling points in between.
     fn drop(&mut self) {
         let mut points = PausePoints::every(WATCHES);
         while self.0.pop().is_some() {
@@ -146,21 +145,21 @@ impl Drop for Watches {
     }
 }
 
-/// Waits until at least one descriptor has an event or the deadline passes. Returns the number of descriptors with
-/// events. `Watch::found` then returns the events of each descriptor.
+/// Waits until at least one descriptor has an event or the deadline has passed. Returns the number of descriptors with
+/// events. [`Watch::found`] then returns the events of each descriptor.
 ///
-/// `deadline` is a time of the host's clock. With `None` the call waits without a limit; with a time in the past it
-/// does not wait.
+/// `deadline` is a time of the host's clock. With `None`, the call waits without a limit. With a time in the past, the
+/// call does not wait.
 ///
 /// # Errors
-/// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM`.
+/// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM` if the wait queues cannot be allocated.
 pub fn wait(
     current: &Current<'_>,
     oom: &OomKiller,
     watches: &Watches,
     deadline: Option<u64>,
 ) -> Result<u64, Errno> {
-    // Report the events that ended the wait: a second check might no longer find them.
+    // Return the events that ended the wait: a second check might not find them any more.
     let ready = || {
         let mut points = PausePoints::every(WATCHES);
         let mut count = 0;
@@ -196,17 +195,17 @@ pub fn wait(
     }
 }
 
-/// Returns the deadline for a timeout in milliseconds; `None` for a negative timeout, which never expires.
+/// Returns the deadline for a timeout in milliseconds. Returns `None` for a negative timeout, which means no limit.
 pub fn milliseconds_argument(current: &Current<'_>, timeout: u64) -> Option<u64> {
     let milliseconds = u64::try_from(timeout as i32).ok()?;
     if milliseconds == 0 {
-        // Any time that has passed will do, so the clock need not be read.
+        // Any time in the past is correct, so the clock need not be read.
         return Some(0);
     }
     deadline_after(current, milliseconds * 1_000_000)
 }
 
-/// Returns the deadline for a relative time in nanoseconds; `None` if it is too far in the future.
+/// Returns the deadline that is `nanoseconds` from now. Returns `None` if that exceeds the range of the clock.
 pub fn deadline_after(current: &Current<'_>, nanoseconds: u64) -> Option<u64> {
     current.now().checked_add(nanoseconds)
 }
@@ -214,7 +213,7 @@ pub fn deadline_after(current: &Current<'_>, nanoseconds: u64) -> Option<u64> {
 /// Reads the optional timeout of `ppoll` and `pselect6`.
 ///
 /// # Errors
-/// `EFAULT`; `EINVAL` for a negative or unnormalised timeout.
+/// `EFAULT`; `EINVAL` for a timeout that is negative or not normalised.
 pub fn timeout_argument(current: &Current<'_>, address: u64) -> Result<Option<u64>, Errno> {
     match current.user.read_optional::<Timespec>(address)? {
         None => Ok(None),
@@ -225,8 +224,8 @@ pub fn timeout_argument(current: &Current<'_>, address: u64) -> Result<Option<u6
     }
 }
 
-/// Completes `ppoll`, `pselect6` and `select`: if there is a timeout, stores the remaining time by calling `store`. A
-/// call whose remaining time cannot be stored is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
+/// Completes `ppoll`, `pselect6` and `select`: if there is a timeout, calls `store` to store the remaining time. If
+/// that fails, an interrupted call is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
 ///
 /// # Errors
 /// Those of the call.
@@ -246,7 +245,7 @@ pub fn finish(
     }
 }
 
-/// Completes a call like `finish`. `address` is that of a `struct timespec` with the timeout, or null.
+/// Completes a call like [`finish`]. `address` is that of the `struct timespec` with the timeout; it can be null.
 ///
 /// # Errors
 /// Those of the call.
@@ -277,7 +276,7 @@ fn poll_until(
     let watches = read_watches(current, address, count as usize)?;
     let result = wait(current, oom, &watches, deadline);
     match result {
-        // After a signal the events, all of them empty, are stored as well (`do_sys_poll` of Linux 7.2, `fs/select.c`).
+        // After a signal, store the events too. All of them are empty (`do_sys_poll` of Linux 7.2, `fs/select.c`).
         Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
         Err(error) => return Err(error),
     }
@@ -291,7 +290,7 @@ fn poll_until(
     result
 }
 
-/// Reads the entries of `poll`.
+/// Reads the array of `struct pollfd`.
 fn read_watches(current: &Current<'_>, address: u64, count: usize) -> Result<Watches, Errno> {
     let mut watches = Watches::default();
     let files = current.files();
@@ -325,7 +324,7 @@ fn poll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallRe
     poll_or_restart(current, oom, address, count as u32 as u64, deadline)
 }
 
-/// Implements `poll` with an absolute deadline, which stays the same when the call is restarted.
+/// Implements `poll` with an absolute deadline. A restart of the call keeps the deadline.
 ///
 /// # Errors
 /// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.

@@ -1,4 +1,4 @@
-//! System calls on the memory of other processes: advice, release, copies.
+//! System calls for the memory of other processes: advice, release, copies.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -57,7 +57,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The argument types of copies between processes. The second array of vectors refers to memory of the other process.
+/// The argument types of copies between processes. The second array of vectors refers to the other process's memory.
 const REMOTE_COPY: &[Kind] = &[
     Kind::Int,
     Kind::Vectors(2),
@@ -67,7 +67,8 @@ const REMOTE_COPY: &[Kind] = &[
     Kind::Hex,
 ];
 
-/// Returns whether the advice is permitted for another process's memory: it must not change the contents.
+/// Returns whether the advice is permitted for the memory of another process. It must not change the contents of that
+/// memory.
 fn is_for_others(advice: u64) -> bool {
     matches!(
         advice as u32,
@@ -75,7 +76,8 @@ fn is_for_others(advice: u64) -> bool {
     )
 }
 
-/// Implements `process_madvise` (Linux 7.2 `mm/madvise.c`). Returns the number of bytes that were advised on.
+/// Implements `process_madvise` (Linux 7.2 `mm/madvise.c`). Returns the number of bytes to which the advice was
+/// applied.
 fn process_madvise(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -145,20 +147,20 @@ fn will_free(tasks: &Tasks, space: &Arc<Space>) -> bool {
         .all(|process| process.signals.lock().group_exit.is_some())
 }
 
-/// A copy between processes.
+/// The decoded arguments of a copy between processes.
 struct RemoteCopy {
     own: Vec<IoVector>,
     others: Vec<IoVector>,
     space: Arc<Space>,
-    /// Both sides are the caller's own memory.
+    /// Whether the other process has the caller's address space.
     is_own: bool,
 }
 
-/// Bytes copied through the kernel stack at a time.
+/// Number of bytes that are copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl RemoteCopy {
-    /// Reads the arguments (Linux 7.2 `mm/process_vm_access.c`). Returns `None` if there is nothing to copy.
+    /// Decodes the arguments (Linux 7.2 `mm/process_vm_access.c`). Returns `None` if there is nothing to copy.
     fn new(
         current: &Current<'_>,
         tasks: &Tasks,
@@ -196,8 +198,8 @@ impl RemoteCopy {
         }))
     }
 
-    /// Calls `copy` with the address and length of each range of the other process's memory in turn, until a copy is
-    /// short. Returns the total number of bytes copied.
+    /// Calls `copy` with the address and length in bytes of each range of the other process's memory, in order, until a
+    /// copy is short. Returns the total number of copied bytes.
     fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<Copied, Errno>) -> CallResult {
         let mut done = 0;
         for piece in &self.others {
@@ -227,22 +229,22 @@ impl RemoteCopy {
     }
 }
 
-/// The result of one part of a copy.
+/// The result of copying one part.
 struct Copied {
-    /// Number of bytes to copy.
+    /// Number of bytes that were to be copied.
     wanted: usize,
-    /// Number of bytes copied.
+    /// Number of bytes that were copied.
     count: usize,
 }
 
-/// Returns how many of `step` bytes are in the page of this address.
+/// Returns the number of bytes, at most `step`, from `at` to the end of its page.
 fn within_page(at: VirtAddr, step: usize) -> usize {
     step.min(PAGE_SIZE - at.offset())
 }
 
-/// Returns how many of `step` bytes to copy at once between two addresses in the caller's own memory. If the ranges
-/// overlap, the result is at most their distance, so that later parts copy bytes that earlier parts have written. At a
-/// distance of less than a word the result is a word, because user copies on Linux copy words.
+/// Returns the number of bytes, at most `step`, to copy at once between two addresses in the caller's own memory. If
+/// the ranges overlap, the result is at most their distance, so that later parts copy what earlier parts have written.
+/// For a distance of less than a word, the result is a word, because user copies on Linux copy words.
 fn apart(from: u64, to: u64, step: usize) -> usize {
     const WORD: usize = size_of::<u64>();
     match to.checked_sub(from) {
@@ -254,9 +256,9 @@ fn apart(from: u64, to: u64, step: usize) -> usize {
     }
 }
 
-/// Reads or writes `length` bytes of another process's memory at an address, and waits for that process's userfaultfd
-/// context if necessary. Returns the number of bytes moved. `part` is called with an address and the number of bytes
-/// that are already done, and moves the rest. If it fails, it returns the error and the number of bytes that it moved.
+/// Reads or writes `length` bytes of another process's memory. Waits for that process's userfaultfd context if
+/// necessary. Returns the number of copied bytes. `part` gets an address and the number of bytes that were already
+/// copied, and copies the rest. If `part` fails, it returns the error and the number of bytes that it copied.
 fn moved(
     current: &Current<'_>,
     userfaults: &Userfaults,

@@ -1,4 +1,4 @@
-//! Waiting for descriptors: `select` and `pselect6`.
+//! The `select` and `pselect6` system calls.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -19,7 +19,7 @@ use memwright_linux_memory::oom::OomKiller;
 use memwright_linux_vfs::user::UserMemory;
 use memwright_table::TryPush;
 
-/// Descriptors that are handled between two scheduling points.
+/// Number of descriptors that are handled between two scheduling points.
 const NUMBERS: u32 = 256;
 
 /// The table entries of this group.
@@ -45,14 +45,14 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The events of interest of each of the three sets, in the order of the sets (`fs/select.c` of Linux 7.2).
+/// The events that each of the three sets polls, in the order of the sets (`fs/select.c` of Linux 7.2).
 const WANTED: [u16; 3] = [
     (raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR) as u16,
     (raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR) as u16,
     raw::POLLPRI as u16,
 ];
 
-/// A set of descriptors as 64-bit words.
+/// A set of descriptors, as a bit map of 64-bit words.
 type Set = Vec<u64>;
 
 fn read_set(user: UserMemory<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
@@ -66,7 +66,7 @@ fn read_set(user: UserMemory<'_>, address: u64, words: usize) -> Result<Option<S
     Ok(Some(set))
 }
 
-/// Creates an empty set of `words` words. For a million descriptors, which is the limit, it takes 128 KiB.
+/// Creates an empty set of `words` words. A set for one million descriptors, the maximum, takes 128 KiB.
 fn empty_set(words: usize) -> Result<Set, Errno> {
     let mut set = Set::new();
     set.try_fill(words, 0).map_err(|_| Errno::ENOMEM)?;
@@ -160,7 +160,7 @@ fn select(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> Call
 fn pselect6(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallResult {
     let &[_, _, _, _, timeout, mask] = arguments;
     let deadline = timeout_argument(current, timeout)?;
-    // The last argument points to the address and the size of the mask.
+    // The last argument points to the address and the size of the signal mask.
     let [address, size] = current
         .user
         .read_optional::<[u64; 2]>(mask)?

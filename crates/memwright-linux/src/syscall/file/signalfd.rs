@@ -26,7 +26,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// `SFD_CLOEXEC` and `SFD_NONBLOCK` of `linux/signalfd.h` are the flags of `open`.
+/// `SFD_CLOEXEC` and `SFD_NONBLOCK` of `linux/signalfd.h`. They are equal to the flags of `open`.
 const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
 
 fn make(

@@ -1,4 +1,4 @@
-//! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
+//! `splice`, `tee` and `vmsplice`: transfers through pipes inside the kernel (Linux 7.3 `fs/splice.c`).
 
 use crate::{
     context::{Arguments, CallResult},
@@ -54,14 +54,14 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The known flags.
+/// The defined flags.
 const KNOWN: u32 =
     raw::SPLICE_F_MOVE | raw::SPLICE_F_NONBLOCK | raw::SPLICE_F_MORE | raw::SPLICE_F_GIFT;
 
-/// Returns whether the call is allowed to block.
+/// Decodes the flags. Returns whether the call is allowed to block.
 ///
 /// # Errors
-/// `EINVAL` for an unknown flag.
+/// `EINVAL` for an undefined flag.
 fn waits(flags: u64) -> Result<bool, Errno> {
     if flags as u32 & !KNOWN != 0 {
         return Err(Errno::EINVAL);
@@ -87,10 +87,11 @@ impl Side {
         })
     }
 
-    /// Returns the offset at which the transfer begins; `None` for a file without a position.
+    /// Returns the file offset at which the transfer begins. Returns `None` for a file without a position.
     ///
     /// # Errors
-    /// `EINVAL` for an offset in a file without a position, or if the transfer would exceed the largest file size.
+    /// `EINVAL` if the caller passed an offset for a file without a position, or the transfer would exceed the maximum
+    /// file size.
     fn start(&self, length: u64) -> Result<Option<u64>, Errno> {
         let start = match self.offset {
             Some(_) if !self.open.has_position() => return Err(Errno::EINVAL),
@@ -104,7 +105,7 @@ impl Side {
         Ok(self.open.has_position().then_some(start))
     }
 
-    /// Records that the transfer ended `count` bytes after `start`.
+    /// Advances the offset or the file position to `count` bytes after `start`.
     fn finish(&mut self, current: &Current<'_>, start: Option<u64>, count: usize) -> CallResult {
         let end = start.map_or(0, |start| start + count as u64);
         match &mut self.offset {
@@ -171,7 +172,7 @@ fn splice(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(done)
 }
 
-/// Limits the length of a transfer.
+/// Returns the length of a transfer in bytes, reduced to the maximum of one call.
 fn limited(length: u64) -> usize {
     length.min(TRANSFER_MAX) as usize
 }
@@ -206,7 +207,7 @@ fn pipe_to_file(
     output.finish(current, start, count)
 }
 
-/// Moves bytes from a file to a pipe. `waits` permits the call to wait for the file, `pipe_waits` for room in the pipe.
+/// Moves bytes from a file to a pipe. `waits` permits waiting for the file, and `pipe_waits` for room in the pipe.
 fn file_to_pipe(
     current: &Current<'_>,
     input: &mut Side,
@@ -216,7 +217,7 @@ fn file_to_pipe(
 ) -> CallResult {
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
-    // Wait for room first: errors of the file come after errors of the pipe.
+    // Wait for room first: errors of the pipe have precedence over errors of the file.
     pipe.await_room(current, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);
@@ -237,8 +238,8 @@ fn file_to_pipe(
             if done > 0 {
                 return Ok(0);
             }
-            // SPLICE_F_NONBLOCK has no effect on message sockets: on Linux only stream sockets have a `splice_read` of
-            // their own.
+            // SPLICE_F_NONBLOCK has no effect on message sockets: on Linux, only stream sockets implement
+            // `splice_read`.
             if !waits && !messages {
                 return Err(Errno::EAGAIN);
             }
@@ -277,7 +278,7 @@ fn tee(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(done as u64)
 }
 
-/// The calling thread's memory, of which `vmsplice` puts pages into a pipe.
+/// The address space of the calling thread, from which `vmsplice` puts pages into a pipe.
 struct CallerMemory<'a> {
     thread: &'a Arc<Thread>,
     userfaults: &'a Userfaults,
@@ -295,8 +296,8 @@ impl Lender for CallerMemory<'_> {
     }
 }
 
-/// Implements `vmsplice` (Linux 7.2 `fs/splice.c`): moves memory of the program into a pipe, or bytes from the pipe to
-/// memory.
+/// Implements `vmsplice` (Linux 7.2 `fs/splice.c`): puts pages of the program into a pipe, or reads bytes from a pipe
+/// into the program's memory.
 fn vmsplice(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, flags, ..] = arguments;
     let waits = waits(flags)?;

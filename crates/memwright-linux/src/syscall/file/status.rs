@@ -1,4 +1,4 @@
-//! File attributes: `stat` and its relatives, `access`, `statfs`.
+//! System calls that return file attributes: `stat` and its variants, `access`, `statfs`.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -14,7 +14,7 @@ use memwright_linux_vfs::{
 
 use Kind::{DirFd, Fd, Flags, Hex, Int, Mode, Out, Path};
 
-/// Names of the `AT_` flags.
+/// The names of the `AT_` flags.
 pub const AT_FLAGS: &[(u64, &str)] = &[
     (raw::AT_SYMLINK_NOFOLLOW as u64, "AT_SYMLINK_NOFOLLOW"),
     (raw::AT_EACCESS as u64, "AT_EACCESS"),

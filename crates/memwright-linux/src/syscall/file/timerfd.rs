@@ -1,4 +1,4 @@
-//! `timerfd`: creating, setting, reading.
+//! The `timerfd` system calls.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -41,15 +41,15 @@ pub const CALLS: &[SystemCall] = &[
 abi_struct! {
     /// `struct __kernel_itimerspec` of `linux/time_types.h`.
     pub struct TimerSetting {
-        /// Time between expirations.
+        /// Interval between expirations; 0 for a timer that expires once.
         pub interval: Timespec,
-        /// The first expiration.
+        /// Time of the first expiration; 0 disarms the timer.
         pub value: Timespec,
     }
 }
 
 impl TimerSetting {
-    /// Creates the setting from the time until the next expiration and the interval, in nanoseconds.
+    /// Creates the setting from the time until the next expiration and the interval, both in nanoseconds.
     #[must_use]
     pub const fn from_nanoseconds((left, interval): (u64, u64)) -> Self {
         Self {
@@ -58,8 +58,8 @@ impl TimerSetting {
         }
     }
 
-    /// Returns the expirations of a timer with this setting, by the host's clock. `offset` is the number of nanoseconds
-    /// by which the timer's clock is ahead of the host's.
+    /// Returns the schedule of a timer with this setting, in the host's clock. `offset` is the number of nanoseconds by
+    /// which the timer's clock is ahead of the host's clock.
     ///
     /// # Errors
     /// `EINVAL` for times that are negative or not normalised.
@@ -77,11 +77,11 @@ impl TimerSetting {
     }
 }
 
-/// Returns the number of nanoseconds by which a clock is ahead of the host's. `epoch` is the time at boot, in seconds
-/// since 1970.
+/// Returns the number of nanoseconds by which a clock is ahead of the host's clock. `epoch` is the time of the boot in
+/// seconds since 1970.
 ///
-/// The machine is never suspended and its time is never set. So the alarm clocks equal the clocks without alarms, and
-/// the boot-time clock equals the monotonic one.
+/// The machine is never suspended, and its time is never set. So each alarm clock is equal to the clock without alarms,
+/// and the boot-time clock is equal to the monotonic clock.
 ///
 /// # Errors
 /// `EINVAL` for other clocks.
@@ -123,7 +123,7 @@ fn timerfd_settime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    // `TFD_TIMER_CANCEL_ON_SET` has no effect: the time is never set.
+    // `TFD_TIMER_CANCEL_ON_SET` has no effect, because the time is never set.
     let absolute = flags as u32 & raw::TFD_TIMER_ABSTIME != 0;
     let open = open_timer(current, number)?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;

@@ -1,4 +1,4 @@
-//! System calls that read, write and move the position.
+//! System calls that read, write and seek.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -101,9 +101,9 @@ pub const CALLS: &[SystemCall] = &[
 /// The offset of a transfer.
 #[derive(Clone, Copy)]
 enum At {
-    /// The file position, which advances.
+    /// The file position. The transfer advances it.
     Position,
-    /// This offset; the position is unchanged.
+    /// This offset. The file position does not change.
     Offset(u64),
 }
 
@@ -125,7 +125,7 @@ fn transfer_out(current: &Current<'_>, open: &OpenFile, pieces: &[IoVector], at:
     Ok(done as u64)
 }
 
-/// Returns the open file, if it permits this direction, and the buffer of a call with a single buffer.
+/// Returns the open file and the buffer of a call with a single buffer. Checks that the file permits this direction.
 fn one_piece(
     current: &Current<'_>,
     arguments: &Arguments,
@@ -143,7 +143,7 @@ fn one_piece(
     ))
 }
 
-/// Returns the open file if it permits this direction. Calls check this before all other arguments.
+/// Returns the open file if it permits this direction. Must precede the checks of all other arguments.
 fn usable(current: &Current<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
     let open = current.files().get(int(number))?;
     let allowed = if writes {
@@ -190,14 +190,14 @@ fn writev(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     transfer_out(current, &open, &pieces, At::Position)
 }
 
-/// Returns the offset in the fourth argument. The fifth argument is the upper half of the offset on 32-bit machines
-/// only.
+/// Returns the offset in the fourth argument. The fifth argument is ignored: it contains the upper half of the offset
+/// only on 32-bit machines.
 fn vector_offset(arguments: &Arguments) -> Result<At, Errno> {
     explicit(arguments[3] as i64).map(At::Offset)
 }
 
-/// Returns the offset like [`vector_offset`], except that -1 means the file position. The only flags accepted are those
-/// whose guarantees always hold for files in memory.
+/// Returns the offset like [`vector_offset`] does, except that -1 means the file position. Accepts only flags whose
+/// guarantees always hold for files in memory.
 fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
     const HELD: u32 = raw::RWF_HIPRI | raw::RWF_DSYNC | raw::RWF_SYNC;
     if arguments[5] as u32 & !HELD != 0 {
@@ -246,10 +246,11 @@ fn lseek(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     open.seek(current, offset as i64, Whence::decode(whence as u32)?)
 }
 
-/// Bytes that a copy between files moves at a time.
+/// Number of bytes that a copy between files moves at a time.
 const CHUNK: usize = 4096;
 
-/// Copies between two open files through the kernel. Bytes that were read but could not be written remain unread.
+/// Copies between two open files through a kernel buffer. If the input has a position, bytes that could not be written
+/// count as not read.
 fn copy(
     current: &Current<'_>,
     from: (&OpenFile, &mut At),
@@ -270,7 +271,7 @@ fn copy(
             At::Position => input.position(),
             At::Offset(offset) => offset,
         };
-        // Read at an explicit offset if the file has a position, so that a short write loses no bytes.
+        // If the file has a position, read at an explicit offset: a short write then loses no bytes.
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
@@ -312,7 +313,7 @@ fn copy(
     Ok(done)
 }
 
-/// Returns the offset at `address`, or the position if the pointer is null.
+/// Returns the offset that is stored at `address`, or the file position if `address` is null.
 fn offset_argument(current: &Current<'_>, address: u64) -> Result<At, Errno> {
     match current.user.read_optional::<i64>(address)? {
         Some(offset) => explicit(offset).map(At::Offset),
@@ -338,7 +339,7 @@ fn sendfile(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if output.flags() & raw::O_APPEND != 0 {
         return Err(Errno::EINVAL);
     }
-    // A pipe or a socket has no position from which to read, and a directory has no bytes (fs/splice.c,
+    // Pipes and sockets have no position from which to read, and directories have no bytes (fs/splice.c,
     // `splice_direct_to_actor`).
     if !input.has_position()
         || input.inode().kind() == memwright_linux_vfs::fs::kind::Kind::Directory
@@ -390,7 +391,7 @@ fn copy_file_range(current: &Current<'_>, arguments: &Arguments) -> CallResult {
         };
         let begin = start(source, &input);
         let distance = begin.abs_diff(start(target, &output));
-        // The copy ends at the end of the input (fs/read_write.c, `generic_copy_file_checks`).
+        // Do not copy beyond the end of the input (fs/read_write.c, `generic_copy_file_checks`).
         let there = input.attributes(current).size.saturating_sub(begin);
         count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {

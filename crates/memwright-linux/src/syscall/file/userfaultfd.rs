@@ -21,10 +21,10 @@ pub const CALLS: &[SystemCall] = &[real(
     handler!(userfaultfd, userfaults),
 )];
 
-/// Creates a userfaultfd with these flags. Returns its descriptor (`new_userfaultfd`).
+/// Creates a userfaultfd with these flags. Returns the descriptor (`new_userfaultfd`).
 ///
 /// # Errors
-/// `EINVAL` for unknown flags, and the errors of creating a descriptor.
+/// `EINVAL` for unknown flags, and those of creating a descriptor.
 fn make(
     userfaults: &'static Userfaults,
     caller: &dyn Caller,
@@ -45,7 +45,7 @@ fn make(
     caller.add_descriptor(open, flags & raw::O_CLOEXEC)
 }
 
-/// Creates userfaultfds for `/dev/userfaultfd`.
+/// Creates userfaultfds for `ioctl` on `/dev/userfaultfd`.
 pub(crate) struct UserfaultDevice {
     /// The userfaultfd contexts.
     pub(crate) userfaults: &'static Userfaults,
@@ -67,7 +67,7 @@ fn userfaultfd(
     userfaults: &'static Userfaults,
     arguments: &Arguments,
 ) -> CallResult {
-    // The same check as in `userfaultfd_syscall_allowed` of Linux.
+    // Make the check that `userfaultfd_syscall_allowed` makes on Linux.
     let flags = arguments[0] as u32;
     let anybody = userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;

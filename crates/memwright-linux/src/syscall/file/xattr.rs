@@ -31,7 +31,7 @@ const HOW: Kind = Flags(&[
     (raw::XATTR_REPLACE as u64, "XATTR_REPLACE"),
 ]);
 
-/// Longest structure of arguments that a call accepts.
+/// Maximum size of `struct xattr_args` in bytes.
 const ARGUMENTS_MAX: u64 = 4096;
 
 /// `XATTR_NAME_CAPS`.
@@ -223,14 +223,14 @@ abi_struct! {
     pub struct Extra {
         /// The address of the value.
         pub value: u64,
-        /// The size of the value or of the buffer.
+        /// The size in bytes of the value, or of the buffer for it.
         pub size: u32,
         /// Flags of `setxattr`.
         pub flags: u32,
     }
 }
 
-/// Reads `struct xattr_args` of this size.
+/// Reads a `struct xattr_args` of `size` bytes.
 fn read_extra(caller: &dyn Caller, address: u64, size: u64) -> Result<Extra, Errno> {
     let known = 16;
     if size < known {
@@ -252,16 +252,16 @@ fn read_extra(caller: &dyn Caller, address: u64, size: u64) -> Result<Extra, Err
     caller.memory().read_value(address)
 }
 
-/// The file that a call names.
+/// The file that a call reads or changes.
 #[derive(Clone, Copy)]
 enum Target {
-    /// A path and `AT_` flags.
+    /// A path with `AT_` flags, relative to a directory.
     Path {
         directory: i32,
         path: u64,
         flags: u32,
     },
-    /// An open file.
+    /// The descriptor of an open file.
     Open(i32),
 }
 
@@ -312,7 +312,7 @@ struct NewValue {
     flags: u32,
 }
 
-/// Takes the arguments of a call that sets an attribute from those after the file.
+/// Decodes the arguments of a call that sets an attribute. `rest` are the arguments after the file.
 const fn new_value(rest: &[u64; 5]) -> NewValue {
     let &[name, address, size, flags, _] = rest;
     NewValue {
@@ -343,20 +343,20 @@ fn remove_at(caller: &dyn Caller, flags: u32, arguments: &Arguments) -> CallResu
     remove(caller, Target::path(path, flags), name)
 }
 
-/// The part of the name space that an attribute is in, by the prefix of its name.
+/// The namespace of an attribute, determined by the prefix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// `security.capability`.
     Capability,
     /// Another name that begins with `security.`.
     Security,
-    /// An access control list of POSIX, which no file here has.
+    /// An access control list of POSIX. No file supports these.
     List,
     /// `trusted.`.
     Trusted,
     /// `user.`.
     User,
-    /// A prefix alone.
+    /// A known prefix without a name after it.
     Nameless,
     /// A name without a known prefix.
     Other,
@@ -374,15 +374,15 @@ fn class_of(name: &[u8]) -> Class {
     }
 }
 
-/// The access to an attribute that a call asks for.
+/// The kind of access to an attribute that a call requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Read,
     Write,
 }
 
-/// Checks whether the prefix of a name permits an access to a file of this kind, before the permissions of the file are
-/// checked (`xattr_permission`). `owner` tells whether the caller owns a directory with the sticky bit.
+/// Checks whether the prefix of a name permits this access to a file of this kind. Precedes the check of the file's
+/// permissions (`xattr_permission`). `owner` is false if the file has the sticky bit and the caller does not own it.
 fn check_prefix(
     name: &[u8],
     access: Access,
@@ -441,13 +441,14 @@ fn check_class(inode: &Inode, class: Class) -> Result<(), Errno> {
     }
 }
 
-/// Checks a value of `security.capability`: its size and its revision (`validheader`).
+/// Returns whether a value of `security.capability` has a valid size and revision (`validheader`).
 fn is_capability(value: &[u8]) -> bool {
     let revision = value.get(3).copied();
     matches!((value.len(), revision), (20, Some(2)) | (24, Some(3)))
 }
 
-/// Checks the privilege that a change of a security attribute takes (`cap_inode_setxattr`, `cap_inode_removexattr`).
+/// Checks that the caller has the capability for changing attributes of this class (`cap_inode_setxattr`,
+/// `cap_inode_removexattr`).
 fn check_privilege(caller: &dyn Caller, class: Class) -> Result<(), Errno> {
     let needed = match class {
         Class::Capability => Capabilities::SET_FILE,
@@ -543,7 +544,8 @@ fn remove(caller: &dyn Caller, target: Target, name: u64) -> CallResult {
     Ok(0)
 }
 
-/// Writes a result to a buffer of `size` bytes, of which at most `most` are used. Without a buffer, returns the length.
+/// Writes a result to a buffer of `size` bytes, of which at most `most` are used. Returns the length of the result.
+/// Without a buffer, only returns the length.
 fn give(caller: &dyn Caller, (buffer, size): (u64, u64), most: usize, bytes: &[u8]) -> CallResult {
     let length = bytes.len() as u64;
     if size == 0 || length == 0 {
@@ -557,7 +559,7 @@ fn give(caller: &dyn Caller, (buffer, size): (u64, u64), most: usize, bytes: &[u
     Ok(length)
 }
 
-/// Returns the error of a buffer that is too short: a larger one helps only below the limit.
+/// Returns the error for a buffer that is too short: `ERANGE` if a larger buffer would help, otherwise `E2BIG`.
 const fn too_short(size: u64, most: usize) -> Errno {
     if size >= most as u64 {
         Errno::E2BIG

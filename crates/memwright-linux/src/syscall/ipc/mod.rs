@@ -1,4 +1,4 @@
-//! Common code of System V shared memory and semaphores (Linux 7.2 `ipc/util.c`).
+//! Common code for System V shared memory and semaphores (Linux 7.2 `ipc/util.c`).
 
 pub(super) mod semaphores;
 pub(super) mod shared_memory;
@@ -7,37 +7,37 @@ use crate::context::CallResult;
 use memwright_linux_abi::{abi_struct, errno::Errno};
 use memwright_linux_vfs::fs::permission::{Permission, Subject};
 
-/// The key of a private object, which no search finds.
+/// The key of private objects, which are never found by key.
 pub const IPC_PRIVATE: u32 = 0;
-/// Flag: create an object if none has the key.
+/// Flag: create an object if no object has the key.
 pub const IPC_CREAT: u32 = 0o1000;
 /// Flag: fail if an object has the key.
 pub const IPC_EXCL: u32 = 0o2000;
-/// Command: remove.
+/// Command: remove the object.
 pub const IPC_RMID: u32 = 0;
-/// Command: change owner and permissions.
+/// Command: change the owner and the permissions.
 pub const IPC_SET: u32 = 1;
-/// Command: return the status.
+/// Command: return the status of the object.
 pub const IPC_STAT: u32 = 2;
 /// Command: return the limits.
 pub const IPC_INFO: u32 = 3;
-/// Command bit: use the 64-bit structures, which are the only ones here.
+/// Command bit: use the 64-bit structures. They are always used.
 pub const IPC_64: u32 = 0x100;
 
 abi_struct! {
-    /// `struct ipc64_perm` of `asm-generic/ipcbuf.h`: owner and permissions.
+    /// `struct ipc64_perm` of `asm-generic/ipcbuf.h`: the owner and the permissions.
     pub struct Ownership {
-        /// The key.
+        /// The key of the object.
         pub key: u32,
-        /// Owner.
+        /// User id of the owner.
         pub user: u32,
-        /// Its group.
+        /// Group id of the owner.
         pub group: u32,
-        /// Creator.
+        /// User id of the creator.
         pub maker_user: u32,
-        /// The creator's group.
+        /// Group id of the creator.
         pub maker_group: u32,
-        /// Permissions.
+        /// Permission bits.
         pub mode: u32,
         /// Unused.
         pub sequence: u64,
@@ -62,7 +62,7 @@ impl Ownership {
         }
     }
 
-    /// Returns the owner and the permissions to set ([`IPC_SET`]).
+    /// Returns the owner and the permissions that [`IPC_SET`] sets.
     #[must_use]
     pub const fn wanted(&self) -> (Subject, u32) {
         let owner = Subject {
@@ -74,11 +74,12 @@ impl Ownership {
     }
 }
 
-/// Checks whether a call with these flags is allowed to use the object found by its key. `fits` is whether the object
-/// is at least as large as requested (`ipc_check_perms` and its callers).
+/// Checks whether a call with these flags is allowed to use an object that was found by its key. `fits` is true if the
+/// object is at least as large as requested (`ipc_check_perms` and its callers).
 ///
 /// # Errors
-/// `EEXIST`, `EINVAL`, `EACCES`, in this order.
+/// In this order: `EEXIST` if the flags permit only a new object, `EINVAL` unless `fits`, `EACCES` unless `permits`
+/// returns true.
 pub fn check_found(
     flags: u32,
     fits: bool,
@@ -98,9 +99,9 @@ pub fn check_found(
 
 /// The result of a search for a key.
 pub enum Got {
-    /// The number of the object that was found or created.
+    /// The id of the object that was found or created.
     Id(u32),
-    /// No object had the key when the caller searched, but another thread created one before the caller could.
+    /// No object had the key during the search, but another thread has created one since.
     Again,
 }
 
@@ -118,8 +119,8 @@ impl Got {
     }
 }
 
-/// Repeats `attempt` until an object with the key is found or created. Linux instead locks out concurrent creation
-/// (Linux 7.2 `ipc/util.c`, `ipcget_public`).
+/// Repeats `attempt` until an object with the key was found or created. Linux instead excludes concurrent creation by a
+/// lock (Linux 7.2 `ipc/util.c`, `ipcget_public`).
 ///
 /// # Errors
 /// Those of `attempt`.

@@ -14,7 +14,7 @@ use memwright_linux_sched::wait::WaitError;
 use memwright_linux_vfs::{fs::permission::Permission, user::UserMemory};
 use memwright_table::TryPush;
 
-/// Flags and commands of `linux/sem.h`, which linux-raw-sys lacks.
+/// Flags and commands of `linux/sem.h` that linux-raw-sys lacks.
 mod raw {
     pub const IPC_NOWAIT: u16 = 0o4000;
     pub const SEM_UNDO: u16 = 0x1000;
@@ -30,7 +30,7 @@ mod raw {
     pub const SEM_STAT_ANY: u32 = 20;
 }
 
-/// Most operations of one call (`SEMOPM`).
+/// Maximum number of operations of one call (`SEMOPM`).
 const MOST_OPERATIONS: u64 = 500;
 /// Size in bytes of a `struct sem_undo`, as Linux reports it (`SEMUSZ`).
 const UNDO_SIZE: u32 = 20;
@@ -40,11 +40,11 @@ abi_struct! {
     pub struct SetStatus {
         /// Owner and permissions.
         pub ownership: ipc::Ownership,
-        /// Time of the last operation.
+        /// Time of the last operation, in seconds since 1970.
         pub operated: i64,
         /// Unused.
         pub unused_operated: u64,
-        /// Time of the last change.
+        /// Time of the last change, in seconds since 1970.
         pub changed: i64,
         /// Unused.
         pub unused_changed: u64,
@@ -60,8 +60,8 @@ pub fn semget(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -
     ipc::find_or_make(|| get(current, semaphores, arguments))
 }
 
-/// Returns the set with the key of a `semget`, or creates one. Returns [`ipc::Got::Again`] if another thread created
-/// one with the key in the meantime.
+/// Finds the set with the key that `semget` got, or creates a set. Returns [`ipc::Got::Again`] if another thread has
+/// created a set with the key since the search.
 fn get(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, count, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
@@ -113,8 +113,8 @@ pub fn semtimedop(current: &Current<'_>, semaphores: &Sets, arguments: &Argument
     operate(current, semaphores, id, operations, count, timeout)
 }
 
-/// Performs the operations at `address` in user memory, and waits for at most `timeout` nanoseconds until they are
-/// possible.
+/// Performs the operations at `address` in user memory. Waits up to `timeout` nanoseconds until they are possible;
+/// without a limit for `None`.
 fn operate(
     current: &Current<'_>,
     semaphores: &Sets,
@@ -153,13 +153,13 @@ fn operate(
     let deadline = timeout.map(|time| current.now().saturating_add(time));
     let waited = current.wait_until(&[&pending.queue], deadline, || pending.outcome());
     let outcome = waited.or_else(|error: WaitError| {
-        // The operations may have completed before they were withdrawn.
+        // The operations may have completed before the thread could withdraw them.
         set.give_up(&pending).ok_or_else(|| error.interrupt())
     })?;
     outcome.map(|()| 0)
 }
 
-/// Reads `count` operations (`struct sembuf`).
+/// Reads `count` operations (`struct sembuf`) from user memory.
 fn read_operations(
     user: UserMemory<'_>,
     address: u64,
@@ -194,7 +194,7 @@ pub fn semctl(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -
     let set = semaphores.find(id);
     let set = set.ok_or(Errno::EINVAL)?;
     match command {
-        // The index of a set in the list of all is its number.
+        // For `SEM_STAT`, the index of a set is equal to its id.
         ipc::IPC_STAT | raw::SEM_STAT | raw::SEM_STAT_ANY => {
             if command != raw::SEM_STAT_ANY {
                 may(current, &set, Permission::READ)?;
@@ -243,7 +243,7 @@ fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Changes the owner and permissions of the set, or removes it.
+/// Changes the owner and permissions of the set (`IPC_SET`), or removes the set (`IPC_RMID`).
 fn administer(
     current: &Current<'_>,
     semaphores: &Sets,
@@ -268,9 +268,9 @@ fn administer(
     Ok(0)
 }
 
-/// Returns the values of all semaphores, or sets them.
+/// Returns (`GETALL`) or sets (`SETALL`) the values of all semaphores.
 fn all_values(current: &Current<'_>, set: &Set, command: u32, address: u64) -> CallResult {
-    // Number of values that are copied through the stack at a time.
+    // Number of values that are copied through the kernel stack at a time.
     const TOGETHER: usize = 256;
     const WORD: usize = size_of::<u16>();
     let mut words = [0; TOGETHER * WORD];
@@ -307,8 +307,8 @@ fn all_values(current: &Current<'_>, set: &Set, command: u32, address: u64) -> C
     Ok(0)
 }
 
-/// Writes a `struct seminfo` with the limits. If `used`, two of its fields contain the numbers of sets and semaphores
-/// in use instead.
+/// Writes a `struct seminfo` with the limits. If `used` is true, two of its fields contain the numbers of sets and
+/// semaphores in use instead (`SEM_INFO`).
 fn tell_limits(current: &Current<'_>, semaphores: &Sets, address: u64, used: bool) -> CallResult {
     let all = (MOST_IN_SET * MOST_SETS) as u32;
     let (sets, values) = semaphores.totals();

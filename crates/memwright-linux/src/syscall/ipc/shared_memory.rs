@@ -26,7 +26,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{Page, PageRange, VirtAddr};
 
-/// Flags and commands of `linux/shm.h`, which linux-raw-sys lacks.
+/// Flags and commands of `linux/shm.h` that linux-raw-sys lacks.
 mod raw {
     pub const SHM_HUGETLB: u32 = 0o4000;
     pub const SHM_NORESERVE: u32 = 0o10000;
@@ -49,17 +49,17 @@ abi_struct! {
         pub ownership: ipc::Ownership,
         /// Size in bytes.
         pub size: u64,
-        /// Time of the last attach.
+        /// Time of the last attach, in seconds since 1970.
         pub attached_at: i64,
-        /// Time of the last detach.
+        /// Time of the last detach, in seconds since 1970.
         pub detached_at: i64,
-        /// Time of the last change.
+        /// Time of the last change, in seconds since 1970.
         pub changed_at: i64,
         /// Process id of the creator.
         pub maker: u32,
-        /// Process id of the last attach or detach.
+        /// Id of the process that last attached or detached the segment.
         pub last: u32,
-        /// Number of areas that map it.
+        /// Number of areas that map the segment.
         pub attached: u64,
         /// Unused.
         pub rest: [u64; 2],
@@ -78,8 +78,8 @@ pub fn shmget(
     ipc::find_or_make(|| get(current, segments, memory, arguments))
 }
 
-/// Returns the segment with the key of a `shmget`, or creates one. Returns [`ipc::Got::Again`] if another thread
-/// created one with the key in the meantime.
+/// Finds the segment with the key that `shmget` got, or creates a segment. Returns [`ipc::Got::Again`] if another
+/// thread has created a segment with the key since the search.
 fn get(
     current: &Current<'_>,
     segments: &Segments,
@@ -118,8 +118,8 @@ fn get(
     ipc::Got::of(segments.add(&wanted, contents))
 }
 
-/// Creates the pages of a segment. Unless the flags contain `SHM_NORESERVE`, they are accounted, or reserved in the
-/// hugetlb pool.
+/// Creates the pages of a segment. Without `SHM_NORESERVE`, the pages are accounted, or, for huge pages, reserved in
+/// the hugetlb pool.
 fn contents(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -156,8 +156,8 @@ fn contents(
     ))
 }
 
-/// Returns whether the caller is allowed to create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the
-/// group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
+/// Returns whether the caller is allowed to create a segment of huge pages: if it has `CAP_IPC_LOCK` or is a member of
+/// the group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
 fn may_have_huge_pages(process: &Process) -> bool {
     const GROUP: u32 = 0;
     let credentials = process.identity.credentials.lock();
@@ -211,7 +211,7 @@ pub fn shmat(
         populate: false,
     };
     let mapped = memory::map(current, userfaults, &request).map_err(|error| match error {
-        // Another mapping is at the address.
+        // There is another mapping at the address.
         MapError::Taken(_) => Errno::EINVAL,
         other => map_errno(other),
     })?;
@@ -221,8 +221,8 @@ pub fn shmat(
     Ok(mapped.as_u64())
 }
 
-/// Returns the placement for attaching a segment. Attaching fails if there are mappings at the address, unless
-/// `SHM_REMAP` requests that they be replaced.
+/// Returns the placement for the attach of a segment. With `SHM_REMAP`, the attach replaces mappings at the address;
+/// otherwise, it fails if there are any.
 fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement, Errno> {
     let remaps = flags & raw::SHM_REMAP != 0;
     if address == 0 {
@@ -244,7 +244,7 @@ fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement
     Ok(Placement::FixedNoReplace(at))
 }
 
-/// Implements `shmdt`: unmaps all areas that an attach of the segment at this address created and that still map it.
+/// Implements `shmdt`: unmaps the areas that remain of an attach of a segment at this address.
 pub fn shmdt(current: &Current<'_>, segments: &Segments, arguments: &Arguments) -> CallResult {
     let start = arguments[0];
     if !start.is_multiple_of(PAGE) {
@@ -253,7 +253,7 @@ pub fn shmdt(current: &Current<'_>, segments: &Segments, arguments: &Arguments) 
     let first = VirtAddr::new(start).page();
     let mut found = None;
     let mut from = first;
-    // Handle one area at a time: look up its segment while the address space is not locked, then unmap it.
+    // Handle one area at a time: look up its segment without the lock of the address space, then unmap the area.
     while let Some((part, identity)) = next_part(current, first, from) {
         from = part.end;
         if found.is_none() {
@@ -274,8 +274,8 @@ pub fn shmdt(current: &Current<'_>, segments: &Segments, arguments: &Arguments) 
     Ok(0)
 }
 
-/// Returns the next area from page `from` on that maps an object at the offset that it would have if the object had
-/// been mapped from its beginning at `first`. Also returns the object's identity.
+/// Finds the first area from page `from` on that can be part of an attach at `first`: its offset in its object is equal
+/// to its distance from `first`. Returns its range and the identity of its object.
 fn next_part(
     current: &Current<'_>,
     first: Page,
@@ -321,7 +321,7 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
         _ => {}
     }
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
-    // Read the new attributes before searching for the segment.
+    // Read the new attributes from user memory before the search for the segment.
     let wanted: Option<SegmentStatus> = match command {
         ipc::IPC_SET => Some(current.user.read_value(address)?),
         _ => None,
@@ -331,7 +331,7 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
         return set_status(current, &segment, &wanted);
     }
     match command {
-        // The index of a segment in the list of all is its number.
+        // For `SHM_STAT`, the index of a segment is equal to its id.
         ipc::IPC_STAT | raw::SHM_STAT | raw::SHM_STAT_ANY => {
             if command != raw::SHM_STAT_ANY {
                 ipc::check(segment.permits(current.caller().subject(), Permission::READ))?;
@@ -358,8 +358,8 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
     }
 }
 
-/// Checks whether the caller is allowed to lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
-/// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
+/// Checks whether the caller is allowed to lock and unlock the pages of a segment: if it has `CAP_IPC_LOCK`, or owns or
+/// created the segment (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
 fn check_locker(current: &Current<'_>, segment: &Segment) -> Result<bool, Errno> {
     if current.caller().has_any(Capabilities::LOCK_MEMORY) {
         return Ok(true);
@@ -373,10 +373,11 @@ fn check_locker(current: &Current<'_>, segment: &Segment) -> Result<bool, Errno>
     }
 }
 
-/// Locks the pages of a segment in memory (`SHM_LOCK`). They count against the user's `RLIMIT_MEMLOCK`.
+/// Locks the pages of a segment in memory (`SHM_LOCK`). The pages count against the user's `RLIMIT_MEMLOCK`.
 ///
 /// # Errors
-/// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
+/// `EPERM` if the caller has neither permission nor `CAP_IPC_LOCK`, or its limit is 0; `ENOMEM` if the limit would be
+/// exceeded.
 fn lock_segment(current: &Current<'_>, segments: &Segments, segment: &Segment) -> CallResult {
     let unlimited = check_locker(current, segment)?;
     let limit = current.process().identity.soft_limit(Resource::Locked);
@@ -406,7 +407,7 @@ fn set_status(current: &Current<'_>, segment: &Segment, wanted: &SegmentStatus) 
     Ok(0)
 }
 
-/// Writes a structure of `size` bytes that begins with these words; the rest is zero.
+/// Writes a structure of `size` bytes that begins with `words`. The rest of the structure is zero.
 fn write_words(
     user: UserMemory<'_>,
     address: u64,

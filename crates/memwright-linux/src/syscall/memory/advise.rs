@@ -22,7 +22,7 @@ use memwright_linux_tasks::call_counts::CallCounts;
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Advice that was applied.
+/// Advice that was applied to a range.
 pub(crate) struct Applied {
     advice: Advice,
     name: &'static str,
@@ -30,8 +30,8 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Wakes the background scan that the advice is for. The report lists advice that has no effect as a stub, by its
-    /// name.
+    /// Wakes the background scan to which the advice applies. Counts advice without an effect as a stub, which the
+    /// report lists by name.
     pub(in crate::syscall) fn finish(
         self,
         huge_scan: &HugeScan,
@@ -51,7 +51,7 @@ impl Applied {
     }
 }
 
-/// Implements `madvise`, which [`Applied::finish`] completes.
+/// Implements `madvise`. The caller must complete the call with [`Applied::finish`].
 pub fn madvise(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -69,8 +69,8 @@ pub fn madvise(
     })
 }
 
-/// Applies advice to a range. Sends the userfaultfd events for discarded contents before discarding them, so that the
-/// handler does not fill the pages again.
+/// Applies advice to a range. For discarded pages, sends the userfaultfd events before it discards the pages, so that
+/// the userfaultfd handler does not fill them again.
 ///
 /// # Errors
 /// Those of `madvise`.
@@ -106,8 +106,8 @@ pub(in crate::syscall) fn advise(
     advised.map_err(advise_errno)
 }
 
-/// Populates a range. After direct reclaim, or after a userfaultfd context has resolved a fault, resumes where it
-/// stopped.
+/// Populates a range. Continues where it stopped after direct reclaim, or after a userfaultfd context has resolved a
+/// fault.
 fn populate(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -127,7 +127,7 @@ fn populate(
         .map_err(advise_errno)
 }
 
-/// Decodes the advice of `madvise`. Also returns the name under which the report lists it.
+/// Decodes the advice of `madvise`. Returns it with the name that the report uses for it.
 pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
         raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),
@@ -159,7 +159,7 @@ pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> 
     })
 }
 
-/// `asm-generic/mman-common.h`.
+/// Of `asm-generic/mman-common.h`.
 const MADV_GUARD_INSTALL: u32 = 102;
-/// `asm-generic/mman-common.h`.
+/// Of `asm-generic/mman-common.h`.
 const MADV_GUARD_REMOVE: u32 = 103;

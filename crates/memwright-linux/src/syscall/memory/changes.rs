@@ -1,11 +1,11 @@
-//! Changes of mappings, and the userfaultfd events that report them.
+//! Changes of mappings, with the userfaultfd events that report them.
 
 use crate::current::Current;
 use memwright::uffd::{Watch, WatchEvent};
 use memwright_linux_abi::Space;
 use memwright_linux_memory::{userfault::Announced, userfault::Userfaults};
 
-/// Executes `change`, which changes mappings. Then sends the userfaultfd events of the change, even if it failed.
+/// Calls `change`, which changes mappings. Sends the userfaultfd events of the change, even if `change` fails.
 pub(super) fn telling<R>(
     current: &Current<'_>,
     userfaults: &Userfaults,

@@ -10,7 +10,7 @@ use memwright_linux_memory::userfault::Userfaults;
 use memwright_linux_vfs::{direct_reclaim::Retry, identity::Resource, user::USER_END};
 use memwright_table::VirtAddr;
 
-/// Implements `brk`. The call never fails: it returns the end of the heap, whether that was moved or not.
+/// Implements `brk`. Never fails: returns the end of the heap, whether the call moved it or not.
 pub fn brk(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments) -> CallResult {
     let wanted = arguments[0];
     let Some(image) = current.process().image() else {
@@ -31,7 +31,7 @@ pub fn brk(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        // The mapping replaces no area, so there are no userfaultfd events to send.
+        // The mapping replaces no area, so that no userfaultfd events must be sent.
         let map = || current.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
         if current.check_heap().is_ok() {
             let mapped = current.reclaim().retry(map).ok();

@@ -1,4 +1,4 @@
-//! Hugetlb memory for the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
+//! Hugetlb memory of the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
 
 use crate::current::Current;
 use alloc::sync::Arc;
@@ -6,22 +6,23 @@ use linux_raw_sys::general as raw;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
 use memwright_linux_abi::{M, Memory, errno::Errno};
 
-/// Position in the flags of the logarithm of the page size (`asm-generic/hugetlb_encode.h`).
+/// Position of the logarithm of the page size in the flags (`asm-generic/hugetlb_encode.h`).
 pub const SIZE_SHIFT: u32 = raw::MAP_HUGE_SHIFT;
-/// Mask of the logarithm, before the shift.
+/// Mask of the logarithm after it was shifted to bit 0.
 pub const SIZE_BITS: u32 = raw::MAP_HUGE_MASK;
 
-/// Returns whether the page size in the flags is supported: 2 MiB, or no explicit size (`hstate_sizelog`).
+/// Returns whether the page size in the flags is supported: 2 MiB, or the default for flags without a size
+/// (`hstate_sizelog`).
 #[must_use]
 pub const fn has_size(flags: u32) -> bool {
     let logarithm = (flags >> SIZE_SHIFT) & SIZE_BITS;
     logarithm == 0 || 1 << logarithm == HUGE_BYTES
 }
 
-/// Creates an unnamed hugetlb file of `length` bytes, rounded up to complete pages (`hugetlb_file_setup`).
+/// Creates an unnamed hugetlb file of `length` bytes, rounded up to whole huge pages (`hugetlb_file_setup`).
 ///
 /// # Errors
-/// `EINVAL` for a length of 0, `ENOMEM` for a length that is too large, `ENFILE`.
+/// `EINVAL` for a length of 0, `ENOMEM` for a length that is too large, `ENFILE` at the limit of open files.
 pub fn nameless_file(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -43,14 +44,14 @@ pub fn nameless_file(
     )))
 }
 
-/// How pages are reserved for a mapping.
+/// The kind of reservation that a hugetlb mapping makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Not at all (`MAP_NORESERVE`): a fault that finds no free page raises SIGBUS.
+    /// No reservation (`MAP_NORESERVE`): a fault that finds no free page raises SIGBUS.
     None,
-    /// For the file, on behalf of all its shared mappings.
+    /// The reservation belongs to the file, for all its shared mappings.
     File,
-    /// For this mapping only.
+    /// The reservation belongs to this private mapping.
     Mapping,
 }
 
@@ -66,12 +67,12 @@ impl Promise {
     }
 }
 
-/// Reserves the pages for `length` bytes of `object` from `offset` on. Returns the object to map. Returns an object
-/// that is not a hugetlb file unchanged. If `grows`, the file grows to include the mapped range
-/// (`hugetlbfs_file_mmap`).
+/// Reserves the huge pages for `length` bytes of `object` from `offset` on. If `grows` is true, the file grows to
+/// include the mapped range (`hugetlbfs_file_mmap`). Returns the object to map, or `object` itself if it is not a
+/// hugetlb file.
 ///
 /// # Errors
-/// `ENOMEM` if the pool has too few pages; `EINVAL` for an offset inside a page.
+/// `ENOMEM` if the pool has too few free pages, `EINVAL` for an offset inside a huge page.
 pub fn promised(
     memory: &Arc<Memory>,
     object: Arc<dyn Object<M>>,

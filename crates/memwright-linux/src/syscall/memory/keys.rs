@@ -17,8 +17,9 @@ const DISABLE_ACCESS: u32 = 1;
 /// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
 const DISABLE_WRITE: u32 = 2;
 
-/// Returns the key for execute-only memory, and denies this thread reads of memory with that key. Returns `None` if the
-/// processor has no keys or none is free; execute-only memory is then readable, as on Linux.
+/// Returns the protection key for execute-only memory, and denies the calling thread reads of memory with that key.
+/// Returns `None` if the processor has no keys or no key is free; like on Linux, execute-only memory is readable in
+/// this case.
 pub(crate) fn execute_only(current: &Current<'_>, protection_keys: &ProtectionKeys) -> Option<u8> {
     if !protection_keys.exist() {
         return None;
@@ -49,7 +50,7 @@ pub fn pkey_mprotect(
     }
     range_end(address, length)?;
     let rights: Rights = rights(protection)?;
-    // If the processor has no keys, not even key 0 is valid.
+    // Without protection keys in the processor, not even key 0 is valid.
     let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;
     if !protection_keys.exist() {
         return Err(Errno::EINVAL);

@@ -49,7 +49,7 @@ fn lock(
             locked => Ok(locked),
         }
     });
-    // Any failure to fault a page in is `ENOMEM` (`__mlock_posix_error_return`).
+    // A page that cannot be faulted in is `ENOMEM`, whatever the cause (`__mlock_posix_error_return`).
     let locked = locked.map_err(|_| Errno::ENOMEM)?;
     locked.map_err(|error| lock_failed(current, error))?;
     Ok(0)

@@ -38,12 +38,12 @@ use memwright_table::VirtAddr;
 /// A new mapping.
 pub(crate) struct Mapped {
     address: VirtAddr,
-    /// Whether the program can set breakpoints in it that count their hits.
+    /// Whether breakpoints of probes can be set in the mapping.
     probed: bool,
 }
 
 impl Mapped {
-    /// Sets the breakpoints of the file, and returns the address.
+    /// Sets the breakpoints of probes in the mapping, and returns its address.
     pub(in crate::syscall) fn finish(self, probes: &Probes, process: &Process) -> CallResult {
         if probes.exist() && self.probed {
             probes.mapped(process);
@@ -52,7 +52,7 @@ impl Mapped {
     }
 }
 
-/// Implements `mmap`, which [`Mapped::finish`] completes.
+/// Implements `mmap`. The caller must complete the call with [`Mapped::finish`].
 pub fn mmap(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -82,9 +82,9 @@ pub fn mmap(
     }
 }
 
-/// Makes the checks that Linux makes before those of the kind of mapping: length, number of areas, placement, and the
-/// right to lock (`do_mmap` of Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return
-/// first.
+/// Makes the checks that Linux makes before those that depend on the kind of mapping: length, number of areas,
+/// placement, and permission to lock memory (`do_mmap` of Linux 7.3). Called only after `mmap` has failed, to return
+/// the error that Linux would return first.
 #[cold]
 fn first_refusal(
     current: &Current<'_>,
@@ -111,7 +111,7 @@ fn first_refusal(
     if has(raw::MAP_LOCKED) {
         check_lock(current, length)?;
     }
-    // Only regular files have a largest offset (`file_mmap_ok`).
+    // Only regular files have a maximum offset (`file_mmap_ok`).
     let limited = open.is_some_and(|open| open.inode().regular().is_some());
     let end = offset.checked_add(length);
     if limited && end.is_none_or(|end| end > i64::MAX as u64) {
@@ -167,7 +167,7 @@ fn map_anything(
     })
 }
 
-/// Returns the file to map. An error of this lookup precedes all other errors (`ksys_mmap_pgoff`).
+/// Returns the file to map. The error of this lookup has precedence over all other errors (`ksys_mmap_pgoff`).
 fn mapped_file(
     current: &Current<'_>,
     flags: u64,
@@ -180,7 +180,8 @@ fn mapped_file(
     Ok(Some(open))
 }
 
-/// Maps an area, sends the userfaultfd events for the areas that it replaced, and populates it. Returns the address.
+/// Maps an area, sends the userfaultfd events of the areas that the mapping replaced, and populates the new area.
+/// Returns its address.
 ///
 /// # Errors
 /// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
@@ -233,7 +234,7 @@ fn map_low(
     map(current, userfaults, &request).map_err(map_errno)
 }
 
-/// Returns the start of the first gap of `length` bytes within the range.
+/// Returns the start of the first gap of `length` bytes between `start` and `end`.
 fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u64> {
     let mut free = start;
     space.areas(&mut |area| {
@@ -250,7 +251,7 @@ fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u6
         .map(|_| free)
 }
 
-/// Creates the object of an anonymous mapping. Also returns the most rights that the mapping can ever get.
+/// Creates the object of an anonymous mapping. Returns it with the maximum rights of the mapping (`VM_MAY*` on Linux).
 fn anonymous(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -271,7 +272,7 @@ fn anonymous(
     if size > USER_END {
         return Err(Errno::ENOMEM);
     }
-    // As on Linux, the mapping has an open file (`shmem_zero_setup`).
+    // Like on Linux, the mapping counts as an open file (`shmem_zero_setup`).
     current.caller().check_open_files()?;
     let identity = ObjectIdentity::default();
     let mut shmem = Shmem::new(memory.clone(), size, identity).map_err(|_| Errno::ENOMEM)?;
@@ -289,7 +290,8 @@ fn anonymous(
     ))
 }
 
-/// Returns the object of a mapping of a hugetlb file, after reserving its pages.
+/// Reserves the pages for a mapping of a hugetlb file. Returns the object to map, with the maximum rights of the
+/// mapping.
 fn huge_pages(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -297,12 +299,12 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
-    // Linux chooses the place before it reserves pages: a mapping that has no place leaves no reservation.
+    // Like Linux, choose the placement before reserving pages: a mapping without a placement leaves no reservation.
     let rounded = length.checked_next_multiple_of(HUGE_BYTES);
     let rounded = rounded.ok_or(Errno::EINVAL)?;
     let checked = current.with_space(|space| space.check_place(rounded, plan.placement, true));
     checked.map_err(map_errno)?;
-    // Huge pages of a file count against `RLIMIT_MEMLOCK` only when they are mapped.
+    // The huge pages of a file count against `RLIMIT_MEMLOCK` only if they are mapped.
     if plan.flags.contains(AreaFlags::LOCKED) {
         check_lock(current, length)?;
     }
@@ -317,7 +319,7 @@ fn huge_pages(
     Ok((kind, Rights::all()))
 }
 
-/// Checks the rights to a file. Returns the object to map, and the most rights that the mapping can ever get.
+/// Checks the permissions of a file. Returns the object to map, with the maximum rights of the mapping.
 fn file(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -363,7 +365,7 @@ fn file(
             let (kind, _) = huge_pages(current, memory, plan, object, (offset, length))?;
             Ok((kind, max_rights))
         }
-        // `MAP_HUGETLB` is valid only for hugetlb files, whose pages come from the pool.
+        // `MAP_HUGETLB` is valid only for hugetlb files, whose pages are allocated from the pool.
         Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
         Mapping::Zeroes => {
             anonymous(current, memory, plan, length).map(|(kind, _)| (kind, max_rights))

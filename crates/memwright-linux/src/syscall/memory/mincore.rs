@@ -20,8 +20,7 @@ pub fn mincore(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let mut next = address;
     let end = address + length.next_multiple_of(PAGE);
     let mut out = vector;
-    // Write one page of the vector at a time, after releasing the lock of the address space: a write to user memory can
-    // fault.
+    // Write one page of the vector at a time, without the lock of the address space: a write to user memory can fault.
     while next < end {
         let step = (end - next).min(PAGE * PAGE);
         let mut bytes = Vec::new();
@@ -34,7 +33,7 @@ pub fn mincore(current: &Current<'_>, arguments: &Arguments) -> CallResult {
                 bytes.push(u8::from(resident));
             })
         });
-        // Write the results for the pages below a hole before failing for the hole.
+        // Write the results for the pages before a hole, then fail because of the hole.
         current.user.write_bytes(out, &bytes)?;
         found.map_err(advise_errno)?;
         out += bytes.len() as u64;

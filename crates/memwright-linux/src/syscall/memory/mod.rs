@@ -1,4 +1,4 @@
-//! System calls on mappings, one operation per file.
+//! System calls that create, change and inspect mappings, one call or family per file.
 
 mod advise;
 mod changes;

@@ -1,4 +1,4 @@
-//! Decoding of the protection and flags of `mmap`.
+//! Decodes the protection and flags of `mmap`.
 
 use crate::syscall::memory::hugetlb;
 use linux_raw_sys::general as raw;
@@ -6,32 +6,32 @@ use memwright::{AreaFlags, Placement, Rights};
 use memwright_linux_abi::errno::Errno;
 use memwright_table::VirtAddr;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(in crate::syscall) const PAGE: u64 = 4096;
 
-/// The decoded request of `mmap`, apart from the file.
+/// The decoded arguments of `mmap`, except the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MapPlan {
     /// Requested rights of the new area.
     pub rights: Rights,
-    /// Stores reach the object (`MAP_SHARED`).
+    /// Whether stores reach the object (`MAP_SHARED`).
     pub shared: bool,
-    /// The mapping has no file.
+    /// Whether the mapping has no file.
     pub anonymous: bool,
-    /// Where the area is placed.
+    /// The placement of the area.
     pub placement: Placement,
     /// Flags of the new area.
     pub flags: AreaFlags,
-    /// `mmap` populates the area before it returns.
+    /// Whether `mmap` populates the area before it returns.
     pub populate: bool,
-    /// The pages come from the hugetlb pool.
+    /// Whether the pages are allocated from the hugetlb pool.
     pub huge: bool,
-    /// `MAP_32BIT`: the area must end below 2 GiB.
+    /// Whether the area must end below 2 GiB (`MAP_32BIT`).
     pub low: bool,
 }
 
-/// Decodes the `PROT_` bits. On x86-64 a writable or executable page is also readable; the area keeps the rights that
-/// were requested.
+/// Decodes the `PROT_` bits. On x86-64, a writable or executable page is also readable; the area keeps the rights as
+/// requested.
 ///
 /// # Errors
 /// `EINVAL` for unknown bits.
@@ -43,7 +43,7 @@ pub fn rights(protection: u64) -> Result<Rights, Errno> {
     Ok(known_rights(protection))
 }
 
-/// Decodes the `PROT_` bits and ignores unknown ones.
+/// Decodes the `PROT_` bits. Ignores unknown bits.
 #[inline(always)]
 pub(in crate::syscall) fn known_rights(protection: u64) -> Rights {
     let mut rights = Rights::empty();
@@ -53,9 +53,9 @@ pub(in crate::syscall) fn known_rights(protection: u64) -> Rights {
     rights
 }
 
-/// Flags without effect on Linux (`LEGACY_MAP_MASK` and what `do_mmap` ignores).
+/// Flags that have no effect on Linux (`LEGACY_MAP_MASK`, and flags that `do_mmap` ignores).
 const IGNORED: u32 = raw::MAP_DENYWRITE | raw::MAP_EXECUTABLE | raw::MAP_NONBLOCK;
-/// Flags that `MAP_SHARED_VALIDATE` accepts in addition to the ignored ones.
+/// Flags that `MAP_SHARED_VALIDATE` accepts in addition to [`IGNORED`].
 const KNOWN: u32 = raw::MAP_TYPE
     | raw::MAP_FIXED
     | raw::MAP_FIXED_NOREPLACE
@@ -70,13 +70,13 @@ const KNOWN: u32 = raw::MAP_TYPE
     | raw::MAP_HUGE_2MB
     | raw::MAP_HUGE_1GB;
 
-/// The kernel may discard the pages under memory pressure, `linux/mman.h` since Linux 6.11.
+/// The kernel is allowed to discard the pages under memory pressure (`linux/mman.h` since Linux 6.11).
 const MAP_DROPPABLE: u32 = 0x08;
 
 /// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
 ///
 /// # Errors
-/// `EINVAL` without a sharing type, for a huge page size that does not exist, and for shared memory that grows down;
+/// `EINVAL` if the sharing type is missing, the huge page size does not exist, or shared memory is to grow down;
 /// `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
 pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Errno> {
     // Unknown protection bits are ignored here, unlike in mprotect.
@@ -94,7 +94,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
             droppable = true;
             false
         }
-        // Only file mappings validate flags.
+        // Only file mappings support the validation of flags.
         raw::MAP_SHARED_VALIDATE if flags & raw::MAP_ANONYMOUS != 0 => return Err(Errno::EINVAL),
         raw::MAP_SHARED_VALIDATE if flags & !(KNOWN | IGNORED) != 0 => {
             return Err(Errno::EOPNOTSUPP);
@@ -119,7 +119,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     area.set(AreaFlags::LOCKED, has(raw::MAP_LOCKED));
     area.set(AreaFlags::NORESERVE, has(raw::MAP_NORESERVE));
     if droppable {
-        // Droppable memory is not accounted, and neither a child nor a core dump gets it.
+        // Droppable memory is not accounted, and is neither inherited by a child nor included in a core dump.
         area |= AreaFlags::DROPPABLE
             | AreaFlags::NORESERVE
             | AreaFlags::WIPEONFORK
@@ -131,14 +131,14 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
         anonymous: has(raw::MAP_ANONYMOUS),
         placement,
         flags: area,
-        // A locked mapping is populated as well.
+        // A locked mapping is populated too.
         populate: (has(raw::MAP_POPULATE) && !has(raw::MAP_NONBLOCK)) || has(raw::MAP_LOCKED),
         huge,
         low: has(raw::MAP_32BIT),
     })
 }
 
-/// Returns where the mapping is placed, according to the address and the flags.
+/// Returns the placement that the address and the flags request.
 pub(super) fn placement(address: u64, flags: u32) -> Placement {
     let hint = address & !(PAGE - 1);
     if flags & raw::MAP_FIXED_NOREPLACE != 0 {
@@ -152,8 +152,8 @@ pub(super) fn placement(address: u64, flags: u32) -> Placement {
     }
 }
 
-/// Adapts the plan to a secretmem file: shared, locked, and excluded from core dumps (`mm/secretmem.c`,
-/// `secretmem_mmap_prepare`).
+/// Adapts the plan to a secretmem file: the area is locked and excluded from core dumps, and must be shared
+/// (`mm/secretmem.c`, `secretmem_mmap_prepare`).
 pub(super) fn secret_plan(plan: MapPlan) -> Result<MapPlan, Errno> {
     if !plan.shared {
         return Err(Errno::EINVAL);
@@ -300,7 +300,7 @@ mod tests {
                     ..private
                 }),
             ),
-            // Pages of 1 GiB.
+            // A huge page size of 1 GiB.
             (0, 0x7804_0022, Err(Errno::EINVAL)),
             (0, 0x8000_0023, Err(Errno::EINVAL)),
             (0, 0x8000_0003, Err(Errno::EOPNOTSUPP)),

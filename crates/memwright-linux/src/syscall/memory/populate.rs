@@ -1,12 +1,13 @@
-//! Population of areas by the calls that have to populate them.
+//! Populates the areas of calls that require it.
 
 use crate::current::Current;
 use memwright::{PopulateError, ToPopulate};
 use memwright_linux_memory::userfault::Userfaults;
 use memwright_linux_vfs::direct_reclaim::Retry;
 
-/// Populates the areas that a call has to populate. If a page has a userfaultfd context, waits for the context to
-/// resolve the fault. Pages that cannot be populated are left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
+/// Populates the areas that a call requires to be populated. If a fault needs a userfaultfd context, waits until the
+/// context resolves the fault. Skips an area in which a page cannot be populated; later accesses fault there (Linux 7.2
+/// `mm/gup.c`, `__mm_populate`).
 pub(super) fn make_resident(current: &Current<'_>, userfaults: &Userfaults, mut rest: ToPopulate) {
     if rest.is_empty() {
         return;

@@ -12,12 +12,11 @@ use memwright_linux_memory::{memory::name_errno, merge_scan::MergeScan};
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Size in bytes of the longest name of anonymous memory, with the terminating NUL (`ANON_VMA_NAME_MAX_LEN` of Linux
-/// 7.2).
+/// Maximum size in bytes of a name of anonymous memory, including the NUL (`ANON_VMA_NAME_MAX_LEN` of Linux 7.2).
 const LONGEST_NAME: usize = 80;
 
 /// Implements `PR_SET_MDWE`: from now on, memory that is not executable cannot become executable. The setting cannot be
-/// revoked or changed (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
+/// changed any more (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
 pub fn set_exec_gain(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [_, bits, rest @ .., _] = *arguments;
     let wanted = exec_gain(bits).ok_or(Errno::EINVAL)?;
@@ -60,7 +59,7 @@ fn exec_gain(bits: u64) -> Option<ExecGain> {
     }
 }
 
-/// Flag of `PR_SET_THP_DISABLE`: advised areas still get huge pages, `linux/prctl.h` since Linux 6.18.
+/// Flag of `PR_SET_THP_DISABLE`: areas with `MADV_HUGEPAGE` still get huge pages (`linux/prctl.h` since Linux 6.18).
 const PR_THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
 
 /// Implements `PR_SET_THP_DISABLE` (`prctl_set_thp_disable` of Linux 7.2, `kernel/sys.c`).
@@ -118,7 +117,7 @@ pub fn get_merging(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(current.with_space(|space| space.merges_all()).into())
 }
 
-/// Implements `PR_SET_VMA`, whose only attribute is the name of anonymous memory (`kernel/sys.c` of Linux 7.2).
+/// Implements `PR_SET_VMA`. Its only attribute is the name of anonymous memory (`kernel/sys.c` of Linux 7.2).
 pub fn set_area_attribute(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[_, attribute, address, length, name, _] = arguments;
     if attribute as u32 != prctl::PR_SET_VMA_ANON_NAME {
@@ -141,8 +140,8 @@ pub fn set_area_attribute(current: &Current<'_>, arguments: &Arguments) -> CallR
     Ok(0)
 }
 
-/// Returns whether memory can have the name `bytes`: visible characters and spaces, without those that the lines of
-/// `/proc/PID/maps` use otherwise (`is_valid_name_char`).
+/// Returns whether `bytes` is a valid name of memory: visible characters and spaces, except those with another meaning
+/// in the lines of `/proc/PID/maps` (`is_valid_name_char`).
 fn is_name(bytes: &[u8]) -> bool {
     let allowed = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\\`$[]".contains(byte);
     bytes.iter().all(allowed)

@@ -1,4 +1,4 @@
-//! System calls that change protections.
+//! System calls that change the protection of memory.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -33,7 +33,7 @@ pub fn mprotect(
     }
 }
 
-/// Handles rare arguments of `mprotect`. Out of line, so that the common path is short.
+/// Handles rare arguments of `mprotect`. Out of line to keep the common path short.
 #[cold]
 #[inline(never)]
 fn protect_specially(
@@ -81,8 +81,8 @@ fn protect_range(
     Ok(0)
 }
 
-/// Returns the end of a range of `length` bytes, rounded up to pages. A protection change checks this before the
-/// rights.
+/// Returns the end of a range of `length` bytes, rounded up to pages. A protection change calls this before it checks
+/// the rights.
 ///
 /// # Errors
 /// `ENOMEM` if the range wraps around or its length rounds up to 0.
@@ -92,8 +92,8 @@ pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
     end.filter(|end| *end > address).ok_or(Errno::ENOMEM)
 }
 
-/// Implements `PROT_GROWSDOWN`: the change starts at the beginning of the stack area that contains the address. No area
-/// grows upwards, so `PROT_GROWSUP` fails (`do_mprotect_pkey` of Linux 7.3).
+/// Implements `PROT_GROWSDOWN`: the change starts at the beginning of the stack area that contains the address.
+/// `PROT_GROWSUP` fails, because no area grows upwards (`do_mprotect_pkey` of Linux 7.3).
 #[cold]
 #[inline(never)]
 fn protect_growing(
@@ -120,8 +120,7 @@ fn protect_growing(
         })
     };
     let (start, is_stack) = current.with_space(look).ok_or(Errno::ENOMEM)?;
-    // With `PROT_GROWSDOWN`, the address can be below the stack area, as long as the area begins before the end of the
-    // range.
+    // With `PROT_GROWSDOWN`, the address can be below the stack area if the area begins before the end of the range.
     let begins_too_late = if asked == down {
         start >= end
     } else {
@@ -142,14 +141,15 @@ fn protect_growing(
     )
 }
 
-/// Handles a protection change that failed: retries it after direct reclaim, and returns the error. Out of line.
+/// Handles a failed protection change: retries it after direct reclaim, or returns the error. Out of line to keep the
+/// common path short.
 #[cold]
 #[inline(never)]
 fn protect_failed(current: &Current<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
     let mut first = Some(error);
     let [address, length, protection, ..] = *arguments;
     let (address, rights) = (VirtAddr::new(address), rights(protection)?);
-    // The first attempt has already failed.
+    // The first attempt was made by the caller and failed.
     let protect = || match first.take() {
         Some(error) => Err(error),
         None => current.with_space(|space| space.protect(address, length, rights)),
@@ -159,7 +159,7 @@ fn protect_failed(current: &Current<'_>, arguments: &Arguments, error: ProtectEr
     Ok(0)
 }
 
-/// Makes a range execute-only, with a protection key that denies reads.
+/// Makes a range execute-only by a protection key that denies reads.
 #[cold]
 #[inline(never)]
 fn protect_execute_only(

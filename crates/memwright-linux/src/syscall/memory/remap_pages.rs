@@ -1,4 +1,4 @@
-//! `remap_file_pages`, which `mmap` supersedes, and `map_shadow_stack`, which no supported processor can implement.
+//! `remap_file_pages`, which `mmap` supersedes, and `map_shadow_stack`, which needs shadow stacks in the processor.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -11,8 +11,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_memory::{memory::map_errno, userfault::Userfaults};
 use memwright_table::VirtAddr;
 
-/// Implements `remap_file_pages`: replaces part of a shared mapping with other pages of the same file (Linux 7.3
-/// `mm/mmap.c`). The range must be in one area; Linux also accepts adjacent areas of the same file.
+/// Implements `remap_file_pages`: replaces a part of a shared mapping by a mapping of other pages of the same file
+/// (Linux 7.3 `mm/mmap.c`). The range must be in one area; Linux also accepts adjacent areas of the same file.
 pub fn remap_file_pages(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -36,7 +36,7 @@ pub fn remap_file_pages(
     });
     let (object, rights, max_rights, locked) = shown.flatten().ok_or(Errno::EINVAL)?;
     let placement = Placement::Fixed(at);
-    // Check the number of areas and the placement before the offset, as `do_mmap` does.
+    // Like `do_mmap`, check the number of areas and the placement before the offset.
     let first_error = |error: Errno| {
         let placed = current.with_space(|space| space.check_place(length, placement, false));
         placed.map_err(map_errno).err().unwrap_or(error)
@@ -60,7 +60,7 @@ pub fn remap_file_pages(
     Ok(0)
 }
 
-/// Implements `map_shadow_stack`, which is refused: processors here have no shadow stacks (Linux 7.3
+/// Implements `map_shadow_stack`. Always fails: the supported processors have no shadow stacks (Linux 7.3
 /// `arch/x86/kernel/shstk.c`).
 pub fn map_shadow_stack(_current: &Current<'_>, _arguments: &Arguments) -> CallResult {
     Err(Errno::EOPNOTSUPP)

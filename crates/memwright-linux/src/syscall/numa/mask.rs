@@ -5,19 +5,19 @@ use memwright_linux_memory::numa::MOST_NODES;
 use memwright_linux_vfs::user::UserMemory;
 use memwright_table::NodeSet;
 
-/// Number of bits in the longest mask, which fills a page.
+/// Maximum number of bits in a mask: those of one page.
 const MOST_BITS: u64 = 4096 * 8;
 /// Number of bits in a word.
 const WORD: u64 = 64;
 
-/// The nodes that a mask names. They need not exist.
+/// The node numbers that a mask contains. The machine need not have these nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named([u64; (MOST_NODES / WORD) as usize]);
 
 impl Named {
     const NONE: Self = Self([0; (MOST_NODES / WORD) as usize]);
 
-    /// Returns the named nodes below 64. No machine has other nodes.
+    /// Returns the contained nodes below 64. No machine has nodes with higher numbers.
     pub fn low(&self) -> NodeSet {
         NodeSet::from_bits(self.0[0])
     }
@@ -26,12 +26,12 @@ impl Named {
         *self == Self::NONE
     }
 
-    /// Returns whether all named nodes are in `nodes`.
+    /// Returns whether all contained nodes are in `nodes`.
     pub fn are_among(&self, nodes: NodeSet) -> bool {
         self.low().without(nodes).is_empty() && self.0[1..].iter().all(|word| *word == 0)
     }
 
-    /// Iterates over the numbers of the named nodes, in order.
+    /// Iterates over the contained node numbers in ascending order.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         (0..MOST_NODES)
             .filter(|number| self.0[(number / WORD) as usize] >> (number % WORD) & 1 != 0)
@@ -46,10 +46,10 @@ impl From<NodeSet> for Named {
     }
 }
 
-/// Reads the mask at `address`, which has `count` - 1 bits.
+/// Reads the mask at `address`. Its size is `count - 1` bits.
 ///
 /// # Errors
-/// `EINVAL` if the mask is longer than a page, or contains a node beyond the largest possible one; `EFAULT`.
+/// `EINVAL` if the mask is larger than a page or contains a node beyond the largest possible one; `EFAULT`.
 pub(super) fn read(user: UserMemory<'_>, address: u64, count: u64) -> Result<Named, Errno> {
     let mut named = Named::NONE;
     let bits = count.wrapping_sub(1);
@@ -72,10 +72,10 @@ pub(super) fn read(user: UserMemory<'_>, address: u64, count: u64) -> Result<Nam
     Ok(named)
 }
 
-/// Writes `nodes` as a mask of `count` - 1 bits. If the number of words overflows, nothing is written.
+/// Writes `nodes` as a mask of `count - 1` bits. Writes nothing if the number of words overflows.
 ///
 /// # Errors
-/// `EINVAL` if the mask would be longer than a page; `EFAULT`.
+/// `EINVAL` if the mask would be larger than a page; `EFAULT`.
 pub(super) fn write(
     user: UserMemory<'_>,
     address: u64,

@@ -17,11 +17,11 @@ use memwright_linux_tasks::process::{Process, Tasks};
 use memwright_linux_vfs::identity::Capabilities;
 use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
 
-/// Pages that a call handles between two scheduling points.
+/// Number of pages that a call handles between two scheduling points.
 const PAGES: u32 = 64;
 
-/// Returns the address space of process `id`, or of the caller for 0, after checking that the caller is allowed to
-/// inspect it.
+/// Returns the address space of process `id`, or the caller's address space if `id` is 0. Checks that the caller is
+/// allowed to inspect the process.
 fn space_of(current: &Current<'_>, tasks: &Tasks, id: u64) -> Result<Arc<Space>, Errno> {
     if int(id) == 0 {
         return Ok(current.with_space(Arc::clone));
@@ -35,7 +35,7 @@ fn space_of(current: &Current<'_>, tasks: &Tasks, id: u64) -> Result<Arc<Space>,
     process.space().ok_or(Errno::EINVAL)
 }
 
-/// Returns the process of thread `id`, which may be a zombie.
+/// Returns the process of thread `id`, or process `id`, which can be a zombie.
 fn process_of(tasks: &Tasks, id: u32) -> Option<Arc<Process>> {
     let thread = tasks.thread(id).map(|thread| thread.process.clone());
     thread.or_else(|| tasks.process(id))
@@ -46,7 +46,7 @@ fn may_move_all(process: &Process) -> bool {
     credentials.has(Capabilities::NICE)
 }
 
-/// Returns a choice that permits only this node.
+/// Returns a choice that permits only node `node`.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,
@@ -56,7 +56,7 @@ fn only(node: u8) -> NodeChoice {
     }
 }
 
-/// Returns the status that `move_pages` reports for a page that it only queries, or that did not move.
+/// Returns the status that `move_pages` stores for a page that it queried or tried to migrate.
 fn status_of(moved: Result<Moved, Unmoved>) -> Result<u8, Errno> {
     match moved {
         Ok(Moved::To(node) | Moved::Stays(node)) => Ok(node),
@@ -114,7 +114,8 @@ pub(super) fn move_pages(
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
         match space.migrate(page, only(node), moving) {
-            // If a page should move but cannot, the call ends and returns the number of pages left.
+            // A page that was to move is busy or belongs to an object: end the call and return the number of remaining
+            // pages.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
             Err(Unmoved::NoFrame) => return Err(Errno::ENOMEM),
             moved @ (Ok(_)
@@ -168,7 +169,7 @@ pub(super) fn migrate_pages(
     Ok(left)
 }
 
-/// Returns the destination of a page on `node`: the member of `to` at the same index as `node` in `from`
+/// Returns the node to which a page on `node` moves: the member of `to` at the index that `node` has in `from`
 /// (`node_remap`). Returns `None` if the page stays: `node` is not in `from`, the sets are equal, or the sets differ in
 /// size and `to` contains `node`.
 fn target_of(node: u8, from: NodeSet, to: NodeSet) -> Option<u8> {

@@ -22,12 +22,12 @@ const LOCAL: u32 = 4;
 const PREFERRED_MANY: u32 = 5;
 const WEIGHTED_INTERLEAVE: u32 = 6;
 
-/// Mode flags.
+/// The mode flags.
 const STATIC: u32 = raw::MPOL_F_STATIC_NODES;
 const RELATIVE: u32 = raw::MPOL_F_RELATIVE_NODES;
 const BALANCING: u32 = raw::MPOL_F_NUMA_BALANCING;
 
-/// Returns the number of a mode.
+/// Returns the number of a mode in the system-call interface.
 const fn number(mode: PlaceMode) -> u32 {
     match mode {
         PlaceMode::Preferred => PREFERRED,
@@ -39,7 +39,7 @@ const fn number(mode: PlaceMode) -> u32 {
     }
 }
 
-/// Splits `mode` into the mode proper and its flags, after checking that the flags are valid together
+/// Splits `mode` into the mode without flags and the flags. Checks that the combination of flags is valid
 /// (`sanitize_mpol_flags`).
 fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     let flags = mode & (STATIC | RELATIVE | BALANCING);
@@ -55,14 +55,14 @@ fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     Ok((mode, flags))
 }
 
-/// Returns the policy for a mode with flags and a node mask, on a machine with the nodes `all`. Returns `None` for the
+/// Returns the policy for a mode with flags and a node mask. `all` are the nodes of the machine. Returns `None` for the
 /// default policy (`mpol_new` and `mpol_set_nodemask`).
 fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
     let (mode, flags) = mode_and_flags(mode)?;
     let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
-        // Without nodes, this mode prefers the node of the CPU.
+        // Without nodes, this mode selects the node of the CPU.
         PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
         DEFAULT | LOCAL => return Err(Errno::EINVAL),
         _ if nodes.is_empty() => return Err(Errno::EINVAL),
@@ -93,7 +93,8 @@ fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>,
     }))
 }
 
-/// Returns the nodes that `nodes` selects as indices into `all`, modulo the number of nodes (`mpol_relative_nodemask`).
+/// Returns the nodes whose indices in `all` are the numbers in `nodes`, modulo the number of nodes
+/// (`mpol_relative_nodemask`).
 fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
     let count = u64::from(all.len().max(1));
     let numbers = nodes.numbers();
@@ -176,8 +177,8 @@ pub(super) fn mbind(
     Ok(0)
 }
 
-/// Moves the pages of a range that are not on a node of its policy. Returns the number of pages that could not be
-/// moved. `near` is the node of the CPU.
+/// Migrates the pages of a range that are not on a node of its policy. Returns the number of pages that could not be
+/// migrated. `near` is the node of the CPU.
 fn move_misplaced(
     current: &Current<'_>,
     memory: &Memory,
@@ -204,7 +205,7 @@ fn move_misplaced(
             }
             let choice = choice.unwrap_or(usual.choice(near, 0, all(memory), |_| 1));
             match space.migrate(page, choice, moving) {
-                // Pages that other processes also map are not moved (`migrate_folio_add`).
+                // Pages that other processes map too are not migrated (`migrate_folio_add`).
                 Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
                 Err(
                     Unmoved::NoArea
@@ -287,7 +288,7 @@ fn write_nodes(user: UserMemory<'_>, to: u64, count: u64, nodes: NodeSet) -> Cal
     Ok(0)
 }
 
-/// Returns the node of the page at `address`, after faulting it in if necessary (`lookup_node`).
+/// Returns the node of the page at `address`. Faults the page in if necessary (`lookup_node`).
 fn node_at(current: &Current<'_>, memory: &Memory, address: u64) -> Result<u8, Errno> {
     let page = VirtAddr::new(address).page();
     let look = || current.with_space(|space| space.node_of(page));
@@ -322,7 +323,7 @@ pub(super) fn set_mempolicy_home_node(
     if address % PAGE_SIZE as u64 != 0 {
         return Err(Errno::EINVAL);
     }
-    // A length that wraps when it is rounded up counts as 0, and a range of length 0 always succeeds.
+    // A length that wraps when it is rounded up counts as 0. A range of length 0 always succeeds.
     let length = length.checked_next_multiple_of(PAGE_SIZE as u64);
     let Some(length) = length.filter(|length| *length > 0) else {
         return Ok(0);

@@ -10,7 +10,8 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{abi_struct, errno::Errno, signal::Signal};
 use memwright_linux_vfs::user::UserMemory;
 
-/// Returns the handler of a call: creates and starts the thread or process that `$request` returns.
+/// Returns the handler of a call that creates and starts a thread or a process, as described by the request that
+/// `$request` returns.
 macro_rules! creating {
     ($request:expr) => {
         |context, arguments| {
@@ -63,7 +64,7 @@ fn plain(flags: CloneFlags) -> CloneRequest {
     }
 }
 
-/// Converts `clone` flags. Unknown flags and those for namespaces are `EINVAL`.
+/// Converts `clone` flags. Returns `EINVAL` for unknown flags and for those of namespaces.
 fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
     CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
 }
@@ -71,7 +72,7 @@ fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
 /// Returns the request of `clone`.
 fn clone(_user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, Errno> {
     let [flags, stack, parent_tid, child_tid, thread_pointer, _] = *arguments;
-    // The exit signal is in the low byte. `clone` ignores flags beyond 32 bits.
+    // The low byte contains the exit signal. `clone` ignores flags above bit 31.
     let exit_signal = flags & u64::from(raw::CSIGNAL);
     let flags = clone_flags(u64::from(flags as u32 & !raw::CSIGNAL))?;
     // `CLONE_PIDFD` and `CLONE_PARENT_SETTID` would both store through `parent_tid`.
@@ -91,15 +92,15 @@ fn clone(_user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, E
 }
 
 abi_struct! {
-    /// `struct clone_args` of `linux/sched.h`, first version.
+    /// `struct clone_args` of `linux/sched.h`, in its first version.
     pub struct CloneArguments {
         /// Flags.
         pub flags: u64,
-        /// Address for a pidfd.
+        /// Address in the parent's memory for the pidfd of the child.
         pub pidfd: u64,
-        /// Address for the id in the child's memory.
+        /// Address in the child's memory for the child's id.
         pub child_tid: u64,
-        /// Address for the id in the parent's memory.
+        /// Address in the parent's memory for the child's id.
         pub parent_tid: u64,
         /// The signal that the parent gets when the child exits.
         pub exit_signal: u64,
@@ -107,7 +108,7 @@ abi_struct! {
         pub stack: u64,
         /// Size of the stack in bytes.
         pub stack_size: u64,
-        /// Thread pointer.
+        /// Thread pointer of the child.
         pub thread_pointer: u64,
     }
 }
@@ -122,7 +123,7 @@ fn clone3(user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, E
         return Err(Errno::E2BIG);
     }
     let wanted: CloneArguments = user.read_value(address)?;
-    // Fields of later versions of the structure must be zero.
+    // The fields that later versions of the structure add must be zero.
     for offset in (64..size).step_by(8) {
         let word: u64 = user.read_value(address + offset)?;
         if word != 0 {

@@ -9,8 +9,8 @@ use crate::{
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::{identity::Resource, user::UserMemory};
 
-/// Returns the number of strings in a NULL-terminated array of pointers, at most `most`. As on Linux, a null array is
-/// empty.
+/// Returns the number of strings in a NULL-terminated array of pointers, at most `most`. Like on Linux, a null array
+/// pointer means an empty array.
 fn count_strings(user: UserMemory<'_>, address: u64, most: u64) -> Result<u64, Errno> {
     let mut count = 0;
     while address != 0 && string_at(user, address, count)? != 0 {
@@ -22,14 +22,14 @@ fn count_strings(user: UserMemory<'_>, address: u64, most: u64) -> Result<u64, E
     Ok(count)
 }
 
-/// Reads the pointer number `index` of an array of string pointers.
+/// Reads the pointer at index `index` of an array of string pointers.
 fn string_at(user: UserMemory<'_>, array: u64, index: u64) -> Result<u64, Errno> {
     let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
     user.read_value(at)
 }
 
-/// Reads `count` strings of an array. `room` is the number of bytes that strings can still occupy, and is reduced by
-/// their size.
+/// Reads the first `count` strings of an array. `room` is the number of bytes that further strings are allowed to
+/// occupy; it is reduced by the size of the strings.
 fn read_strings(
     user: UserMemory<'_>,
     array: u64,
@@ -38,7 +38,7 @@ fn read_strings(
 ) -> Result<Strings, Errno> {
     let mut strings = Strings::new();
     for index in 0..count {
-        // Another thread may have shortened the array since it was counted; the pointer is then null.
+        // The pointer is null if another thread has shortened the array since the strings were counted.
         let pointer = string_at(user, array, index)?;
         let length = read_string(user, pointer, *room, &mut strings)?;
         *room -= length as u64 + 1;
@@ -46,7 +46,8 @@ fn read_strings(
     Ok(strings)
 }
 
-/// Appends the string at `from` to `strings`, if it fits in `room` bytes together with its NUL. Returns its length.
+/// Appends the string at `from` to `strings`, if the string and its NUL fit in `room` bytes. Returns its length in
+/// bytes.
 fn read_string(
     user: UserMemory<'_>,
     from: u64,
@@ -80,7 +81,7 @@ pub(crate) fn execve(
     let mut room = room
         .checked_sub(path.len() as u64 + 1)
         .ok_or(Errno::E2BIG)?;
-    // Read the environment before the arguments, as Linux does: the order determines the error.
+    // Read the environment before the arguments, like Linux does: the order determines which error is returned.
     let environment = read_strings(user, environment_array, environment_count, &mut room)?;
     let arguments = read_strings(user, argument_array, argument_count, &mut room)?;
     let request = Request {

@@ -8,7 +8,7 @@ use crate::{
 };
 use memwright_linux_tasks::process::ExitStatus;
 
-/// Implements `exit`: terminates the calling thread, and the process if it is the last thread.
+/// Implements `exit`: terminates the calling thread. The process exits with its last thread.
 pub fn exit(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     current.thread.end_alone(int(arguments[0]));
     Ok(0)

@@ -21,7 +21,7 @@ const ROBUST_HEAD: u64 = 24;
 /// The meaning of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timeout {
-    /// Relative to now.
+    /// Relative to the present time.
     Relative,
     /// A time since boot.
     Monotonic,
@@ -38,8 +38,9 @@ enum Command {
     Operate,
 }
 
-/// Returns the command and its scope (`do_futex` and `futex_init_timeout` of Linux 7.2, `kernel/futex/syscalls.c`).
-/// Locks with priority inheritance are not supported.
+/// Decodes the operation of `futex` into its command and scope (`do_futex` and `futex_init_timeout` of Linux 7.2,
+/// `kernel/futex/syscalls.c`). Returns `None` for unknown operations and for priority inheritance, which is not
+/// supported.
 fn decode(operation: u32) -> Option<(Command, Scope)> {
     let scope = if operation & raw::FUTEX_PRIVATE_FLAG != 0 {
         Scope::Private
@@ -138,7 +139,7 @@ pub fn set_robust_list(current: &Current<'_>, arguments: &Arguments) -> CallResu
     Ok(0)
 }
 
-/// Implements `get_robust_list`. The list of another process's thread is available only to root and the same user.
+/// Implements `get_robust_list`. For a thread of another process, the caller must be root or the same user.
 pub fn get_robust_list(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [id, head, length, ..] = *arguments;
     let thread = match int(id) {
@@ -171,7 +172,7 @@ mod tests {
         for (operation, expected) in [
             (0, Some((wait(Timeout::Relative, true), Scope::Shared))),
             (128, Some((wait(Timeout::Relative, true), Scope::Private))),
-            // `FUTEX_WAIT` does not accept a choice of the clock.
+            // `FUTEX_WAIT` does not accept `FUTEX_CLOCK_REALTIME`.
             (256, None),
             (9, Some((wait(Timeout::Monotonic, false), Scope::Shared))),
             (9 + 256, Some((wait(Timeout::Real, false), Scope::Shared))),
@@ -188,7 +189,7 @@ mod tests {
                 Some((Command::Requeue { compare: true }, Scope::Private)),
             ),
             (5, Some((Command::Operate, Scope::Shared))),
-            // FUTEX_FD, the locks with priority inheritance, and unknown commands.
+            // `FUTEX_FD`, the operations with priority inheritance, and unknown operations.
             (2, None),
             (6, None),
             (7, None),

@@ -1,4 +1,4 @@
-//! System calls on users, groups and capabilities.
+//! System calls for users, groups and capabilities.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -127,7 +127,7 @@ fn getegid(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
     read(current.process(), |credentials| credentials.group.effective)
 }
 
-/// Changes the user ids. A process that stops being root loses its capabilities.
+/// Changes the user ids. A process that is no longer root loses its capabilities.
 fn change_user<R>(
     current: &Current<'_>,
     users: &Users,
@@ -145,7 +145,7 @@ fn change_user<R>(
     if real != before.user.real {
         match users.get(real) {
             Ok(user) => process.change_user(user),
-            // Linux returns this error as well if it has no memory for the new user's counts (`set_user`).
+            // Linux too returns this error if it cannot allocate the new user's counts (`set_user`).
             Err(OutOfMemory) => {
                 *process.identity.credentials.lock() = before;
                 return Err(Errno::EAGAIN);
@@ -233,7 +233,7 @@ fn setresgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Implements `setfsuid`: returns the previous id, whether or not it was changed.
+/// Implements `setfsuid`: returns the previous id, whether or not the call changed it.
 fn setfsuid(
     current: &Current<'_>,
     users: &Users,
@@ -247,7 +247,7 @@ fn setfsuid(
     .into())
 }
 
-/// Implements `setfsgid`: returns the previous id, whether or not it was changed.
+/// Implements `setfsgid`: returns the previous id, whether or not the call changed it.
 fn setfsgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let id = arguments[0] as u32;
     Ok(change_group(current, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
@@ -275,7 +275,7 @@ fn getresgid(current: &Current<'_>, arguments: &Arguments) -> CallResult {
 /// Number of groups that are copied to user memory at a time.
 const TOGETHER: usize = 64;
 
-/// Implements `getgroups`. With a size of 0 the call only returns the number of groups.
+/// Implements `getgroups`. With a size of 0, the call only returns the number of groups.
 fn getgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
     let groups = current.process().identity.credentials.lock().groups.clone();
@@ -332,9 +332,9 @@ fn setgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
 abi_struct! {
     /// `struct __user_cap_header_struct` of `linux/capability.h`.
     pub struct CapabilityHeader {
-        /// `_LINUX_CAPABILITY_VERSION_3`.
+        /// The version of the structure, for example `_LINUX_CAPABILITY_VERSION_3`.
         pub version: u32,
-        /// Process id; 0 for the caller.
+        /// Process id; 0 means the caller.
         pub process: i32,
     }
 }
@@ -343,7 +343,7 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Returns the header and the number of words in each set of its version.
+/// Reads the header. Returns it with the number of 32-bit words in each set of its version.
 fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = user.read_value(address)?;
     match header.version {
@@ -356,14 +356,14 @@ fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64),
     }
 }
 
-/// Number of words into which the calls split each set.
+/// Number of 32-bit words in each set since version 2.
 const WORDS: u64 = 2;
 
 /// Implements `capget`.
 fn capget(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = match header(current.user, address) {
-        // A null data pointer only queries the version.
+        // A call with a null data pointer only queries the version.
         Err(Errno::EINVAL) if data == 0 => return Ok(0),
         header => header?,
     };
@@ -384,7 +384,7 @@ fn capget(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallRe
     Ok(0)
 }
 
-/// Implements `capset`, for the calling process only.
+/// Implements `capset`. Only the calling process can be changed.
 fn capset(current: &Current<'_>, spaces: &Spaces, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = header(current.user, address)?;

@@ -11,7 +11,7 @@ use memwright_linux_base::flags;
 use memwright_table::{CpuSet, Machine};
 
 flags! {
-    /// The kinds of barriers that a process has registered for. The bits are the numbers of the registering commands.
+    /// The kinds of barriers for which a process has registered. The bits are the numbers of the registration commands.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     struct Registered: u32 {
         const GLOBAL = raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
@@ -19,7 +19,7 @@ flags! {
     }
 }
 
-/// The supported commands, as a query returns them.
+/// The supported commands, in the format that a query returns.
 const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
     | raw::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32
     | raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32
@@ -27,10 +27,10 @@ const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
     | raw::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32
     | raw::MEMBARRIER_CMD_GET_REGISTRATIONS as u32;
 
-/// The CPUs that take part in a barrier.
+/// The CPUs on which a barrier is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// CPUs that can be running a thread of the caller's address space.
+    /// The CPUs that can be running a thread of the caller's address space.
     Space,
     /// All CPUs.
     Machine,
@@ -42,7 +42,7 @@ enum Command {
     Query,
     Registrations,
     Register(Registered),
-    /// A barrier on these CPUs, for which the process must have this registration.
+    /// Executes a barrier on these CPUs. The process must have this registration.
     Barrier(Extent, Registered),
 }
 
@@ -64,8 +64,8 @@ fn decode(command: u32) -> Option<Command> {
     })
 }
 
-/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented by the
-/// expedited one: there is no slower and cheaper way to wait for all CPUs.
+/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented like the
+/// expedited one, because there is no slower and cheaper way to wait for all CPUs.
 pub fn membarrier(
     current: &Current<'_>,
     machine: &dyn Machine,
@@ -94,11 +94,11 @@ pub fn membarrier(
     }
 }
 
-/// Interrupts the CPUs and waits until each has answered. The accesses of these CPUs before their answers are ordered
-/// before the accesses of the caller after this call. The accesses of the caller before this call are ordered before
-/// the accesses of these CPUs after their answers.
+/// Interrupts the CPUs and waits for an acknowledgement from each. The accesses of these CPUs before their
+/// acknowledgements are ordered before the accesses of the caller after this call. The accesses of the caller before
+/// this call are ordered before the accesses of these CPUs after their acknowledgements.
 fn barrier(current: &Current<'_>, machine: &dyn Machine, extent: Extent) {
-    // A CPU that loads the address space after this fence executes a barrier when it does so.
+    // A CPU that loads the address space after this fence executes a barrier as part of the load.
     fence(Ordering::SeqCst);
     let (root, loaded) = current.with_space(|space| (space.table().root(), space.table().loaded()));
     let targets = match extent {
@@ -135,7 +135,7 @@ mod tests {
             ),
             (16, Some(Command::Register(Registered::PRIVATE))),
             (20, None),
-            // Core-serialising barriers and restartable sequences.
+            // Core-serialising barriers, and barriers for restartable sequences.
             (32, None),
             (64, None),
             (128, None),

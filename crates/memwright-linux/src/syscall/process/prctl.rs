@@ -48,8 +48,8 @@ pub fn arch_prctl(
     }
 }
 
-/// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings with a fixed
-/// value.
+/// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings whose value
+/// cannot change.
 pub fn prctl(
     current: &Current<'_>,
     tasks: &Tasks,

@@ -33,11 +33,12 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Processes that are looked at between two scheduling points.
+/// Number of processes that are visited between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Calls `act` for each thread of a process, group or user that `which` and `number` select; number 0 selects that of
-/// the caller. A process is a single thread here, as on Linux.
+/// Calls `act` for each thread that `which` and `number` select: one thread, the threads of a process group, or the
+/// threads of a user. For number 0, the thread, group or user is the caller's. Like on Linux, `PRIO_PROCESS` selects a
+/// single thread.
 ///
 /// # Errors
 /// `EINVAL` for an unknown `which`.
@@ -78,7 +79,7 @@ fn each_selected(
     Ok(())
 }
 
-/// Calls `act` for each thread of a process, without holding a lock.
+/// Calls `act` for each thread of a process. No lock is held during the calls.
 fn each_thread(process: &Process, act: &mut dyn FnMut(&Arc<Thread>)) {
     let mut next = process.thread_after(None);
     while let Some(thread) = next {
@@ -90,7 +91,7 @@ fn each_thread(process: &Process, act: &mut dyn FnMut(&Arc<Thread>)) {
 /// Implements `getpriority`: returns 20 minus the lowest nice value of the selected threads.
 ///
 /// # Errors
-/// `EINVAL` for an unknown `which`, `ESRCH` if there is no such thread.
+/// `EINVAL` for an unknown `which`, `ESRCH` if no thread is selected.
 fn getpriority(caller: &Arc<Thread>, which: u32, number: u32) -> CallResult {
     let mut highest = None;
     each_selected(caller, which, number, &mut |thread| {
@@ -99,11 +100,11 @@ fn getpriority(caller: &Arc<Thread>, which: u32, number: u32) -> CallResult {
     highest.ok_or(Errno::ESRCH)
 }
 
-/// Checks whether a caller with these rights may change a nice value of a thread with this `RLIMIT_NICE`
-/// (`set_one_prio`).
+/// Checks whether a caller with `rights` is allowed to change the nice value of a thread from `before` to `after`.
+/// `limit` is the `RLIMIT_NICE` of the thread (`set_one_prio`).
 ///
 /// # Errors
-/// `EPERM` for another user's thread, `EACCES` for a value that is lower than before and lower than the limit.
+/// `EPERM` for a thread of another user; `EACCES` if `after` is lower than `before` and lower than `limit` permits.
 fn check(rights: Rights, limit: u64, before: Nice, after: Nice) -> Result<(), Errno> {
     if !rights.may_change() {
         Err(Errno::EPERM)
@@ -114,10 +115,10 @@ fn check(rights: Rights, limit: u64, before: Nice, after: Nice) -> Result<(), Er
     }
 }
 
-/// Implements `setpriority`. Changes all selected threads that the caller may change.
+/// Implements `setpriority`. Changes the selected threads that the caller is allowed to change.
 ///
 /// # Errors
-/// `EINVAL` for an unknown `which`, `ESRCH` if there is no such thread, the last error of [`check`].
+/// `EINVAL` for an unknown `which`, `ESRCH` if no thread is selected, the last error of [`check`].
 fn setpriority(caller: &Arc<Thread>, arguments: &Arguments) -> CallResult {
     let &[which, number, value, ..] = arguments;
     let nice = Nice::nearest(int(value));

@@ -1,4 +1,4 @@
-//! System calls on scheduling. There is one policy, and all CPUs are equal.
+//! System calls for scheduling. The scheduler has one policy, and treats all CPUs equally.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -23,10 +23,10 @@ pub fn sched_yield(
     Ok(0)
 }
 
-/// Returns the thread with this id; the calling thread for 0.
+/// Returns the thread with this id, or the calling thread for id 0.
 ///
 /// # Errors
-/// `ESRCH`.
+/// `ESRCH` if there is no such thread.
 fn find(caller: &Arc<Thread>, id: u64) -> Result<Arc<Thread>, Errno> {
     match id as u32 {
         0 => Ok(caller.clone()),
@@ -34,10 +34,10 @@ fn find(caller: &Arc<Thread>, id: u64) -> Result<Arc<Thread>, Errno> {
     }
 }
 
-/// Checks that a thread with this id exists; 0 means the calling thread.
+/// Checks that a thread with this id exists. Id 0 means the calling thread.
 ///
 /// # Errors
-/// `ESRCH`; `EINVAL` for a negative id.
+/// `ESRCH` if there is no such thread, `EINVAL` for a negative id.
 fn check(caller: &Arc<Thread>, id: u64) -> Result<(), Errno> {
     if int(id) < 0 {
         return Err(Errno::EINVAL);
@@ -45,7 +45,7 @@ fn check(caller: &Arc<Thread>, id: u64) -> Result<(), Errno> {
     find(caller, id).map(|_| ())
 }
 
-/// Implements `sched_getaffinity`: returns the existing CPUs on which the thread is allowed to run.
+/// Implements `sched_getaffinity`: returns those CPUs of the machine on which the thread is allowed to run.
 pub fn sched_getaffinity(
     current: &Current<'_>,
     scheduler: &Scheduler<Thread>,
@@ -60,8 +60,8 @@ pub fn sched_getaffinity(
     Ok(8)
 }
 
-/// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves to another CPU before it returns
-/// to user mode.
+/// Implements `sched_setaffinity`. A thread that runs on a CPU that is no longer allowed moves to another CPU before it
+/// returns to user mode.
 pub fn sched_setaffinity(
     current: &Current<'_>,
     scheduler: &Scheduler<Thread>,
@@ -83,12 +83,12 @@ pub fn sched_setaffinity(
     Ok(0)
 }
 
-/// What lets a caller change how a thread is scheduled.
+/// The conditions that permit a caller to change the scheduling of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {
-    /// The caller's effective user is the thread's effective or real one.
+    /// Whether the caller's effective user is the effective or the real user of the thread.
     pub(super) owns: bool,
-    /// The caller has `CAP_SYS_NICE`.
+    /// Whether the caller has `CAP_SYS_NICE`.
     pub(super) privileged: bool,
 }
 
@@ -115,13 +115,13 @@ impl Rights {
     }
 }
 
-/// Implements `sched_getscheduler`: always `SCHED_OTHER`.
+/// Implements `sched_getscheduler`: always returns `SCHED_OTHER`.
 pub fn sched_getscheduler(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     check(current.thread, arguments[0])?;
     Ok(0)
 }
 
-/// Implements `sched_getparam`: always priority 0, the only one of `SCHED_OTHER`.
+/// Implements `sched_getparam`: always returns priority 0, the only priority of `SCHED_OTHER`.
 pub fn sched_getparam(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] == 0 {
         return Err(Errno::EINVAL);
@@ -139,8 +139,8 @@ fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
     }
 }
 
-/// Checks a requested policy. `SCHED_OTHER` is accepted; all other policies are refused like for a process without
-/// `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
+/// Checks a requested policy. Accepts only `SCHED_OTHER`. For other policies, returns the error that Linux returns to a
+/// process without `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
 fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
     let policy = policy & !(raw::SCHED_RESET_ON_FORK as i32);
     let (lowest, highest) = priorities(policy)?;

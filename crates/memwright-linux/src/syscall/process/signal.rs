@@ -1,4 +1,4 @@
-//! System calls on signals: actions, masks, sending, waiting.
+//! System calls for signals: actions, masks, sending, waiting.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -28,7 +28,7 @@ use memwright_linux_vfs::user::UserMemory;
 
 /// Size of `sigset_t` in bytes.
 const SET_SIZE: u64 = 8;
-/// Processes that are sent a signal between two scheduling points.
+/// Number of processes to which a signal is sent between two scheduling points.
 const PROCESSES: u32 = 16;
 
 fn check_size(size: u64) -> Result<(), Errno> {
@@ -57,7 +57,7 @@ pub fn rt_sigaction(current: &Current<'_>, arguments: &Arguments) -> CallResult 
         if let Some(new) = new
             && Action::from(new).ignores(signal)
         {
-            // Pending instances are discarded, whether the signal is blocked or not.
+            // Discard the pending instances of the signal, whether it is blocked or not.
             signals.pending.discard_one(signal);
             for state in signals.threads.values_mut() {
                 state.pending.discard_one(signal);
@@ -123,7 +123,8 @@ pub fn rt_sigpending(current: &Current<'_>, arguments: &Arguments) -> CallResult
     Ok(0)
 }
 
-/// Replaces the signal mask until the current call returns. If a handler runs, the old mask is restored after it.
+/// Replaces the signal mask until the present system call returns. If a signal handler runs, the old mask is restored
+/// when the handler returns.
 pub fn with_mask_until_return(current: &Current<'_>, mask: SignalSet) {
     let mut signals = current.process().signals.lock();
     let state = signals.thread(current.thread);
@@ -132,8 +133,8 @@ pub fn with_mask_until_return(current: &Current<'_>, mask: SignalSet) {
     signals.set_blocked(current.thread, mask);
 }
 
-/// Restores the mask replaced by [`with_mask_until_return`], if no signal arrived. After a signal, its delivery
-/// restores the mask.
+/// Restores the mask that [`with_mask_until_return`] replaced. Must be called only if no signal has arrived: otherwise,
+/// the delivery of the signal restores the mask.
 pub fn restore_mask(current: &Current<'_>) {
     let mut signals = current.process().signals.lock();
     if let Some(mask) = signals.thread(current.thread).saved_mask.take() {
@@ -237,7 +238,7 @@ pub fn sigaltstack(
     Ok(0)
 }
 
-/// Implements `rt_sigreturn`: loads the registers from the frame. A frame that cannot be read raises SIGSEGV.
+/// Implements `rt_sigreturn`: loads the registers from the signal frame. Raises SIGSEGV if the frame cannot be read.
 pub fn rt_sigreturn(
     current: &Current<'_>,
     registers: &ThreadRegisters<'_>,
@@ -272,13 +273,13 @@ fn restore_frame(
     let regs = restore(&head.context, &registers.state().regs);
     registers.replace_registers(regs);
     if !selectors_return(&head) {
-        // The processor would refuse to return with these selectors, which is a general protection fault of the program
-        // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
+        // The processor would refuse to return to user mode with these selectors. Linux treats that as a general
+        // protection fault of the program (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
         force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
     let mut signals = current.process().signals.lock();
     signals.set_blocked(current.thread, SignalSet(head.mask));
-    // As on Linux, the alternate stack is restored from the frame.
+    // Like Linux, restore the alternate stack from the frame.
     let flags = head.stack.flags & AlternateStack::AUTODISARM;
     let pointer = head.context.rsp;
     let state = signals.thread(current.thread);
@@ -292,7 +293,8 @@ fn restore_frame(
     Ok(())
 }
 
-/// Loads the extended state of a frame. The address is null if the frame has none: the initial state is loaded.
+/// Loads the extended state of a signal frame from `address`. If the frame contains none, `address` is null, and the
+/// initial state is loaded.
 fn restore_extended(
     user: UserMemory<'_>,
     processor: &dyn Registers,
@@ -324,7 +326,7 @@ fn restore_extended(
     Ok(())
 }
 
-/// Creates a signal with the caller as its sender.
+/// Creates the information of a signal that the caller sends.
 pub(crate) fn sent_by(current: &Current<'_>, signal: Signal, code: i32) -> SignalInfo {
     let process = current.process();
     let user = process.identity.credentials.lock().user.real;
@@ -340,8 +342,8 @@ pub(crate) fn sent_by(current: &Current<'_>, signal: Signal, code: i32) -> Signa
     }
 }
 
-/// Returns whether the caller is allowed to send this signal to a process: its ids permit it, or the signal is SIGCONT
-/// within the session.
+/// Returns whether the caller is allowed to send this signal to a process: either its ids permit that, or the signal is
+/// SIGCONT and the process is in the caller's session.
 pub(crate) fn may_signal(current: &Current<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = current.process();
     let ids = to.identity.credentials.lock().user;
@@ -371,8 +373,8 @@ pub fn kill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Call
                 }
             }
         });
-        // Repeat the walk: a member may have created a process that the walk did not visit. A killed process creates
-        // none.
+        // Repeat the walk: a process may have created another one that the walk did not visit. A killed process creates
+        // no process.
         if target > 0 || !killed {
             break;
         }
@@ -384,7 +386,7 @@ pub fn kill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Call
     }
 }
 
-/// Calls `act` for each target of `kill`: one process, all processes but the caller, or a group.
+/// Calls `act` for each target of `kill`: one process, the processes of a group, or all processes except the caller.
 fn each_target(current: &Current<'_>, tasks: &Tasks, target: i32, act: impl FnMut(&Arc<Process>)) {
     let own = current.process();
     match target {
@@ -453,7 +455,7 @@ fn send_to_one(
     Ok(0)
 }
 
-/// Implements `rt_sigqueueinfo`: sends the signal to the process of the thread with this id (Linux 7.3
+/// Implements `rt_sigqueueinfo`: sends a signal to the process that contains the thread with this id (Linux 7.3
 /// `kernel/signal.c`, `do_rt_sigqueueinfo` and `kill_pid_info`).
 pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     let [id, number, info, ..] = *arguments;
@@ -461,9 +463,9 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     current.user.read_bytes(info, &mut bytes)?;
     let number = u64::from(number as u32);
     let signal = Signal::new(number);
-    // The code is checked for signal 0 as well, which only tests whether the process exists.
+    // Check the code for signal 0 too, although that signal only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
-    // Codes that the kernel and `kill` use are forged if another sender sets them.
+    // Only the kernel and `kill` may use these codes: from another sender, they are forged.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
     if forged && id as u32 != current.thread.id() {
         return Err(Errno::EPERM);
@@ -483,11 +485,11 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     Ok(0)
 }
 
-/// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
+/// Calls `act` with the signal mask at user address `address` in effect, or without a change of the mask if `address`
 /// is null.
 ///
 /// # Errors
-/// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
+/// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not 8, and those of `act`.
 pub fn with_signal_mask(
     current: &Current<'_>,
     address: u64,
@@ -503,7 +505,7 @@ pub fn with_signal_mask(
     let mask: u64 = current.user.read_value(address)?;
     with_mask_until_return(current, SignalSet(mask));
     let result = act();
-    // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
+    // If a signal has interrupted `act`, its handler runs with the temporary mask, and the previous mask is restored
     // when the handler returns.
     if !matches!(
         result,

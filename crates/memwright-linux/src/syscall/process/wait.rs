@@ -95,7 +95,7 @@ pub fn waitid(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Ca
     Ok(0)
 }
 
-/// Writes the fields of `siginfo_t` that `waitid` sets, or zeroes if no child has changed state.
+/// Writes the fields of `siginfo_t` that `waitid` sets. Writes zeros if no child has changed state.
 fn write_wait_info(
     user: UserMemory<'_>,
     address: u64,

@@ -1,4 +1,4 @@
-//! System calls on the machine, random numbers, limits and usage.
+//! System calls for information about the machine, random numbers, limits and resource usage.
 
 pub(super) mod name;
 pub(super) mod posix_timer;
@@ -27,13 +27,13 @@ abi_struct! {
     pub struct SystemInfo {
         /// Seconds since boot.
         pub uptime: i64,
-        /// Load averages.
+        /// Load averages over 1, 5 and 15 minutes.
         pub loads: [u64; 3],
         /// Size of memory in bytes.
         pub total: u64,
         /// Free bytes.
         pub free: u64,
-        /// Bytes of shared memory, which are those of files in memory.
+        /// Bytes of shared memory, that is, of files in memory.
         pub shared: u64,
         /// Bytes in buffers.
         pub buffers: u64,
@@ -45,11 +45,11 @@ abi_struct! {
         pub processes: u16,
         /// Padding.
         pub padding: [u8; 6],
-        /// High memory.
+        /// Amount of high memory.
         pub high: u64,
-        /// Free high memory.
+        /// Amount of free high memory.
         pub high_free: u64,
-        /// Bytes per unit.
+        /// Size in bytes of the unit of the memory amounts.
         pub unit: u32,
         /// Padding.
         pub tail: u32,
@@ -92,7 +92,8 @@ fn living(tasks: &Tasks) -> u16 {
     living.count() as u16
 }
 
-/// Implements `getrandom`. The generator starts from the seed of the run, so the bytes are equal in every run.
+/// Implements `getrandom`. The seed of the generator is that of the run, so the bytes are equal in every run with this
+/// seed.
 pub fn getrandom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
@@ -211,7 +212,7 @@ pub fn prlimit64(
     Ok(0)
 }
 
-/// Sets a limit. Only root is allowed to raise a hard limit. The limit on descriptors cannot exceed `fs.nr_open`.
+/// Sets a limit. Raising a hard limit requires `CAP_SYS_RESOURCE`. The limit on descriptors cannot exceed `fs.nr_open`.
 fn set_limit(
     current: &Current<'_>,
     spaces: &Spaces,
@@ -252,9 +253,10 @@ fn set_limit(
     Ok(())
 }
 
-/// Implements `personality`: returns the previous one. Of all changes, fixed addresses alone are supported.
+/// Implements `personality`: returns the previous personality. The only supported change is that of fixed addresses
+/// (`ADDR_NO_RANDOMIZE`).
 pub(super) fn personality(process: &Process, arguments: &Arguments) -> CallResult {
-    /// Asks for the personality and changes nothing.
+    /// The value that returns the personality without a change.
     const KEEP: u32 = u32::MAX;
     let personality = &process.personality;
     match arguments[0] as u32 {

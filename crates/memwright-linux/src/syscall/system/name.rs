@@ -55,7 +55,7 @@ pub const CALLS: &[SystemCall] = &[
 /// Size of a field of `struct new_utsname` in bytes.
 const FIELD: usize = LONGEST + 1;
 
-/// Implements `uname`: returns the Linux version whose semantics are matched.
+/// Implements `uname`. The release is the Linux version whose semantics are matched.
 fn uname(user: UserMemory<'_>, names: &Names, to: u64) -> CallResult {
     let (host, domain) = (names.get(Which::Host), names.get(Which::Domain));
     let fields = [
@@ -73,7 +73,7 @@ fn uname(user: UserMemory<'_>, names: &Names, to: u64) -> CallResult {
     user.write_bytes(to, &names).map(|()| 0)
 }
 
-/// Reads the name that a process sets.
+/// Reads a new host name or domain name from user memory.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` for a length that is negative or too large, `EFAULT`.

@@ -1,4 +1,4 @@
-//! POSIX timers: `timer_create` and the calls on its timers (Linux 7.2 `kernel/time/posix-timers.c`).
+//! POSIX timers: `timer_create` and the calls that use its timers (Linux 7.2 `kernel/time/posix-timers.c`).
 
 use crate::{
     context::{Arguments, CallResult},
@@ -113,10 +113,10 @@ impl Setting {
     }
 }
 
-/// Returns the clock with this number, if it can have timers. `epoch` is the time of the boot in seconds since 1970.
+/// Returns the clock with number `id`, if it can have timers. `epoch` is the time of the boot in seconds since 1970.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a clock without timers, such as the CPU time of another process; `EINVAL` for an unknown one.
+/// `EOPNOTSUPP` for a clock without timers, such as the CPU time of another process; `EINVAL` for an unknown clock.
 fn clock(id: u64, epoch: u64, caller: &Arc<Thread>) -> Result<TimerClock, Errno> {
     match id as u32 {
         raw::CLOCK_REALTIME | raw::CLOCK_TAI => Ok(TimerClock::Host(epoch * SECOND)),
@@ -137,7 +137,8 @@ fn clock(id: u64, epoch: u64, caller: &Arc<Thread>) -> Result<TimerClock, Errno>
     }
 }
 
-/// Decodes what an expiration does. `find` returns the thread with an id, if the calling process has it.
+/// Decodes the notification that an expiration sends. `find` returns the thread of the calling process that has a given
+/// id.
 ///
 /// # Errors
 /// `EINVAL` for an unknown notification, signal or thread.
@@ -181,7 +182,7 @@ fn timer_create(
     Ok(0)
 }
 
-/// Returns the schedule of a setting. Without a value, the timer is not set.
+/// Returns the schedule of a setting. A value of 0 disarms the timer.
 fn schedule(setting: &Setting, offset: u64, absolute: bool, now: u64) -> Result<Schedule, Errno> {
     let value = setting.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = setting.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;

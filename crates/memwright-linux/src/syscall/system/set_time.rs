@@ -1,5 +1,5 @@
-//! `clock_settime` and `settimeofday` (Linux 7.3 `kernel/time/posix-timers.c` and `time.c`). The time of day follows from
-//! the instruction clock, so no program has the right to set it.
+//! `clock_settime` and `settimeofday` (Linux 7.3 `kernel/time/posix-timers.c` and `time.c`). The time of day is derived
+//! from the instruction clock, so no program is permitted to set it.
 
 use crate::{
     context::CallResult,
@@ -31,7 +31,7 @@ pub const CALLS: &[SystemCall] = &[
 /// Implements `clock_settime`.
 ///
 /// # Errors
-/// `EINVAL` for a clock that cannot be set or a time that is not normalised, `EFAULT`, `EPERM` otherwise.
+/// `EINVAL` for a clock that cannot be set or a time that is not normalised; `EFAULT`; `EPERM` for every other call.
 fn clock_settime(user: UserMemory<'_>, clock: u64, time: u64) -> CallResult {
     if clock as u32 != raw::CLOCK_REALTIME {
         return Err(Errno::EINVAL);
@@ -44,7 +44,7 @@ fn clock_settime(user: UserMemory<'_>, clock: u64, time: u64) -> CallResult {
 /// Implements `settimeofday`. A call that sets neither the time nor the time zone has no effect.
 ///
 /// # Errors
-/// `EINVAL` for a time that is not normalised, `EFAULT`, `EPERM` otherwise.
+/// `EINVAL` for a time that is not normalised; `EFAULT`; `EPERM` for every other call.
 fn settimeofday(user: UserMemory<'_>, time: u64, zone: u64) -> CallResult {
     let time: Option<Timeval> = user.read_optional(time)?;
     if let Some(time) = time {

@@ -14,8 +14,8 @@ use memwright_linux_vfs::{
     identity::Capabilities,
 };
 
-/// Flag: the call specifies a priority (`SWAP_FLAG_PREFER`; this and the following flags are from
-/// `include/linux/swap.h`).
+/// Flag: the call contains a priority (`SWAP_FLAG_PREFER`). This flag and the following ones are from
+/// `include/linux/swap.h`.
 const PREFER: u64 = 0x8000;
 const PRIORITY: u64 = 0x7fff;
 const DISCARD: u64 = 0x1_0000;
@@ -36,7 +36,7 @@ fn may(process: &Process) -> bool {
     credentials.has(Capabilities::ADMINISTER)
 }
 
-/// Opens the file at a path in the caller's memory. Returns the disk; `None` if the file is not a disk.
+/// Opens the file at a path in the caller's memory. Returns the disk, or `None` if the file is not a disk.
 fn disk_at(current: &Current<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
     let path = current.user.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
@@ -56,7 +56,7 @@ fn disk_at(current: &Current<'_>, path: u64, flags: u32) -> Result<Option<Arc<Di
     }
 }
 
-/// Implements `swapon`. Disks here need no discard requests, so `SWAP_FLAG_DISCARD` has no effect. Swap files are not
+/// Implements `swapon`. The disks need no discard requests, so `SWAP_FLAG_DISCARD` has no effect. Swap files are not
 /// supported.
 pub fn swapon(
     current: &Current<'_>,

@@ -1,4 +1,4 @@
-//! System calls on clocks and sleeping.
+//! System calls for clocks, sleeping and interval timers.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -18,9 +18,9 @@ use memwright_linux_tasks::process::{Counted, CpuClock, RestartBlock, Thread, wa
 
 /// The time that a clock measures.
 enum Clock {
-    /// Since boot.
+    /// Time since boot.
     Monotonic,
-    /// Since 1970.
+    /// Time since 1970.
     Real,
     /// The CPU time of a process or thread.
     Cpu(CpuClock),
@@ -42,7 +42,7 @@ pub fn clock_gettime(current: &Current<'_>, arguments: &Arguments) -> CallResult
     let now = match clock(arguments[0], current.thread)? {
         Clock::Monotonic => current.now(),
         Clock::Real => current.vfs().real_time(),
-        // A process that ended since has no clock.
+        // A process that has exited in the meantime has no clock.
         Clock::Cpu(clock) => clock.time().ok_or(Errno::EINVAL)?,
     };
     current
@@ -51,7 +51,7 @@ pub fn clock_gettime(current: &Current<'_>, arguments: &Arguments) -> CallResult
         .map(|()| 0)
 }
 
-/// Implements `clock_getres`: always one nanosecond.
+/// Implements `clock_getres`. The resolution is always one nanosecond.
 pub fn clock_getres(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     clock(arguments[0], current.thread)?;
     current
@@ -64,7 +64,7 @@ pub fn clock_getres(current: &Current<'_>, arguments: &Arguments) -> CallResult 
 pub fn gettimeofday(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let now = Timeval::from_nanoseconds(current.vfs().real_time());
     current.user.write_optional(arguments[0], &now)?;
-    // `struct timezone` for UTC.
+    // A `struct timezone` for UTC.
     current.user.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
@@ -76,7 +76,8 @@ pub fn time(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(now)
 }
 
-/// Sleeps until a time of the host's clock. If a relative sleep is interrupted, stores the remaining time.
+/// Sleeps until `deadline`, a time of the host's clock. If a signal interrupts a relative sleep, stores the remaining
+/// time at `remaining`.
 fn sleep_until(current: &Current<'_>, deadline: u64, remaining: Option<u64>) -> CallResult {
     match current.wait_until(&[], Some(deadline), || None::<()>) {
         Err(WaitError::TimedOut) | Ok(()) => Ok(0),
@@ -132,8 +133,8 @@ pub fn clock_nanosleep(
     sleep_until(current, deadline, Some(remaining))
 }
 
-/// Sleeps until a process has used `length` nanoseconds of CPU time, in all or from now on. Stores the remaining time if
-/// a signal ends the sleep.
+/// Sleeps until a process has used `length` nanoseconds of CPU time, in total or from now on. If a signal interrupts
+/// the sleep, stores the remaining time.
 fn sleep_by_cpu_time(
     current: &Current<'_>,
     scheduler: &Scheduler<Thread>,
@@ -168,7 +169,7 @@ fn sleep_by_cpu_time(
     }
 }
 
-/// Implements `restart_syscall`: continues the interrupted call.
+/// Implements `restart_syscall`: continues the call that a signal interrupted.
 pub fn restart_syscall(
     current: &Current<'_>,
     futexes: &Futexes,
@@ -215,9 +216,9 @@ impl IntervalTimer {
 /// The clock of an interval timer.
 #[derive(Clone, Copy, Debug)]
 enum TimedBy {
-    /// The host's clock, for `ITIMER_REAL`.
+    /// The host's clock (`ITIMER_REAL`).
     Host,
-    /// The CPU time of the process, for `ITIMER_VIRTUAL` and `ITIMER_PROF`.
+    /// The CPU time of the process (`ITIMER_VIRTUAL` and `ITIMER_PROF`).
     Cpu(Counted),
 }
 
@@ -265,7 +266,7 @@ pub fn alarm(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let now = current.now();
     let seconds = u64::from(arguments[0] as u32);
     let before = current.process().set_alarm(seconds * SECOND, 0)?;
-    // Round to the nearest second, but not to 0 while the alarm is set.
+    // Round to the nearest second, but up to 1 while the alarm is set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;
     Ok(if left > 0 { rounded.max(1) } else { 0 })

@@ -1,7 +1,7 @@
 //! The table of system calls: number, name, arguments, handler.
 //!
-//! The table drives dispatch, `--strace`, the lists of unimplemented calls and of stubs in the report, and the
-//! bad-pointer test.
+//! The table determines dispatch, the output of `--strace`, the lists of unimplemented calls and of stubs in the
+//! report, and the bad-pointer test.
 
 mod numbers;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 use numbers::NUMBERS;
 
-/// The entries of the groups that list their own.
+/// The entries that the groups define.
 const GROUPS: &[&[SystemCall]] = &[
     file::cache::CALLS,
     file::change::CALLS,
@@ -86,7 +86,7 @@ const INDEX: [u16; INDEXED] = {
     index
 };
 
-/// The entry of each number, so that a lookup is a single load.
+/// The entry of each call number, so that a lookup is a single load.
 static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     let mut rows = [None; INDEXED];
     let mut row = 0;
@@ -97,16 +97,16 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     rows
 };
 
-/// Returns the call with this number.
+/// Returns the entry of the call with this number.
 #[inline]
 pub fn find(number: u64) -> Option<&'static SystemCall> {
     *BY_NUMBER.get(usize::try_from(number).ok()?)?
 }
 
-/// Writes the table as lines `number name status arguments`, in the format that `docs/` and the bad-pointer test use.
+/// Writes the table as lines `number name status arguments`. `docs/` and the bad-pointer test use this format.
 ///
 /// # Errors
-/// Those of `out`.
+/// Those of writing to `out`.
 pub fn write_listing(out: &mut dyn core::fmt::Write) -> core::fmt::Result {
     for call in &CALLS {
         let status = match call.status {

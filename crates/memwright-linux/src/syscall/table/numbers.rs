@@ -1,4 +1,4 @@
-//! The table entries of all numbers, in order.
+//! The table entries of all call numbers, in ascending order.
 
 use crate::syscall::{
     call::{Kind, SystemCall, flags::HOW, handler, missing, real},
@@ -9,8 +9,8 @@ use crate::syscall::{
     system::{swap, time},
 };
 
-/// The entries of all call numbers of x86-64 Linux 7.2. Calls that a group lists have placeholders here, which the
-/// entries of [`GROUPS`](super::GROUPS) replace.
+/// The entries of all call numbers of x86-64 Linux 7.2. If a group defines the entry of a call, this list contains a
+/// placeholder, which the entry from [`GROUPS`](super::GROUPS) replaces.
 pub(super) const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),

@@ -1,4 +1,4 @@
-//! Reads and writes control messages.
+//! Control messages of sockets in user memory.
 
 use crate::{current::Current, syscall::file::socket::message::MessageHeader};
 use alloc::{sync::Arc, vec::Vec};
@@ -20,9 +20,9 @@ use memwright_table::TryPush;
 const RIGHTS: u32 = 1;
 /// `SCM_CREDENTIALS` of `linux/socket.h`.
 const CREDENTIALS: u32 = 2;
-/// Most open files in one message (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
+/// Maximum number of open files in one message (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
 const MOST_RIGHTS: usize = 253;
-/// Most bytes of control messages in a send.
+/// Maximum size in bytes of the control messages of one send.
 const CONTROL_MAX: u64 = 4096;
 
 abi_struct! {
@@ -30,17 +30,17 @@ abi_struct! {
     pub struct ControlHeader {
         /// Length in bytes, including this header.
         pub length: u64,
-        /// Level: `SOL_SOCKET`.
+        /// The level, for example `SOL_SOCKET`.
         pub level: u32,
-        /// Type.
+        /// The type, whose meaning depends on the level.
         pub kind: u32,
     }
 }
 
-/// Reads the control messages that accompany a send.
+/// Reads the control messages of a send from user memory.
 ///
 /// # Errors
-/// `ENOBUFS` if they are too long, `EFAULT`, `ENOMEM`.
+/// `ENOBUFS` if the control messages are too long; `EFAULT`; `ENOMEM`.
 pub fn read(user: UserMemory<'_>, header: &MessageHeader) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     if header.control_length > CONTROL_MAX {
@@ -53,10 +53,12 @@ pub fn read(user: UserMemory<'_>, header: &MessageHeader) -> Result<Vec<u8>, Err
     Ok(bytes)
 }
 
-/// Adds what the control messages of a send pass to a Unix socket to `request`.
+/// Decodes the control messages of a send to a Unix socket. Adds the open files and credentials that they pass to
+/// `request`.
 ///
 /// # Errors
-/// `EINVAL` for a malformed or unknown message, `EBADF`, `EPERM` for credentials that the sender is not allowed to claim.
+/// `EINVAL` for a malformed or unknown message, `EBADF` for a descriptor that is not open, `EPERM` for credentials that
+/// the sender is not allowed to claim.
 pub fn take(current: &Current<'_>, control: &[u8], request: &mut Request) -> Result<(), Errno> {
     for message in ControlMessages(control) {
         let ControlMessage { level, kind, data } = message?;
@@ -91,8 +93,8 @@ fn take_rights(current: &Current<'_>, data: &[u8], request: &mut Request) -> Res
     Ok(())
 }
 
-/// Checks the credentials in a message: a sender may claim an id other than its own only with the capability to change
-/// to it (`scm_check_creds` of Linux 7.2).
+/// Checks the credentials in a message. The sender is allowed to claim a process, user or group id other than its own
+/// only with the capability for that kind of id (`scm_check_creds` of Linux 7.2).
 fn check_credentials(caller: &dyn Caller, given: &Credentials) -> Result<(), Errno> {
     let process = caller.ids().process;
     let credentials = caller.identity().credentials.lock();
@@ -107,10 +109,10 @@ fn check_credentials(caller: &dyn Caller, given: &Credentials) -> Result<(), Err
     if granted { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Stores the control messages of a receive from a Unix socket, as far as they fit into the caller's buffer.
+/// Stores the control messages of a receive from a Unix socket in the caller's buffer. Truncates what does not fit.
 ///
 /// # Errors
-/// `EFAULT`.
+/// `EFAULT` if the buffer cannot be written.
 pub fn store(
     current: &Current<'_>,
     header: &mut MessageHeader,
@@ -133,17 +135,17 @@ pub fn store(
     Ok(())
 }
 
-/// Writes control messages one after another.
+/// Writes control messages one after another to user memory.
 pub struct ControlWriter<'a> {
     user: UserMemory<'a>,
     at: u64,
     left: usize,
-    /// Some data did not fit.
+    /// Whether some data did not fit.
     cut: bool,
 }
 
 impl<'a> ControlWriter<'a> {
-    /// Creates a writer to the buffer of a receive.
+    /// Creates a writer for the buffer of a receive.
     pub const fn new(user: UserMemory<'a>, header: &MessageHeader) -> Self {
         Self {
             user,
@@ -157,7 +159,7 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
-    /// Stores in `header` how many bytes were written, and whether some did not fit.
+    /// Stores the number of written bytes in `header`, and sets `MSG_CTRUNC` there if some data did not fit.
     pub const fn finish(self, header: &mut MessageHeader) {
         header.control_length = self.at - header.control;
         if self.cut {
@@ -165,10 +167,10 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
-    /// Writes a control message, as far as it fits (`put_cmsg` of Linux 7.2, `net/core/scm.c`).
+    /// Writes a control message. Truncates it if it does not fit (`put_cmsg` of Linux 7.2, `net/core/scm.c`).
     ///
     /// # Errors
-    /// `EFAULT`.
+    /// `EFAULT` if the buffer cannot be written.
     pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<(), Errno> {
         let Some(room) = self.left.checked_sub(ControlHeader::SIZE) else {
             self.cut = true;
@@ -194,15 +196,15 @@ impl<'a> ControlWriter<'a> {
     /// Writes the sender's credentials.
     ///
     /// # Errors
-    /// `EFAULT`.
+    /// `EFAULT` if the buffer cannot be written.
     pub fn put_credentials(&mut self, credentials: &Credentials) -> Result<(), Errno> {
         let mut bytes = [0; Credentials::SIZE];
         credentials.to_bytes(&mut bytes);
         self.put(net::SOL_SOCKET, CREDENTIALS, &bytes)
     }
 
-    /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other
-    /// files.
+    /// Installs descriptors for the open files, as many as fit into the control message. Drops the other files. Returns
+    /// the bytes of the descriptors.
     fn install(
         &mut self,
         current: &Current<'_>,

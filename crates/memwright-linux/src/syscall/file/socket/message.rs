@@ -1,4 +1,4 @@
-//! Sending and receiving messages with their ancillary data.
+//! System calls that send and receive messages with control messages.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -27,34 +27,34 @@ use memwright_linux_vfs::{
     user::UserMemory,
 };
 
-/// `NETLINK_PKTINFO`, the type of the control message that tells a multicast group.
+/// `NETLINK_PKTINFO`, the type of the control message that contains a multicast group.
 const NETLINK_GROUP: u32 = 3;
 
 abi_struct! {
     /// `struct user_msghdr` of `linux/socket.h`.
     pub struct MessageHeader {
-        /// Address of the socket name.
+        /// User address of the socket name.
         pub name: u64,
         /// Length of the socket name in bytes.
         pub name_length: u32,
         /// Padding.
         pub padding: u32,
-        /// Address of the vectors.
+        /// User address of the I/O vectors.
         pub vectors: u64,
-        /// Number of vectors.
+        /// Number of I/O vectors.
         pub count: u64,
-        /// Address of the control messages.
+        /// User address of the control messages.
         pub control: u64,
         /// Length of the control messages in bytes.
         pub control_length: u64,
-        /// Flags that a receive returns.
+        /// The flags that a receive returns.
         pub flags: u32,
         /// Padding.
         pub padding_behind: u32,
     }
 }
 
-/// Reads the destination name of a message. Sequenced-packet sockets ignore it.
+/// Reads the destination of a message. Sequenced-packet sockets ignore it.
 fn target(
     user: UserMemory<'_>,
     kind: SocketKind,
@@ -67,7 +67,7 @@ fn target(
     read_address(user, address, length).map(Some)
 }
 
-/// Reads the receiver of what an internet socket sends. Stream sockets ignore it.
+/// Reads the destination of a send on an internet socket. Stream sockets ignore it.
 fn receiver(
     user: UserMemory<'_>,
     socket: &InetSocket,
@@ -79,7 +79,7 @@ fn receiver(
     }
 }
 
-/// Reads the name of the receiver of what a netlink socket sends.
+/// Reads the destination of a send on a netlink socket.
 fn netlink_receiver(
     user: UserMemory<'_>,
     address: u64,
@@ -170,7 +170,7 @@ pub fn recvfrom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Returns the result of a receive from a netlink socket, as [`length_of`].
+/// Returns the result of a receive from a netlink socket, like [`length_of`] does.
 const fn netlink_length(flags: u32, received: NetlinkReceived) -> u64 {
     if flags & net::MSG_TRUNC != 0 {
         received.length as u64
@@ -179,8 +179,8 @@ const fn netlink_length(flags: u32, received: NetlinkReceived) -> u64 {
     }
 }
 
-/// Returns the result of a receive from an internet socket: the number of bytes copied, or with `MSG_TRUNC` the original
-/// length of the datagram.
+/// Returns the result of a receive from an internet socket: the number of copied bytes or, with `MSG_TRUNC`, the
+/// original length of the datagram.
 const fn length_of(flags: u32, incoming: &Incoming) -> u64 {
     if flags & net::MSG_TRUNC != 0 {
         incoming.length as u64
@@ -189,8 +189,8 @@ const fn length_of(flags: u32, incoming: &Incoming) -> u64 {
     }
 }
 
-/// Returns the result of a receive call: the number of bytes copied, or with `MSG_TRUNC` the original length of the
-/// message.
+/// Returns the result of a receive from a Unix socket: the number of copied bytes or, with `MSG_TRUNC`, the original
+/// length of the message. Stream sockets ignore `MSG_TRUNC`.
 fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     let whole = flags & net::MSG_TRUNC != 0 && kind != SocketKind::Stream;
     let count = if whole {
@@ -201,7 +201,7 @@ fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     count as u64
 }
 
-/// Stores the name of the sender, which is empty if the sender has no name.
+/// Stores the name of the sender. Stores an empty name if the sender is not bound.
 fn store_sender(
     user: UserMemory<'_>,
     address: u64,
@@ -261,7 +261,7 @@ fn send_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32
             socket.send(current, open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
-            // The kernel ignores open files and credentials.
+            // The kernel ignores the open files and credentials in the request.
             control::take(current, &bytes, &mut request)?;
             socket.send(current, to_netlink, flags, &mut source)?
         }
@@ -276,7 +276,7 @@ pub fn recvmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     receive_message(current, &open, address, flags as u32)
 }
 
-/// Receives a message by the header at `address`.
+/// Receives a message. `address` is that of its header.
 fn receive_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32) -> CallResult {
     let socket = socket_of(open)?;
     current.check_heap()?;
@@ -322,21 +322,21 @@ fn receive_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: 
     Ok(result_of(socket.kind, flags, &received))
 }
 
-/// Most messages of one call (`UIO_MAXIOV`).
+/// Maximum number of messages of one call (`UIO_MAXIOV`).
 const MOST_MESSAGES: u64 = 1024;
-/// Size in bytes of `struct mmsghdr`, and the offset in it of the length.
+/// Size of `struct mmsghdr` in bytes, and the offset of the length in it.
 const ENTRY: u64 = 64;
 const ENTRY_LENGTH: u64 = MessageHeader::SIZE as u64;
-/// Messages that are sent or received between two scheduling points.
+/// Number of messages that are sent or received between two scheduling points.
 const TOGETHER: u32 = 16;
 /// `MSG_WAITFORONE` of `linux/socket.h`.
 const WAIT_FOR_ONE: u32 = 0x1_0000;
 
-/// Passes the address of the header of each message of an array to `each`, and stores the length that it returns, until
-/// it fails or returns `None`. Returns the number of messages.
+/// Calls `each` with the address of the header of each message in an array, and stores the length that `each` returns.
+/// Stops when `each` fails or returns `None`. Returns the number of handled messages.
 ///
 /// # Errors
-/// Those of `each` for the first message.
+/// Those of `each`, if it fails for the first message.
 fn each_message(
     user: UserMemory<'_>,
     (array, count): (u64, u64),
@@ -373,7 +373,7 @@ pub fn sendmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     })
 }
 
-/// Implements `recvmmsg` (Linux 7.2 `net/socket.c`, `do_recvmmsg`). The time is checked after each message.
+/// Implements `recvmmsg` (Linux 7.2 `net/socket.c`, `do_recvmmsg`). The timeout is checked after each message.
 pub fn recvmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let &[number, array, count, flags, timeout, _] = arguments;
     let flags = flags as u32;
@@ -411,7 +411,7 @@ pub fn recvmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(result)
 }
 
-/// Stores the sender of a datagram, and what the receiver asks about it.
+/// Stores the sender of a datagram, and the control messages that the receiver has requested.
 fn tell_ends(
     user: UserMemory<'_>,
     socket: &InetSocket,
@@ -444,7 +444,7 @@ fn tell_ends(
     Ok(())
 }
 
-/// Stores that a message is from the kernel, as far as the receiver asks for that.
+/// Stores the kernel as the sender of a message, and the control messages that the receiver has requested.
 fn tell_kernel(
     user: UserMemory<'_>,
     socket: &NetlinkSocket,
@@ -465,7 +465,7 @@ fn tell_kernel(
     let mut control = ControlWriter::new(user, header);
     let (group, credentials) = socket.tells();
     if group {
-        // A reply is for one socket, not for a group.
+        // A reply goes to one socket, not to a multicast group: the group number is 0.
         control.put(net::SOL_NETLINK, NETLINK_GROUP, &[0; 4])?;
     }
     if credentials {
@@ -475,7 +475,8 @@ fn tell_kernel(
     Ok(())
 }
 
-/// Stores a socket name by a message header, truncated to the available room, and its length.
+/// Stores a socket name in the buffer of a message header, truncated to its room, and the name's full length in the
+/// header.
 fn store_in_header(
     user: UserMemory<'_>,
     header: &mut MessageHeader,

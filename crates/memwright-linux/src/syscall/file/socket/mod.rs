@@ -1,7 +1,8 @@
-//! System calls on sockets: creating, naming, connecting, shutting down.
+//! System calls that create, bind, connect and shut down sockets.
 //!
-//! There are Unix sockets, TCP and UDP at the addresses of this machine, and netlink sockets. `socket` returns `EAFNOSUPPORT` for all other
-//! families, like a Linux kernel without them, so libraries find out at once.
+//! Supported are Unix sockets, TCP and UDP between addresses of this machine, and netlink sockets. For all other
+//! families, `socket` returns `EAFNOSUPPORT`, like a Linux kernel without them does, so that libraries detect that
+//! at once.
 
 mod control;
 mod message;
@@ -144,10 +145,10 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The flags combined with the type of a socket, which are those of `open`.
+/// The flags that can be combined with the type of a socket. They are equal to those of `open`.
 const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
 
-/// Decodes the arguments of `socket` and `socketpair`: the kind of the socket, and its flags.
+/// Decodes the arguments of `socket` and `socketpair`. Returns the kind of the socket and its flags.
 fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errno> {
     let kind = kind as u32;
     if kind & !(FLAGS | 0xf) != 0 {
@@ -163,16 +164,17 @@ fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errn
     Ok((found, kind & FLAGS))
 }
 
-/// Returns the protocol of an internet socket of this type and protocol number (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `inet_create`).
+/// Returns the protocol of an internet socket with type `kind` and protocol number `number` (Linux 7.2
+/// `net/ipv4/af_inet.c`, `inet_create`).
 ///
 /// # Errors
-/// `EINVAL`, `EPROTONOSUPPORT`; `ESOCKTNOSUPPORT` for types that do not exist here, and `EPERM` for raw sockets without
-/// CAP_NET_RAW, whose holder `may_be_raw`.
+/// `EINVAL` for numbers beyond the defined ones; `EPROTONOSUPPORT` for a protocol that the type does not support;
+/// `EPERM` for raw sockets unless the caller has `CAP_NET_RAW` (`may_be_raw`); `ESOCKTNOSUPPORT` for types that are not
+/// supported.
 fn protocol(kind: u32, number: u32, may_be_raw: bool) -> Result<Protocol, Errno> {
-    /// End of the numbers of protocols (`IPPROTO_MAX`).
+    /// The first number after those of protocols (`IPPROTO_MAX`).
     const PROTOCOLS: u32 = 263;
-    /// End of the numbers of types (`SOCK_MAX`).
+    /// The first number after those of types (`SOCK_MAX`).
     const KINDS: u32 = 11;
     if kind >= KINDS || number >= PROTOCOLS {
         return Err(Errno::EINVAL);
@@ -236,12 +238,12 @@ fn netlink_socket(
     current.caller().add_descriptor(file, flags)
 }
 
-/// Returns the type of a netlink socket with this type, which can be combined with flags, and this protocol (Linux 7.2
-/// `net/netlink/af_netlink.c`, `netlink_create`).
+/// Returns the type of a netlink socket. `kind` is the type, possibly with flags (Linux 7.2 `net/netlink/af_netlink.c`,
+/// `netlink_create`).
 ///
 /// # Errors
-/// `EINVAL` for unknown flags, `ESOCKTNOSUPPORT` for another type, `EPROTONOSUPPORT` for a protocol other than
-/// `NETLINK_ROUTE`, as on a kernel without the others.
+/// `EINVAL` for unknown flags, `ESOCKTNOSUPPORT` for another type, and `EPROTONOSUPPORT` for a protocol other than
+/// `NETLINK_ROUTE`, like on a kernel without the other protocols.
 const fn netlink_kind(kind: u32, protocol: u32) -> Result<u32, Errno> {
     if kind & !(FLAGS | 0xf) != 0 {
         return Err(Errno::EINVAL);
@@ -329,8 +331,8 @@ fn read_address(user: UserMemory<'_>, address: u64, length: u64) -> Result<Addre
     Address::from_bytes(&bytes[..length])
 }
 
-/// Reads an internet socket address of `length` bytes for a socket of `family`. An IPv4 address also names a receiver
-/// for an IPv6 socket if `either`.
+/// Reads an internet socket address of `length` bytes for a socket of `family`. With `either`, an IPv4 address is also
+/// valid for an IPv6 socket.
 fn read_name(
     user: UserMemory<'_>,
     family: Family,
@@ -346,7 +348,7 @@ fn read_name(
     inet::decode(family, &bytes[..length], either)
 }
 
-/// Reads the name of a netlink socket, of `length` bytes.
+/// Reads a netlink socket name of `length` bytes.
 fn read_netlink_name(
     user: UserMemory<'_>,
     address: u64,
@@ -362,7 +364,7 @@ fn read_netlink_name(
     NetlinkName::from_bytes(bytes)
 }
 
-/// Stores an encoded socket name, truncated to the available room, and its length.
+/// Stores an encoded socket name, truncated to the room in the caller's buffer, and the full length of the name.
 fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Result<(), Errno> {
     let limit: i32 = user.read_value(room)?;
     let limit = usize::try_from(limit).map_err(|_| Errno::EINVAL)?;
@@ -477,7 +479,7 @@ fn accept4(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     accept_with(current, arguments, arguments[3] as u32)
 }
 
-/// Stores the name of a socket, or that of its peer.
+/// Stores the name of a socket or of its peer.
 fn name_of(
     user: UserMemory<'_>,
     open: &OpenFile,

@@ -19,7 +19,7 @@ use memwright_linux_vfs::{
     user::UserMemory,
 };
 
-/// Checks that the level is `SOL_SOCKET`. No Unix socket has protocol options.
+/// Checks that the level is `SOL_SOCKET`. Unix sockets have no protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
@@ -106,7 +106,7 @@ pub fn setsockopt(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     socket.set_option(name, value).map(|()| 0)
 }
 
-/// Sets an option of a netlink socket. Its own options are 0 if the value is too short (Linux 7.2
+/// Sets an option of a netlink socket. For the `SOL_NETLINK` options, a value that is too short counts as 0 (Linux 7.2
 /// `net/netlink/af_netlink.c`, `netlink_setsockopt`).
 fn set_netlink(
     user: UserMemory<'_>,
@@ -132,7 +132,8 @@ fn set_netlink(
     Ok(0)
 }
 
-/// Stores the value of an option of an internet socket, cut to the caller's room, and its length.
+/// Stores the value of an option of an internet socket, truncated to the room in the caller's buffer, and the stored
+/// length.
 fn store_value(user: UserMemory<'_>, address: u64, length: u64, value: Value) -> CallResult {
     let room: i32 = user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
@@ -166,7 +167,7 @@ fn set_inet(
     (level, name): (u32, u32),
     (address, length): (u64, u64),
 ) -> CallResult {
-    /// Most bytes of the name of a congestion control (`TCP_CA_NAME_MAX`), without its end.
+    /// Maximum length in bytes of the name of a congestion control (`TCP_CA_NAME_MAX`), without the NUL.
     const NAME: usize = 15;
     let length = usize::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
     match (level, name) {
@@ -189,7 +190,7 @@ fn set_inet(
             user.read_bytes(address, bytes)?;
             socket.set_congestion(bytes)?;
         }
-        // Options of `SOL_IP` also take a single byte.
+        // The value of an option of `SOL_IP` can also be a single byte.
         (0, _) if (1..4).contains(&length) => {
             let value: u8 = user.read_value(address)?;
             socket.set_option(level, name, value.into())?;

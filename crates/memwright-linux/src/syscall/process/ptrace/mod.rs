@@ -1,5 +1,5 @@
-//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): the requests of a debugger to stop, inspect,
-//! change and resume a thread.
+//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): the requests by which a debugger stops,
+//! inspects, changes and resumes a thread.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -29,11 +29,11 @@ use memwright_linux_tasks::process::{
 use memwright_linux_vfs::user::{USER_END, UserMemory};
 use memwright_table::VirtAddr;
 
-/// Size in bytes of `struct user` (`asm/user_64.h`), which begins with the general registers.
+/// Size of `struct user` (`asm/user_64.h`) in bytes. The structure begins with the general registers.
 const USER_SIZE: u64 = 928;
-/// Offset of the debug registers in `struct user`.
+/// Offset of the debug registers in `struct user`, in bytes.
 const DEBUG_REGISTERS: usize = 848;
-/// Size of `struct ptrace_syscall_info` up to the end of the arguments.
+/// Size in bytes of `struct ptrace_syscall_info` up to the end of the arguments.
 const CALL_INFO: usize = 80;
 /// `AUDIT_ARCH_X86_64`.
 const AUDIT_ARCH: u32 = 0xc000_003e;
@@ -43,7 +43,7 @@ const WORD: usize = 8;
 abi_struct! {
     /// `struct ptrace_peeksiginfo_args`.
     pub struct PeekSignals {
-        /// Position of the first signal.
+        /// Index of the first signal in the queue.
         pub first: u64,
         /// Flags.
         pub flags: u32,
@@ -73,7 +73,7 @@ pub fn ptrace(
     };
     let thread = match thread {
         Some(thread) => thread,
-        // An exited thread cannot be traced any more.
+        // An exited thread cannot be traced.
         None if attaches && tasks.process(id as u32).is_some() => {
             return Err(Errno::EPERM);
         }
@@ -131,7 +131,7 @@ pub fn ptrace(
 /// Returns the options of `PTRACE_SEIZE`.
 ///
 /// # Errors
-/// `EIO` for an address or unknown options.
+/// `EIO` for an address other than 0 and for unknown options.
 fn options_of_seize(address: u64, data: u64) -> Result<TraceOptions, Errno> {
     let options = u32::try_from(data)
         .ok()
@@ -140,7 +140,8 @@ fn options_of_seize(address: u64, data: u64) -> Result<TraceOptions, Errno> {
     options.ok_or(Errno::EIO)
 }
 
-/// Returns what a thread does until the next stop after this request; `None` for a request that does not resume it.
+/// Returns whether a request single-steps the thread, and the thread's behaviour at system calls until the next stop.
+/// Returns `None` if the request does not resume the thread.
 fn way_of(request: u32) -> Option<(bool, AtCalls)> {
     match request {
         raw::PTRACE_CONT => Some((false, AtCalls::Pass)),
@@ -152,7 +153,7 @@ fn way_of(request: u32) -> Option<(bool, AtCalls)> {
     }
 }
 
-/// Size of `struct user_fpregs_struct` in bytes.
+/// Size in bytes of `struct user_fpregs_struct`.
 const LEGACY: usize = 512;
 
 /// A set of registers.
@@ -167,7 +168,7 @@ enum RegisterSet {
 }
 
 impl RegisterSet {
-    /// Returns the register set with this note type.
+    /// Returns the register set that has note type `kind`.
     fn named(kind: u64) -> Option<Self> {
         match u32::try_from(kind).ok()? {
             elf::NT_PRSTATUS => Some(Self::General),
@@ -178,11 +179,11 @@ impl RegisterSet {
     }
 }
 
-/// The thread that a request refers to.
+/// The thread to which a request refers.
 struct Tracee<'a> {
-    /// The calling thread.
+    /// The calling thread, which must be the tracer.
     by: &'a Thread,
-    /// The memory of its program.
+    /// The memory of the tracer's program.
     user: UserMemory<'a>,
     registers: &'a dyn Registers,
     cpus: &'a dyn Cpus,
@@ -209,14 +210,14 @@ impl Tracee<'_> {
         }
     }
 
-    /// Implements `PTRACE_KILL` for a thread that is in a ptrace stop or not.
+    /// Implements `PTRACE_KILL`. The thread need not be in a ptrace stop.
     fn kill(&self) -> CallResult {
         with_traced(self.by, self.thread, |_| Ok(()))?;
         kill_process(&self.thread.process);
         Ok(0)
     }
 
-    /// Implements the requests that end a stop. Returns `None` for another request.
+    /// Implements the requests that end a stop. Returns `None` for other requests.
     fn resume_by(&self, request: u32, data: u64) -> Option<CallResult> {
         let (by, thread) = (self.by, self.thread);
         let result = match (request, way_of(request)) {
@@ -253,7 +254,7 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words other than registers read as zero.
+    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words that are not registers read as zero.
     fn peek_user(&self, address: u64, data: u64) -> CallResult {
         let at = word_of_user(address)?;
         let value = self.standing(|standing| {
@@ -300,8 +301,8 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_GET_SYSCALL_INFO`. Returns the size of the information, of which up to `size` bytes are
-    /// stored.
+    /// Implements `PTRACE_GET_SYSCALL_INFO`. Stores up to `size` bytes of the information. Returns the size of the
+    /// complete information in bytes.
     fn call_info(&self, size: u64, data: u64) -> CallResult {
         let (bytes, length) =
             self.standing(|standing| Ok(call_info(&standing.report, &standing.state)))?;
@@ -329,7 +330,7 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_PEEKSIGINFO`: copies pending signals to the tracer. Returns their number.
+    /// Implements `PTRACE_PEEKSIGINFO`: copies pending signals to the tracer. Returns the number of copied signals.
     fn pending_signals(&self, wanted: u64, data: u64) -> CallResult {
         let PeekSignals {
             first,
@@ -392,7 +393,7 @@ impl Tracee<'_> {
     }
 
     /// Implements `PTRACE_GETREGSET` and `PTRACE_SETREGSET`. The `struct iovec` at `vector` describes the tracer's
-    /// buffer; the call stores the number of bytes copied in its length.
+    /// buffer. The call stores the number of copied bytes in the length of that structure.
     fn named_set(
         &self,
         kind: u64,
@@ -410,7 +411,7 @@ impl Tracee<'_> {
         Ok(moved)
     }
 
-    /// Copies up to `limit` bytes of a register set to the tracer. Returns the number of bytes.
+    /// Copies up to `limit` bytes of a register set to the tracer. Returns the number of copied bytes.
     fn set_read(&self, set: RegisterSet, to: u64, limit: usize) -> CallResult {
         let mut area = FpuArea::INITIAL;
         let size = match set {
@@ -433,7 +434,8 @@ impl Tracee<'_> {
         Ok(size as u64)
     }
 
-    /// Replaces a register set, or its first `length` bytes, with the tracer's data. Returns the number of bytes.
+    /// Replaces a register set, or its first `length` bytes, by data of the tracer. Returns the number of replaced
+    /// bytes.
     fn set_write(&self, set: RegisterSet, from: u64, length: usize) -> CallResult {
         let size = match set {
             RegisterSet::General => UserRegisters::SIZE,
@@ -461,8 +463,8 @@ impl Tracee<'_> {
     }
 }
 
-/// Returns the information about a stop at a system call, and its length (`ptrace_get_syscall_info` of Linux 7.2,
-/// `kernel/ptrace.c`).
+/// Returns the information about a stop at a system call, and the length of the information in bytes
+/// (`ptrace_get_syscall_info` of Linux 7.2, `kernel/ptrace.c`).
 fn call_info(report: &Report, state: &UserState) -> ([u8; CALL_INFO], usize) {
     let mut bytes = [0; CALL_INFO];
     let regs = &state.regs;
@@ -493,13 +495,13 @@ fn call_info(report: &Report, state: &UserState) -> ([u8; CALL_INFO], usize) {
     (bytes, length)
 }
 
-/// Returns the number of the debug register at this offset of `struct user`.
+/// Returns the number of the debug register at offset `at` of `struct user`. Returns `None` if none is there.
 fn debug_register(at: usize) -> Option<usize> {
     let number = at.checked_sub(DEBUG_REGISTERS)? / WORD;
     (number < 8).then_some(number)
 }
 
-/// Returns the byte offset of a word of `struct user`.
+/// Checks that `address` is the offset of a word of `struct user`, in bytes. Returns the offset.
 fn word_of_user(address: u64) -> Result<usize, Errno> {
     if !address.is_multiple_of(WORD as u64) || address >= USER_SIZE {
         Err(Errno::EIO)
@@ -508,7 +510,7 @@ fn word_of_user(address: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Returns the signal with which to resume; `None` if `number` is zero.
+/// Returns the signal that a resumed thread takes; `None` if `number` is 0.
 fn signal_or_none(number: u64) -> Result<Option<Signal>, Errno> {
     match number {
         0 => Ok(None),
