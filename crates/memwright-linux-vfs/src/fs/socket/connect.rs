@@ -1,4 +1,4 @@
-//! Creation of socket pairs, and the binding and connecting of sockets.
+//! Creates socket pairs, and binds and connects sockets.
 
 use crate::fs::{
     caller::Caller,
