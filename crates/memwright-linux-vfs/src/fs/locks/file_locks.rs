@@ -51,8 +51,8 @@ impl Held {
 
 /// The advisory locks of an inode.
 pub struct FileLocks {
-    /// Its lock has the rank of a leaf: an open file releases its advisory locks wherever it is dropped, which can be
-    /// with the last area that maps it.
+    /// The lock of the state has the rank of a leaf, because an open file releases its advisory locks wherever it is
+    /// dropped, which can be with the last area that maps it.
     pub(in crate::fs) state: Lock<State>,
     /// Set when the first lock is taken, so that closing a file that was never locked stays cheap.
     pub(in crate::fs) used: AtomicBool,

@@ -49,7 +49,8 @@ pub enum WaitRefused {
 
 /// The threads that wait for record locks of processes, on any file. `I` is the type of files.
 pub struct LockWaits<I> {
-    /// The waits, sorted by process and then by thread. The search reads the locks of files while it holds this lock.
+    /// The waits, sorted by process and then by thread. The search for a cycle reads the locks of files while it holds
+    /// this lock.
     waits: Lock<Vec<Wait<I>>>,
 }
 
