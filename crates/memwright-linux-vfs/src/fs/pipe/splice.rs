@@ -175,7 +175,7 @@ impl PipeEnd {
     }
 
     /// Fills the rest of a page of the pipe from `get`. Returns the number of bytes that `get` returned, and the number
-    /// requested of it.
+    /// of bytes requested.
     fn fill_page(
         &self,
         buffer: &mut [u8],
