@@ -18,7 +18,7 @@ use memwright_linux_abi::{
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::PAGE_SIZE;
 
-/// Part of memory that stays free when a file is copied: one part in this many.
+/// A file is copied up only if one frame of this many stays free.
 const SPARED: u64 = 16;
 
 /// Copies the contents of a file if they are still in the lower tree. Takes no guest time, unless memory has to be
@@ -66,7 +66,7 @@ pub fn copy_up(caller: &dyn Caller, inode: &Inode, regular: &Regular) -> Result<
     Ok(())
 }
 
-/// Stores bytes at `offset`. The clock stands still, but not while memory is reclaimed.
+/// Stores bytes at `offset`. The clock is stopped, except while memory is reclaimed.
 fn store(
     vfs: &Vfs,
     lower: &Lower,
