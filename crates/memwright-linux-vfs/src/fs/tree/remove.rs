@@ -43,8 +43,7 @@ pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errn
     }
 }
 
-/// Updates `entry`, which the caller has removed from the entries of `parent`, and the link counts: marks the name as
-/// removed.
+/// Marks `entry` as removed, and updates the link counts. The caller has removed it from the entries of `parent`.
 pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     entry.mark_removed();
     let directory = entry.inode.is_directory();
