@@ -16,7 +16,7 @@ flags! {
         const SET_GROUP = 1 << 6;
         /// Change user ids arbitrarily (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Pass on capabilities that the process itself does not have (`CAP_SETPCAP`).
+        /// Put capabilities that the process itself does not have into the inheritable set (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
         const BIND_PORTS = 1 << 10;
@@ -64,10 +64,11 @@ flags! {
         const KEEP_LOCKED = 1 << 5;
         /// No capability becomes ambient (`SECBIT_NO_CAP_AMBIENT_RAISE`).
         const NO_AMBIENT = 1 << 6;
-        /// Interpreters execute checked files alone (`SECBIT_EXEC_RESTRICT_FILE`). The kernel only keeps the bit.
+        /// Interpreters execute only files that the kernel lets them execute (`SECBIT_EXEC_RESTRICT_FILE`). The kernel
+        /// stores the bit without using it.
         const RESTRICT_FILE = 1 << 8;
-        /// Interpreters execute no commands that are typed in (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel only keeps
-        /// the bit.
+        /// Interpreters execute no commands that are typed in (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel stores the
+        /// bit without using it.
         const DENY_INTERACTIVE = 1 << 10;
         /// The locks of all rules.
         const LOCKS = 0xaaa;
@@ -89,8 +90,8 @@ pub struct CapabilitySets {
     pub ambient: Capabilities,
     /// Rules about root.
     pub secure: SecureBits,
-    /// `execve` gives no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). It never does here, because
-    /// set-id bits have no effect.
+    /// Whether `execve` gives no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). Here `execve` never
+    /// gives such privileges, because set-id bits have no effect.
     pub gains_none: bool,
 }
 
