@@ -44,7 +44,7 @@ flags! {
 }
 
 impl Capabilities {
-    /// Number of the last capability that Linux 7.2 knows (`CAP_LAST_CAP`).
+    /// Number of the last capability of Linux 7.2 (`CAP_LAST_CAP`).
     pub const LAST: u32 = 40;
     /// All capabilities.
     pub const FULL: Self = Self::from_bits_retain((1 << (Self::LAST + 1)) - 1);
@@ -58,7 +58,7 @@ flags! {
         const NO_ROOT = 1 << 0;
         /// A change of user ids does not change capabilities (`SECBIT_NO_SETUID_FIXUP`).
         const NO_FIXUP = 1 << 2;
-        /// Permitted capabilities are kept when no user id is 0 any more (`SECBIT_KEEP_CAPS`).
+        /// The permitted capabilities are kept when the last user id that is 0 changes (`SECBIT_KEEP_CAPS`).
         const KEEP = 1 << 4;
         /// `KEEP` is locked.
         const KEEP_LOCKED = 1 << 5;

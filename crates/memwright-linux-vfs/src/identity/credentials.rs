@@ -113,7 +113,7 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// Supplementary groups, shared with the processes that inherit them; `None` stands for an empty list.
+    /// Supplementary groups, shared with the processes that inherit them; `None` for an empty list.
     pub groups: Option<Arc<Vec<u32>>>,
     /// The capability sets.
     pub capabilities: CapabilitySets,

@@ -168,7 +168,7 @@ impl Pipe {
         (Step::Moved(span.length), place)
     }
 
-    /// Consumes `count` bytes, which are within one page, and frees the page if it is used up.
+    /// Consumes `count` bytes, which are within one page, and frees the page if it contains no more data.
     pub(in crate::fs) fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
@@ -180,8 +180,8 @@ impl Pipe {
         state.note_front();
     }
 
-    /// Returns how many bytes of a write of `length` bytes can be stored now, or whether the writer must wait or there
-    /// is no reader.
+    /// Returns how many bytes of a write of `length` bytes can be stored now ([`Step::Moved`]). Returns [`Step::Wait`]
+    /// if the writer must wait, and [`Step::Closed`] if there is no reader.
     pub(in crate::fs) fn room(&self, length: usize) -> Step {
         let state = self.state.lock();
         if state.readers == 0 {
@@ -216,8 +216,8 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Appends a page of user memory to the pipe without copying, and takes over the reference `frame`. Returns `frame`
-    /// if there is no free slot for a complete page. The caller holds the mutex `writing`.
+    /// Appends a page of user memory to the pipe without copying, and takes ownership of the reference `frame`. Returns
+    /// `frame` if there is no free slot for a complete page. The caller holds the mutex `writing`.
     pub(in crate::fs) fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;

@@ -52,7 +52,8 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match caller.wait_until(&[&self.queue], deadline, candidates) {
-                // Another thread is collecting. It returns the entries that stay ready to the list when it finishes.
+                // Another thread is collecting. When it finishes, it puts the entries that are still ready back on the
+                // list.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     caller.yield_now();

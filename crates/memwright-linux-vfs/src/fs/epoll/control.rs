@@ -180,8 +180,8 @@ impl Epoll {
             observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
         self.or_forget(item, observed)?;
-        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds what became
-        // ready before.
+        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds earlier
+        // changes.
         if !item.found(caller, open).is_empty() {
             self.make_ready(item);
         }

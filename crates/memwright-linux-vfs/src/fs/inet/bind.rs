@@ -20,10 +20,9 @@ const UNPRIVILEGED: u16 = 1024;
 
 /// Returns the address and port to which a socket address binds a socket of `family`.
 ///
-/// # Errors
-/// `EAFNOSUPPORT` if it names no address, except all addresses of IPv4 (`__inet_bind` of Linux 7.2,
-/// `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address of a socket that has only IPv6; `EADDRNOTAVAIL` for an address of
-/// another machine.
+/// # Errors `EAFNOSUPPORT` for `AF_UNSPEC`, even with the IPv4 wildcard address, which Linux accepts (`__inet_bind` of
+/// Linux 7.2, `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address if the socket has `IPV6_V6ONLY`; `EADDRNOTAVAIL` for
+/// an address that is not one of this machine.
 fn nameable(family: Family, only_v6: bool, name: Name) -> Result<Endpoint, Errno> {
     let endpoint = match (name, family) {
         (Name::Endpoint(endpoint), _) => endpoint,
@@ -37,8 +36,8 @@ fn nameable(family: Family, only_v6: bool, name: Name) -> Result<Endpoint, Errno
 }
 
 impl InetSocket {
-    /// Binds the socket to an address and a port, and to any free port if the port is 0 (Linux 7.2
-    /// `net/ipv4/af_inet.c`, `__inet_bind`; `net/ipv6/af_inet6.c`).
+    /// Binds the socket to an address and a port, or to any free port if the port is 0 (Linux 7.2 `net/ipv4/af_inet.c`,
+    /// `__inet_bind`; `net/ipv6/af_inet6.c`).
     ///
     /// # Errors
     /// `EINVAL` if the socket already has a port, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EACCES` for a port
@@ -75,7 +74,7 @@ impl InetSocket {
         let now = self.vfs.clock.now();
         let bound = self.network.bind(self, endpoint, place, terms, now);
         match bound {
-            // Another thread may have bound it meanwhile.
+            // Another thread may have bound the socket in the meantime.
             Err(Errno::EINVAL) if self.held.lock().claim.is_some() => Ok(()),
             Err(Errno::EADDRINUSE) => Err(Errno::EAGAIN),
             other => other,

@@ -37,8 +37,8 @@ pub(super) fn route(family: Family, only_v6: bool, endpoint: Endpoint) -> Result
 }
 
 impl InetSocket {
-    /// Connects a stream socket to a listening socket, and makes the socket with the name `name` the peer of a datagram
-    /// socket. `Unspecified` ends the connection (Linux 7.2 `net/ipv4/af_inet.c`, `__inet_stream_connect`,
+    /// Connects a stream socket to the listening socket with the name `name`. For a datagram socket, makes `name` the
+    /// peer. `Unspecified` ends the connection (Linux 7.2 `net/ipv4/af_inet.c`, `__inet_stream_connect`,
     /// `inet_dgram_connect`).
     ///
     /// # Errors

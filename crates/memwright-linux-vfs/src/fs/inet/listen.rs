@@ -20,7 +20,7 @@ const MOST: usize = 4096;
 const TOGETHER: u32 = 16;
 
 impl InetSocket {
-    /// Makes the socket accept connections. `limit` is the maximum number of connections in its accept queue, less one.
+    /// Makes the socket accept connections. Its accept queue can contain `limit` + 1 connections.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is connected, `EADDRINUSE`, `ENOMEM`.

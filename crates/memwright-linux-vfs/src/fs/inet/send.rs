@@ -75,8 +75,7 @@ impl InetSocket {
         result
     }
 
-    /// Returns the receiver of the stream. The number of bytes that can be sent beyond the receive buffer depends on
-    /// the send buffer.
+    /// Returns the socket that receives the stream, or an error if nothing can be sent.
     fn receiver(&self) -> Result<Receiver, Errno> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {

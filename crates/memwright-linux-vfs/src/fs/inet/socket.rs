@@ -150,7 +150,7 @@ pub struct InetSocket {
     /// `receiving` serialises the copies of receivers, and `sending` those of senders.
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
-    /// Woken when bytes, a datagram or a connection arrive, or when none can arrive any more.
+    /// Woken when bytes, a datagram or a connection arrive, or when no more can arrive.
     pub(super) readable: WaitQueue,
     /// Woken when the peer's inbox has room, or when the connection is set up or ended.
     pub(super) writable: WaitQueue,

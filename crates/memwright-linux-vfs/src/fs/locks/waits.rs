@@ -28,7 +28,7 @@ struct Wait<I> {
 }
 
 impl<I: Locked> Wait<I> {
-    /// Returns the process that holds a conflicting lock now. It can be another process than the one that held the lock
+    /// Returns the process that holds a conflicting lock now. This process may differ from the one that held the lock
     /// when the thread began to wait.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks().conflict(&self.wanted)?.holder {

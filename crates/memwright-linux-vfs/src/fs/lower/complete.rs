@@ -76,7 +76,7 @@ pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Completes a directory from which `name` is to be removed, and the directory that has this name.
+/// Completes the directory `parent`, from which `name` is to be removed, and the entry `name` if it is a directory.
 ///
 /// # Errors
 /// Those of [`complete`].

@@ -18,7 +18,7 @@ use memwright_linux_abi::{
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::PAGE_SIZE;
 
-/// A file is copied up only if one frame of this many stays free.
+/// The fraction of all frames that must be free after a file is copied up: one of this many.
 const SPARED: u64 = 16;
 
 /// Copies the contents of a file if they are still in the lower tree. Takes no guest time, unless memory has to be
@@ -32,7 +32,7 @@ pub fn copy_up(caller: &dyn Caller, inode: &Inode, regular: &Regular) -> Result<
         return Ok(());
     }
     let _turn = regular.take_turn(caller)?;
-    // Another thread may have copied the file meanwhile.
+    // Another thread may have copied the file in the meantime.
     let Some(lower) = inode
         .file_system
         .lower

@@ -60,8 +60,8 @@ mod route {
     pub const PREFERENCE: u16 = 20;
 }
 
-/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`), without statistics and
-/// without the attributes that concern offloading, other name spaces and the configuration of protocols.
+/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`), without statistics
+/// and without the attributes that concern offloading, other namespaces and the configuration of protocols.
 ///
 /// # Errors
 /// `OutOfMemory`.

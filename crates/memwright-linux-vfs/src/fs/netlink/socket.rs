@@ -22,7 +22,7 @@ const BUFFER: usize = 212_992;
 pub(super) struct State {
     /// The port; `None` before the socket is bound.
     pub(super) port: Option<u32>,
-    /// The multicast groups of which the socket is a member. No message is sent to a group, because nothing changes.
+    /// The multicast groups of which the socket is a member. No message is ever sent to a group.
     pub(super) groups: u64,
     /// The name to which the socket sends.
     pub(super) peer: NetlinkName,

@@ -31,8 +31,8 @@ impl Regular {
         }
     }
 
-    /// Records a read or write of `bytes` bytes in the caller's memcg. The memcg of the first process that writes
-    /// (`stores`) is charged for the pages of the file.
+    /// Records a read, or a write if `stores` is set, of `bytes` bytes in the caller's memcg. The memcg of the first
+    /// process that writes is charged for the pages of the file.
     pub(super) fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
         let Contents::Small(pages) = &self.pages else {
             return;

@@ -224,8 +224,8 @@ impl Flights {
         }
     }
 
-    /// Records that a socket was closed, after which no descriptor may reach some sockets in flight. Runs a garbage
-    /// collection if one is due.
+    /// Records that a socket was closed. Some sockets in flight may now be unreachable from any descriptor. Runs a
+    /// garbage collection if one is due.
     pub(super) fn note_close(&self) {
         let mut traffic = self.traffic.lock();
         traffic.sockets.note_change();

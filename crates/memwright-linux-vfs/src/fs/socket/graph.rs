@@ -1,4 +1,4 @@
-//! Garbage collection of sockets in flight that no process can reach any more.
+//! Garbage collection of sockets in flight that no process can reach.
 //!
 //! A message has references to the sockets that it carries. A set of sockets is unreachable if all references to its
 //! sockets are from messages in the inboxes of sockets of the same set: no descriptor leads to any of them. The rule is

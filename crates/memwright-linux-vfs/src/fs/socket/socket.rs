@@ -83,7 +83,7 @@ pub struct Socket {
     /// `receiving` serialises the copies of receivers, and `sending` those of senders.
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
-    /// Woken when a message or connection arrives, or when none can arrive any more.
+    /// Woken when a message or connection arrives, or when no more can arrive.
     pub(super) readable: WaitQueue,
     /// Woken when the peer's inbox has room, or when the peer stops receiving.
     pub(super) writable: WaitQueue,

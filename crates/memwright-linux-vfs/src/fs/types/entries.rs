@@ -10,7 +10,7 @@ pub const FIRST_COOKIE: u64 = 2;
 
 /// The entries of a directory.
 ///
-/// Each entry gets a cookie when it is created, which is larger than all earlier cookies, and keeps it. So a
+/// Each entry gets a cookie when it is created. The cookie is larger than all earlier ones and never changes. So a
 /// `getdents64` that continues from a cookie neither skips nor repeats an entry, even if other entries were added or
 /// removed since the last call (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
 ///

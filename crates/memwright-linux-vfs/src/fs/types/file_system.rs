@@ -311,7 +311,7 @@ impl FileSystem {
         };
         let most_nodes = self.most_nodes.load(Ordering::Relaxed);
         let (nodes, free_nodes) = match files {
-            // hugetlbfs reports inodes only if it limits or guarantees pages, and -1 for no limit on inodes.
+            // hugetlbfs reports inodes only if it limits or reserves pages, and -1 for no limit on inodes.
             Some(Files::Hugetlbfs(hugetlbfs)) if hugetlbfs.subpool.is_none() => (0, 0),
             Some(Files::Hugetlbfs(_)) if most_nodes == ANY => (ANY, ANY),
             _ if most_nodes == ANY => (0, 0),

@@ -75,8 +75,8 @@ pub(in crate::fs) struct Items<F> {
     groups: Vec<Option<Box<Group<F>>>>,
     spare_group: Option<Box<Group<F>>>,
     spare_block: Option<Box<Block<F>>>,
-    /// The entries whose descriptor had another entry in the tree when they were added. The file of that other entry
-    /// is still open under another descriptor, and the number of its own descriptor was reused.
+    /// The entries whose descriptor had another entry in the tree when they were added. The file of that other entry is
+    /// still open under another descriptor, and its former descriptor refers to the new file.
     further: BTreeMap<Key, Arc<Item<F>>>,
     length: usize,
 }

@@ -106,7 +106,8 @@ impl<T> ReadyList<T> {
     }
 }
 
-/// A scan in progress. The scanning thread puts the entries that stay ready back before it drops the scan.
+/// A scan in progress. Before the scanning thread drops the scan, it puts the entries that are still ready back on the
+/// list.
 pub(in crate::fs) struct Look<'a, T> {
     list: &'a ReadyList<T>,
     /// The number of entries, including freed ones, that were on the list when the scan began and that
