@@ -3,7 +3,7 @@
 //!
 //! The memory manager never waits for memory. If it finds no free frame, it returns an error and leaves everything
 //! unchanged, or keeps the part that succeeded. The caller, which then holds no lock, runs direct reclaim and retries.
-//! This module does so for all operations except page faults, for which the OOM killer can run .
+//! This module does so for all operations except page faults, for which the OOM killer can run.
 
 use memwright::{
     AdviseError, BindError, FaultError, ForkError, LockError, MapError, NameError, ObjectError,
@@ -12,7 +12,7 @@ use memwright::{
 };
 use memwright_table::{OutOfFrames, OutOfMemory};
 
-/// The error of an operation.
+/// An error of an operation that can be retried after direct reclaim.
 pub trait Failure {
     /// Returns whether the operation failed for lack of memory, and not because of a limit or the commit accounting.
     fn wants_memory(&self) -> bool;
@@ -37,7 +37,7 @@ failures! {
     AdviseError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     BindError: Self::OutOfMemory,
     FaultError: Self::OutOfMemory,
-    // The retry repeats the part that succeeded.
+    // The `usize` is ignored: a retry repeats the whole operation, including the part that succeeded.
     (FaultError, usize): (FaultError::OutOfMemory, _),
     FillError: Self::OutOfMemory,
     ForkError: Self::OutOfMemory,
@@ -59,7 +59,7 @@ failures! {
 
 /// Direct reclaim on behalf of an operation that found no memory.
 pub trait DirectReclaim: Sync {
-    /// Reclaims pages after attempt number `round` of an operation, the more the larger the number is. Returns the
+    /// Reclaims pages after attempt number `round` of an operation. A larger number reclaims more pages. Returns the
     /// number of the next attempt. Returns `None` if no page can be reclaimed and no other CPU finds a free frame
     /// either, or after too many attempts.
     ///
@@ -81,7 +81,7 @@ pub trait Retry {
     fn retry<T, E: Failure>(&self, attempt: impl FnMut() -> Result<T, E>) -> Result<T, E>;
 
     /// Retries like [`Self::retry`], for operations that continue where they stopped. `attempt` also returns the place
-    /// where it stopped: the count of attempts starts again when that place changes.
+    /// where it stopped. A change of that place resets the number of attempts.
     ///
     /// # Errors
     /// Those of the last attempt.

@@ -1,5 +1,5 @@
-//! Files: the tree and its mounts, open files and descriptors, pipes, sockets, epolls and locks, and the identity
-//! of the caller that permission checks use.
+//! The virtual file system: the directory tree and its mounts, open files and descriptors, pipes, sockets, epoll
+//! instances and file locks. The crate also contains the identity of the caller, which permission checks use.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` lists what may allocate; tests may allocate freely.

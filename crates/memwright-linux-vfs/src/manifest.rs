@@ -17,7 +17,7 @@ pub enum Stream {
     Terminal,
 }
 
-/// The kinds of storage behind a disk.
+/// The kinds of storage that a swap device can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapKind {
     /// Compressed memory.
@@ -63,9 +63,9 @@ pub struct Manifest {
     pub environment: Vec<Vec<u8>>,
     /// Standard input, output and error.
     pub streams: [Stream; 3],
-    /// Print one trace line per memory event.
+    /// Whether the kernel prints one trace line per memory event.
     pub trace: bool,
-    /// Print one line per system call.
+    /// Whether the kernel prints one line per system call.
     pub system_calls: bool,
     /// Whether the command serves a lower tree for the root file system.
     pub lower: bool,

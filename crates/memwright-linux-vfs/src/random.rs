@@ -1,6 +1,6 @@
-//! Random numbers that are equal in all runs with the same seed.
+//! A random number generator whose numbers depend only on the seed.
 
-/// A generator (SplitMix64 by Steele, Lea and Flood). It must not be used for secrets: its numbers can be reproduced.
+/// SplitMix64, by Steele, Lea and Flood. It must not be used for secrets, because its numbers can be reproduced.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

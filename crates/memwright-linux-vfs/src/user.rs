@@ -51,7 +51,7 @@ impl<'a> UserMemory<'a> {
         Self(access)
     }
 
-    /// Returns the port through which user memory is accessed. It does not check ranges.
+    /// Returns the interface through which user memory is accessed. This interface does not check ranges.
     pub fn access(self) -> &'a dyn UserAccess {
         self.0
     }

@@ -16,7 +16,7 @@ flags! {
         const SET_GROUP = 1 << 6;
         /// Change user ids arbitrarily (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Pass on capabilities that the process itself does not have (`CAP_SETPCAP`).
+        /// Put capabilities that the process itself does not have into the inheritable set (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
         const BIND_PORTS = 1 << 10;
@@ -44,7 +44,7 @@ flags! {
 }
 
 impl Capabilities {
-    /// Number of the last capability that Linux 7.2 knows (`CAP_LAST_CAP`).
+    /// Number of the last capability of Linux 7.2 (`CAP_LAST_CAP`).
     pub const LAST: u32 = 40;
     /// All capabilities.
     pub const FULL: Self = Self::from_bits_retain((1 << (Self::LAST + 1)) - 1);
@@ -58,16 +58,17 @@ flags! {
         const NO_ROOT = 1 << 0;
         /// A change of user ids does not change capabilities (`SECBIT_NO_SETUID_FIXUP`).
         const NO_FIXUP = 1 << 2;
-        /// Permitted capabilities are kept when no user id is 0 any more (`SECBIT_KEEP_CAPS`).
+        /// The permitted capabilities are kept when the last user id that is 0 changes (`SECBIT_KEEP_CAPS`).
         const KEEP = 1 << 4;
         /// `KEEP` is locked.
         const KEEP_LOCKED = 1 << 5;
         /// No capability becomes ambient (`SECBIT_NO_CAP_AMBIENT_RAISE`).
         const NO_AMBIENT = 1 << 6;
-        /// Interpreters execute checked files alone (`SECBIT_EXEC_RESTRICT_FILE`). The kernel only keeps the bit.
+        /// Interpreters execute only files that the kernel lets them execute (`SECBIT_EXEC_RESTRICT_FILE`). The kernel
+        /// stores the bit without using it.
         const RESTRICT_FILE = 1 << 8;
-        /// Interpreters execute no commands that are typed in (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel only keeps
-        /// the bit.
+        /// Interpreters execute no commands that are typed in (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel stores the
+        /// bit without using it.
         const DENY_INTERACTIVE = 1 << 10;
         /// The locks of all rules.
         const LOCKS = 0xaaa;
@@ -89,8 +90,8 @@ pub struct CapabilitySets {
     pub ambient: Capabilities,
     /// Rules about root.
     pub secure: SecureBits,
-    /// `execve` gives no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). It never does here, because
-    /// set-id bits have no effect.
+    /// Whether `execve` gives no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). Here `execve` never
+    /// gives such privileges, because set-id bits have no effect.
     pub gains_none: bool,
 }
 

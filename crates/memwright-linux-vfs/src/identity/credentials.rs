@@ -29,7 +29,8 @@ impl Ids {
     /// Implements `setuid` and `setgid` (`__sys_setuid` of Linux 7.2, `kernel/sys.c`).
     ///
     /// # Errors
-    /// `EINVAL` for an invalid id, `EPERM` if the process is not privileged and the id is none of its own.
+    /// `EINVAL` for an invalid id, `EPERM` if the process is not privileged and the id is neither the real nor the
+    /// saved one.
     pub fn set(&mut self, id: u32, privileged: bool) -> Result<(), Errno> {
         if id == UNCHANGED {
             return Err(Errno::EINVAL);
@@ -53,7 +54,8 @@ impl Ids {
     /// Implements `setreuid` and `setregid`.
     ///
     /// # Errors
-    /// `EPERM` if the process is not privileged and an id is none of those that it is allowed to set.
+    /// `EPERM` if the process is not privileged and `real` is neither its real nor its effective id, or `effective` is
+    /// none of its real, effective and saved ids.
     pub fn set_two(&mut self, real: u32, effective: u32, privileged: bool) -> Result<(), Errno> {
         let real_allowed = real == self.real || real == self.effective;
         if !privileged
@@ -79,7 +81,7 @@ impl Ids {
     /// Implements `setresuid` and `setresgid`.
     ///
     /// # Errors
-    /// `EPERM` if the process is not privileged and an id is none of its own.
+    /// `EPERM` if the process is not privileged and an id is none of its real, effective and saved ids.
     pub fn set_three(&mut self, ids: [u32; 3], privileged: bool) -> Result<(), Errno> {
         if !privileged && ids.iter().any(|id| *id != UNCHANGED && !self.has(*id)) {
             return Err(Errno::EPERM);
@@ -94,7 +96,7 @@ impl Ids {
         Ok(())
     }
 
-    /// Implements `setfsuid` and `setfsgid`: returns the previous id. Returns it also if the change is refused.
+    /// Implements `setfsuid` and `setfsgid`. Returns the previous id, whether or not the change is permitted.
     pub fn set_file(&mut self, id: u32, privileged: bool) -> u32 {
         let before = self.file;
         if id != UNCHANGED && (privileged || self.has(id) || id == before) {
@@ -111,9 +113,9 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// Supplementary groups, shared with the processes that inherit them; `None` stands for an empty list.
+    /// Supplementary groups, shared with the processes that inherit them; `None` for an empty list.
     pub groups: Option<Arc<Vec<u32>>>,
-    /// Its capabilities.
+    /// The capability sets.
     pub capabilities: CapabilitySets,
 }
 
@@ -155,9 +157,9 @@ impl Credentials {
     }
 
     /// Returns whether the process is allowed to inspect a process with the credentials `other`, for example its memory
-    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). It is if all ids of the
-    /// other process equal its own ids for file access and it has all capabilities of the other process, or if it has
-    /// `CAP_SYS_PTRACE`.
+    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). One of two conditions
+    /// must hold: all ids of the other process equal the ids of this process for file access, and this process has all
+    /// capabilities of the other one; or this process has `CAP_SYS_PTRACE`.
     pub fn may_look_into(&self, other: &Self) -> bool {
         let same = |mine: &Ids, theirs: &Ids| {
             [theirs.real, theirs.effective, theirs.saved] == [mine.file; 3]

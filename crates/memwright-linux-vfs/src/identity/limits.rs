@@ -15,41 +15,41 @@ abi_struct! {
 /// `RLIM64_INFINITY`.
 pub const INFINITY: u64 = u64::MAX;
 
-/// Numbers of `asm-generic/resource.h`.
+/// The resources, with their numbers in `asm-generic/resource.h`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Resource {
-    /// CPU seconds.
+    /// CPU time, in seconds.
     Cpu = 0,
-    /// File size.
+    /// Size of a file, in bytes.
     FileSize = 1,
-    /// Data segment.
+    /// Data segment, in bytes.
     Data = 2,
-    /// Stack.
+    /// Stack, in bytes.
     Stack = 3,
-    /// Core files.
+    /// Core files, in bytes.
     Core = 4,
-    /// Resident memory; without effect, as on Linux.
+    /// Resident memory, in bytes. Without effect, as on Linux.
     Resident = 5,
-    /// Processes of a user.
+    /// Threads of a user.
     Processes = 6,
     /// Descriptors.
     Files = 7,
-    /// Locked memory.
+    /// Locked memory, in bytes.
     Locked = 8,
-    /// Address space.
+    /// Address space, in bytes.
     AddressSpace = 9,
     /// File locks.
     FileLocks = 10,
     /// Queued signals.
     PendingSignals = 11,
-    /// Message queue bytes.
+    /// Bytes in POSIX message queues.
     MessageQueues = 12,
-    /// Nice value.
+    /// Nice value, as 20 minus the lowest value allowed.
     Nice = 13,
     /// Real-time priority.
     RealTimePriority = 14,
-    /// Real-time CPU time.
+    /// CPU time of a real-time thread without a blocking system call, in microseconds.
     RealTimeTime = 15,
 }
 
@@ -95,7 +95,7 @@ impl Limits {
         self.0[resource as usize].current = value;
     }
 
-    /// Returns one limit by number.
+    /// Returns a mutable reference to the limit with this number, or `None` if there is no such resource.
     pub fn by_number(&mut self, number: u64) -> Option<&mut Limit> {
         self.0.get_mut(usize::try_from(number).ok()?)
     }

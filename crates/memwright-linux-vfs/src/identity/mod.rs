@@ -14,7 +14,7 @@ pub use users::{Tally, User, Users};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::Shared;
 
-/// Most supplementary groups (`NGROUPS_MAX`).
+/// Maximum number of supplementary groups (`NGROUPS_MAX`).
 pub const GROUPS_MAX: u64 = 65_536;
 
 /// The credentials and limits of a process.
@@ -53,7 +53,7 @@ impl Identity {
     /// (`ptrace_may_access` of Linux 7.2, `kernel/ptrace.c`).
     #[must_use]
     pub fn may_look_into(&self, other: &Self) -> bool {
-        // One of the locks at a time: both have the same rank, and both can be the same lock.
+        // Take one lock at a time: both have the same rank, and `other` can be this identity.
         let other = other.credentials.lock().clone();
         self.credentials.lock().may_look_into(&other)
     }

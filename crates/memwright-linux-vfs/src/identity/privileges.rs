@@ -17,7 +17,7 @@ fn capability(number: u64) -> Result<Capabilities, Errno> {
 }
 
 impl CapabilitySets {
-    /// Executes an operation of `prctl` on privileges. `None` for another operation.
+    /// Executes an operation of `prctl` on privileges. Returns `None` for any other operation.
     pub fn control(&mut self, operation: u32, arguments: [u64; 4]) -> Option<Result<u64, Errno>> {
         let [value, rest @ ..] = arguments;
         Some(match operation {

@@ -1,4 +1,4 @@
-//! Per-user counts of limited resources, over all processes of a user (`user_struct` of Linux 7.2,
+//! Counts of the limited resources that all processes of a user have together (`user_struct` of Linux 7.2,
 //! `include/linux/sched/user.h`).
 
 use alloc::vec::Vec;

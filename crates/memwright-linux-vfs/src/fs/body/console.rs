@@ -1,4 +1,4 @@
-//! Standard input, output and error: the input that was not read, and the kind of each stream.
+//! Standard input, output and error: the unread input, and the type of each stream.
 
 use crate::{
     fs::{attributes::DeviceNumber, kind::Kind, turn::Turn},
@@ -12,7 +12,7 @@ use memwright_linux_base::sync::{Lock, Rank};
 /// Maximum number of bytes that one request for input returns.
 const INPUT: usize = INPUT_AREA;
 
-/// The device behind a terminal: `/dev/console`.
+/// The device number of a terminal, which is that of `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
 
 /// Input that has arrived from the command and that the guest has not read.

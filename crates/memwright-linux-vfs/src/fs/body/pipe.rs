@@ -17,7 +17,7 @@ use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
 /// The state of a pipe.
 pub(in crate::fs) struct State {
     pub(in crate::fs) ring: Ring,
-    /// The charge for the slots, while the pipe is open.
+    /// The charge for the capacity; `None` while the pipe is not open.
     pub(in crate::fs) room: Option<Room>,
     /// The page of each slot, if the slot contains data. There are no slots while the pipe is not open.
     pub(in crate::fs) pages: Vec<Option<Page>>,
@@ -32,8 +32,8 @@ pub(in crate::fs) struct State {
 }
 
 impl State {
-    /// Updates the ring's rule for the page that is read next: if that page belongs to user memory, the free part
-    /// before its unread bytes must not be written.
+    /// Updates whether the ring protects the page that is read next. If that page belongs to user memory, no writer may
+    /// use the free part before its unread bytes.
     pub(in crate::fs) fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);
@@ -91,7 +91,7 @@ impl Pipe {
     }
 
     /// Opens one side of the pipe, or both. If the pipe was not open, `brought` becomes its charge and provides its
-    /// slots, otherwise `brought` is dropped.
+    /// slots. Otherwise `brought` is dropped.
     pub(in crate::fs) fn open(&self, brought: Option<Room>, reads: bool, writes: bool) {
         let mut brought = brought;
         {
@@ -168,7 +168,7 @@ impl Pipe {
         (Step::Moved(span.length), place)
     }
 
-    /// Consumes `count` bytes, which are within one page, and frees the page if it is used up.
+    /// Consumes `count` bytes, which are within one page, and frees the page if it contains no more data.
     pub(in crate::fs) fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
@@ -180,8 +180,8 @@ impl Pipe {
         state.note_front();
     }
 
-    /// Returns how many bytes of a write of `length` bytes can be stored now, or whether the writer must wait or there
-    /// is no reader.
+    /// Returns how many bytes of a write of `length` bytes can be stored now ([`Step::Moved`]). Returns [`Step::Wait`]
+    /// if the writer must wait, and [`Step::Closed`] if there is no reader.
     pub(in crate::fs) fn room(&self, length: usize) -> Step {
         let state = self.state.lock();
         if state.readers == 0 {
@@ -216,8 +216,8 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Appends a page of user memory to the pipe without copying, and takes over the reference `frame`. Returns `frame`
-    /// if there is no free slot for a complete page. The caller holds the mutex `writing`.
+    /// Appends a page of user memory to the pipe without copying, and takes ownership of the reference `frame`. Returns
+    /// `frame` if there is no free slot for a complete page. The caller holds the mutex `writing`.
     pub(in crate::fs) fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;

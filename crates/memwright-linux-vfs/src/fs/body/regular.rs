@@ -51,7 +51,7 @@ impl Regular {
         Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
-    /// Creates an empty file whose pages are never swapped out. It stands for a file on a disk, whose clean pages Linux
+    /// Creates an empty file whose pages are never swapped out. It represents a file on a disk, whose clean pages Linux
     /// would drop and read again.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: a hole at `start` is filled with a folio if possible. Returns the
-    /// offset at which the caller must call this function again.
+    /// Prepares a write of the bytes `start..end`: fills a hole at `start` with a folio if possible. Returns the offset
+    /// at which the caller must call this function again.
     pub(in crate::fs) fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.prepare_write(start, end),
@@ -218,7 +218,8 @@ impl Regular {
         }
     }
 
-    /// Makes a frame of [`Self::frame_to_write`] page `index`. Returns the frame if the page exists by now.
+    /// Adds `frame`, which [`Self::frame_to_write`] returned, as page `index`. Returns the frame if the page has been
+    /// created since then.
     pub(in crate::fs) fn add_page<'a>(
         &self,
         index: u64,
@@ -238,8 +239,8 @@ impl Regular {
         }
     }
 
-    /// Returns the offset of the first byte from `offset` on that is data, or in a hole if `hole` is set. A hugetlb
-    /// file has no holes before its end.
+    /// Returns the offset of the first byte at or after `offset` that is data, or that is in a hole if `hole` is set. A
+    /// hugetlb file has no holes before its end.
     pub(in crate::fs) fn find(&self, offset: u64, hole: bool) -> Option<u64> {
         match &self.pages {
             Contents::Small(pages) => pages.seek(offset, hole),

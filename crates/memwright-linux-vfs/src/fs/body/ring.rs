@@ -9,7 +9,8 @@ pub const PIPE_BUF: usize = 4096;
 /// Number of pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
 pub const DEFAULT_PAGES: usize = 16;
 
-/// Default of the largest size that an unprivileged process is allowed to request (Linux's `pipe_max_size`), in pages.
+/// The default limit on the capacity that an unprivileged process is allowed to request (Linux's `pipe_max_size`), in
+/// pages.
 pub const MAX_PAGES: usize = 256;
 
 /// A run of bytes within one page of the ring.

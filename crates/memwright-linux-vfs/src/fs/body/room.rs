@@ -23,8 +23,8 @@ pub(in crate::fs) fn slots(pages: usize) -> Result<Vec<Option<Page>>, Errno> {
     Ok(slots)
 }
 
-/// The charge for the capacity of a pipe, in pages, to the user that opened it. Until the pipe is open, it also holds
-/// the slots.
+/// The charge for the capacity of a pipe, in pages, to the user that opened it. Until the pipe is open, the charge also
+/// owns the slots.
 pub struct Room {
     pub(in crate::fs) user: Shared<User>,
     pub(in crate::fs) pages: u64,
@@ -39,7 +39,7 @@ impl Room {
         all - core::mem::replace(&mut self.pages, pages)
     }
 
-    /// Returns the slots, which the charge no longer holds.
+    /// Removes the slots from the charge, and returns them.
     pub(in crate::fs) fn take_slots(&mut self) -> Vec<Option<Page>> {
         core::mem::take(&mut self.slots)
     }

@@ -21,12 +21,12 @@ pub struct Found {
     item: Arc<Item>,
 }
 
-/// The events of one call.
+/// The events that one `epoll_wait` returns.
 pub type FoundEvents = ShortList<Found, 8>;
 
 impl Epoll {
-    /// Waits until an entry is ready or the deadline passes. Adds up to `most` events to `found`, which is empty, or no
-    /// events if the deadline passed.
+    /// Waits until an entry is ready or the deadline passes. Adds up to `most` events to `found`, which must be empty.
+    /// Adds no events if the deadline passes.
     ///
     /// # Errors
     /// `EINTR` if a signal arrives first.
@@ -52,7 +52,8 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match caller.wait_until(&[&self.queue], deadline, candidates) {
-                // Another thread is collecting. It returns the entries that stay ready to the list when it finishes.
+                // Another thread is collecting. When it finishes, it puts the entries that are still ready back on the
+                // list.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     caller.yield_now();
@@ -67,14 +68,14 @@ impl Epoll {
     }
 
     /// Wakes another thread if there are candidates: the wake-up that this thread consumed may have been for an event
-    /// that it leaves.
+    /// that this thread does not return.
     fn wake_next(&self, has_candidates: bool) {
         if has_candidates {
             self.queue.wake_one();
         }
     }
 
-    /// Makes the entries of those events ready again that could not be copied to user space.
+    /// Makes entries ready again whose events could not be copied to user space.
     pub fn return_events<'a>(&self, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
@@ -82,7 +83,7 @@ impl Epoll {
         }
     }
 
-    /// Puts the entries on the ready list whose files do not wake a queue when they become ready.
+    /// Puts each entry whose file wakes no queue when it becomes ready on the ready list.
     fn enlist_looked_at(&self) {
         if !self.has_looked_at.load(Ordering::Relaxed) {
             return;

@@ -20,7 +20,7 @@ fn is_signalfd(open: &OpenFile) -> bool {
 }
 
 impl Epoll {
-    /// Adds an open file to the set (`EPOLL_CTL_ADD`). `inner` is its epoll if it is an epoll.
+    /// Adds an open file to the set (`EPOLL_CTL_ADD`). `inner` is the epoll of the file, if the file is an epoll.
     ///
     /// # Errors
     /// `EEXIST` if the set already contains this file under this descriptor; `ELOOP` if an epoll would watch itself, or
@@ -147,7 +147,8 @@ impl Epoll {
         Ok(item)
     }
 
-    /// Removes a new entry again and returns `ENOMEM` if there was no memory to observe its file.
+    /// If there was no memory to register the new entry with the queues of its file, removes the entry and returns
+    /// `ENOMEM`.
     fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
         watched.map_err(|OutOfMemory| {
             self.forget(item);
@@ -179,8 +180,8 @@ impl Epoll {
             observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
         self.or_forget(item, observed)?;
-        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds what became
-        // ready before.
+        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds earlier
+        // changes.
         if !item.found(caller, open).is_empty() {
             self.make_ready(item);
         }

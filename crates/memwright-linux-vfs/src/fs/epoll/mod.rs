@@ -11,7 +11,7 @@
 mod collect;
 mod control;
 mod file;
-// Room in its lists is reserved before they grow.
+// `nesting` reserves room in its lists before the lists grow.
 mod nesting;
 mod types;
 

@@ -43,8 +43,8 @@ enum Direction {
 
 /// A change of the graph of epolls. It holds the lock that serialises such changes.
 ///
-/// It keeps a reference to every epoll and file that it visited until the lock is released: dropping the last reference
-/// to an open file closes the file, which takes locks.
+/// Until the lock is released, the change keeps a reference to every visited epoll and file, because dropping the last
+/// reference to an open file closes the file, which takes locks.
 pub(in crate::fs) struct Nesting {
     order: LockGuard<'static, u64>,
     epolls: Vec<Arc<Epoll>>,

@@ -14,7 +14,7 @@ use memwright_linux_sched::scheduler::Work;
 
 impl Console {
     /// Requests input from the command unless input is buffered or has ended. The machine is stopped until the command
-    /// answers, so that the guest does not see the time that it waits for input.
+    /// answers, so that a wait for input takes no guest time.
     ///
     /// # Errors
     /// `ERESTARTSYS` if a control byte arrived instead of input.
@@ -52,8 +52,8 @@ impl Console {
         (input.end - input.start, input.ended)
     }
 
-    /// Copies buffered input to `sink` through `buffer`, and consumes the bytes that `sink` stored. Returns their
-    /// number.
+    /// Copies buffered input to `sink` through `buffer`, and consumes the bytes that `sink` stored. Returns the number
+    /// of these bytes.
     fn deliver(&self, sink: &mut Sink<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
@@ -125,7 +125,7 @@ abi_struct! {
     }
 }
 
-/// The terminal modes that the guest sees. The terminal of the command handles line editing, echo and signal
+/// The terminal modes that `TCGETS` returns. The terminal of the command handles line editing, echo and signal
 /// characters.
 const COOKED: Termios = Termios {
     // ICRNL | IXON

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::PausePoints;
 
-/// Number of entries that are passed on between two scheduling points.
+/// Number of entries that are passed to the caller between two scheduling points.
 const ENTRIES: u32 = 64;
 
 /// The file operations of an open directory.

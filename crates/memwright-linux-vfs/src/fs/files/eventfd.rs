@@ -37,8 +37,8 @@ impl EventCounter {
         }
     }
 
-    /// Performs a read: subtracts the value that the read returns from the counter, and returns it. Returns `None` if
-    /// the counter is zero.
+    /// Performs a read: subtracts the value of the read from the counter, and returns this value. Returns `None` if the
+    /// counter is zero.
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
         let taken = taken(*count, self.semaphore)?;

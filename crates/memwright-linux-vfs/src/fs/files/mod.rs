@@ -1,4 +1,4 @@
-//! The operations of open files of the kinds that need no folder of their own.
+//! The operations of open consoles, devices, directories, eventfds, timerfds and files of secret memory.
 
 pub(in crate::fs) mod console;
 pub(in crate::fs) mod device;

@@ -24,8 +24,8 @@ struct State {
     schedule: Schedule,
     /// Number of unread expirations, as of the last time that the schedule was advanced.
     expired: u64,
-    /// The scheduler's timer that wakes waiters. After it fires, it is not set again before the timer is read, because
-    /// Linux does not rearm an unread timer either.
+    /// The scheduler's timer that wakes waiters. After this timer fires, it is not set again until the expirations are
+    /// read, because Linux does not rearm an unread timer either.
     deadline: Option<TimerKey>,
 }
 
@@ -110,7 +110,7 @@ impl Expiry for ReadableTimer {
 /// The open file behind a descriptor of `timerfd_create`.
 pub struct TimerFile {
     timer: Arc<ReadableTimer>,
-    /// The number of nanoseconds by which its clock is ahead of the host's.
+    /// The number of nanoseconds by which the clock of the timer is ahead of the host's clock.
     pub clock_offset: u64,
     timers: &'static dyn Timers,
 }

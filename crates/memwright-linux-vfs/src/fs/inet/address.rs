@@ -5,12 +5,13 @@ use memwright_linux_abi::errno::Errno;
 
 /// Size in bytes of `struct sockaddr_in`.
 const SIZE_V4: usize = 16;
-/// Size in bytes of `struct sockaddr_in6`, and of its part before `sin6_scope_id`, which is enough for a caller.
+/// Size in bytes of `struct sockaddr_in6`, and of its part before `sin6_scope_id`, which is the least that a caller
+/// must pass.
 const SIZE_V6: usize = 28;
 const LEAST_V6: usize = 24;
 /// Size in bytes of the largest socket address (`struct sockaddr_storage`).
 pub const NAME_MAX: usize = 128;
-/// The bytes before the IPv4 address in an IPv6 address that stands for it (`::ffff:0:0/96`).
+/// The first bytes of an IPv4-mapped IPv6 address (`::ffff:0:0/96`).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// The address family of a socket.
@@ -42,7 +43,7 @@ impl Family {
         }
     }
 
-    /// Returns the address that stands for all addresses of this machine.
+    /// Returns the wildcard address (`INADDR_ANY` or `in6addr_any`).
     #[must_use]
     pub const fn any(self) -> Ip {
         match self {
@@ -52,12 +53,12 @@ impl Family {
     }
 }
 
-/// An internet address. An IPv6 address that stands for an IPv4 address is represented as the latter.
+/// An internet address. An IPv4-mapped IPv6 address is represented as an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ip {
     /// An IPv4 address.
     V4([u8; 4]),
-    /// Another IPv6 address.
+    /// An IPv6 address that is not IPv4-mapped.
     V6([u8; 16]),
 }
 
@@ -67,7 +68,7 @@ impl Ip {
     /// The loopback address of IPv6.
     pub const LOCAL_V6: Self = Self::V6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
-    /// Returns the address family of the packets that go to the address.
+    /// Returns the address family of packets to this address.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {
@@ -99,13 +100,13 @@ impl Ip {
         }
     }
 
-    /// Returns whether the address stands for all addresses of its family.
+    /// Returns whether the address is the wildcard address of its family.
     #[must_use]
     pub fn is_any(self) -> bool {
         self == Self::V4([0; 4]) || self == Self::V6([0; 16])
     }
 
-    /// Returns whether a socket can be bound to the address: it is one of the loopback interface, or stands for all.
+    /// Returns whether a socket can be bound to the address, which must be a loopback or wildcard address.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -114,8 +115,7 @@ impl Ip {
         }
     }
 
-    /// Returns the address to which a packet to this address goes: that of the loopback interface for one that stands
-    /// for all.
+    /// Returns the address at which packets to this address arrive: the loopback address for the wildcard address.
     #[must_use]
     pub fn target(self) -> Self {
         match self {
@@ -144,20 +144,21 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// What a program names by a socket address.
+/// The meaning of a socket address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// No socket (`AF_UNSPEC`).
+    /// No address (`AF_UNSPEC`).
     Unspecified,
     /// An address and a port.
     Endpoint(Endpoint),
 }
 
 /// Decodes a socket address that a program passes to a socket of `family` (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `net/ipv6/af_inet6.c`). An IPv4 socket address also names a receiver for an IPv6 datagram socket if `either`.
+/// `net/ipv6/af_inet6.c`). With `either`, an IPv6 socket also accepts an IPv4 socket address, as a datagram socket does
+/// for the receiver.
 ///
 /// # Errors
-/// `EINVAL` if it is too short, `EAFNOSUPPORT` if it is of another family.
+/// `EINVAL` if the address is too short, `EAFNOSUPPORT` if it is of another family.
 pub fn decode(family: Family, bytes: &[u8], either: bool) -> Result<Name, Errno> {
     let Some(&[low, high]) = bytes.first_chunk() else {
         return Err(Errno::EINVAL);

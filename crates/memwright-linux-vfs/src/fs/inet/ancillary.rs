@@ -1,4 +1,4 @@
-//! The ancillary data of datagrams: what a program chooses for one datagram, and what is reported to a receiver.
+//! The ancillary data of datagrams: the control messages of a send, and those that a receive returns.
 
 use crate::fs::{
     control::{ControlMessage, ControlMessages},
@@ -20,18 +20,18 @@ const INFO_V4: usize = 12;
 const INFO_V6: usize = 20;
 
 flags! {
-    /// What a receive tells about a datagram by control messages.
+    /// The control messages that a receive returns about a datagram.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Told: u8 {
-        /// `IP_PKTINFO`: the IPv4 address to which it was sent, and the interface.
+        /// `IP_PKTINFO`: the destination IPv4 address, and the interface.
         const ADDRESS_V4 = 1;
-        /// `IP_RECVTTL`: the number of hops that an IPv4 packet has left.
+        /// `IP_RECVTTL`: the time to live of an IPv4 packet.
         const HOPS_V4 = 2;
         /// `IP_RECVTOS`: the type of service of an IPv4 packet.
         const CLASS_V4 = 4;
-        /// `IPV6_RECVPKTINFO`: the IPv6 address to which it was sent, and the interface.
+        /// `IPV6_RECVPKTINFO`: the destination IPv6 address, and the interface.
         const ADDRESS_V6 = 8;
-        /// `IPV6_RECVHOPLIMIT`: the number of hops that an IPv6 packet has left.
+        /// `IPV6_RECVHOPLIMIT`: the hop limit of an IPv6 packet.
         const HOPS_V6 = 16;
         /// `IPV6_RECVTCLASS`: the traffic class of an IPv6 packet.
         const CLASS_V6 = 32;
@@ -51,10 +51,10 @@ pub struct Header {
     pub class: u8,
 }
 
-/// What a program chooses for one datagram, instead of the choices of the socket.
+/// The values that the control messages of one send set. Each overrides the option of the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// The address from which it is sent.
+    /// The source address.
     pub source: Option<Ip>,
     /// The time to live, or the hop limit.
     pub hops: Option<u8>,
@@ -63,7 +63,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Returns the number of hops and the class of a datagram to an address of `family`.
+    /// Returns the hop limit (or time to live) and the class of a datagram to an address of `family`.
     #[must_use]
     pub fn hops_and_class(&self, family: Family, choices: &Choices) -> (u8, u8) {
         let (hops, class) = choices.hops_and_class(family);
@@ -91,12 +91,13 @@ const fn check_general(message: &ControlMessage<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Returns what the control messages of a datagram choose, which a socket of `own` sends to an address of `to` (Linux
-/// 7.2 `net/ipv4/ip_sockglue.c`, `ip_cmsg_send`; `net/ipv6/datagram.c`, `ip6_datagram_send_ctl`).
+/// Returns the values that the control messages of a datagram set. A socket of family `own` sends the datagram to an
+/// address of family `to` (Linux 7.2 `net/ipv4/ip_sockglue.c`, `ip_cmsg_send`; `net/ipv6/datagram.c`,
+/// `ip6_datagram_send_ctl`).
 ///
 /// # Errors
 /// `EINVAL` for a malformed message, a value out of its range or an IPv6 address that is not one of this machine,
-/// `ENETUNREACH` for such an IPv4 address, `ENODEV` for an interface that does not exist.
+/// `ENETUNREACH` for an IPv4 address that is not one of this machine, `ENODEV` for an interface that does not exist.
 pub fn chosen(own: Family, to: Family, control: &[u8]) -> Result<Chosen, Errno> {
     let mut chosen = Chosen::default();
     for message in ControlMessages(control) {
@@ -153,7 +154,7 @@ fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
             }
         }
         net::IPV6_HOPLIMIT => chosen.hops = number(message.data, 0)?,
-        // The number -1 is cut to a byte.
+        // The number -1 is truncated to a byte.
         net::IPV6_TCLASS => chosen.class = Some(number(message.data, 0)?.unwrap_or(u8::MAX)),
         net::IPV6_DONTFRAG if number(message.data, 0)?.is_some_and(|value| value <= 1) => {}
         _ => return Err(Errno::EINVAL),
@@ -161,7 +162,7 @@ fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
     Ok(())
 }
 
-/// Decodes a number from `least` to 255; `None` if it is -1, which stands for the choice of the socket.
+/// Decodes a number from `least` to 255. Returns `None` for -1, which selects the option of the socket.
 fn number(data: &[u8], least: i32) -> Result<Option<u8>, Errno> {
     let bytes = <[u8; 4]>::try_from(data).map_err(|_| Errno::EINVAL)?;
     match i32::from_le_bytes(bytes) {
@@ -171,14 +172,14 @@ fn number(data: &[u8], least: i32) -> Result<Option<u8>, Errno> {
     }
 }
 
-/// Decodes the address and the number of the interface in a `struct in6_pktinfo`.
+/// Decodes the address and the interface index in a `struct in6_pktinfo`.
 fn source_v6(data: &[u8]) -> Result<(Ip, i32), Errno> {
     let info: &[u8; INFO_V6] = data.first_chunk().ok_or(Errno::EINVAL)?;
     let [ip @ .., a, b, c, d] = *info;
     Ok((Ip::from_v6(ip), i32::from_le_bytes([a, b, c, d])))
 }
 
-/// Checks the number of an interface; 0 stands for any.
+/// Checks the index of an interface; 0 stands for any interface.
 const fn check_interface(number: i32) -> Result<(), Errno> {
     if number == 0 || number as u32 == interface::NUMBER {
         Ok(())
@@ -187,7 +188,7 @@ const fn check_interface(number: i32) -> Result<(), Errno> {
     }
 }
 
-/// Chooses the address from which a datagram is sent, unless `ip` leaves it to the socket.
+/// Sets the source address of a datagram to `ip`. The wildcard address leaves the source to the socket.
 fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
     match ip {
         ip if ip.is_here() => {}
@@ -200,7 +201,7 @@ fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Passes the control messages that tell a receiver what it asked about a datagram to `put`: level, type, data (Linux 7.2
+/// Passes to `put` the control messages in `told` about a datagram, each as its level, type and data (Linux 7.2
 /// `net/ipv6/datagram.c`, `ip6_datagram_recv_common_ctl`, `ip6_datagram_recv_specific_ctl`; `net/ipv4/ip_sockglue.c`,
 /// `ip_cmsg_recv_offset`).
 ///

@@ -1,4 +1,4 @@
-//! Gives sockets their names.
+//! Binds sockets to addresses and ports.
 
 use crate::{
     fs::{
@@ -18,12 +18,11 @@ use memwright_linux_abi::errno::Errno;
 /// The first port that every user can bind (`net.ipv4.ip_unprivileged_port_start` of Linux 7.2).
 const UNPRIVILEGED: u16 = 1024;
 
-/// Returns the name that a socket of `family` is bound to by a socket address.
+/// Returns the address and port to which a socket address binds a socket of `family`.
 ///
-/// # Errors
-/// `EAFNOSUPPORT` if it names no address, except all addresses of IPv4 (`__inet_bind` of Linux 7.2,
-/// `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address of a socket that has only IPv6; `EADDRNOTAVAIL` for an address of
-/// another machine.
+/// # Errors `EAFNOSUPPORT` for `AF_UNSPEC`, even with the IPv4 wildcard address, which Linux accepts (`__inet_bind` of
+/// Linux 7.2, `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address if the socket has `IPV6_V6ONLY`; `EADDRNOTAVAIL` for
+/// an address that is not one of this machine.
 fn nameable(family: Family, only_v6: bool, name: Name) -> Result<Endpoint, Errno> {
     let endpoint = match (name, family) {
         (Name::Endpoint(endpoint), _) => endpoint,
@@ -37,11 +36,12 @@ fn nameable(family: Family, only_v6: bool, name: Name) -> Result<Endpoint, Errno
 }
 
 impl InetSocket {
-    /// Binds the socket to an address and a port, and to any free port if the port is 0 (Linux 7.2
-    /// `net/ipv4/af_inet.c`, `__inet_bind`; `net/ipv6/af_inet6.c`).
+    /// Binds the socket to an address and a port, or to any free port if the port is 0 (Linux 7.2 `net/ipv4/af_inet.c`,
+    /// `__inet_bind`; `net/ipv6/af_inet6.c`).
     ///
     /// # Errors
-    /// `EINVAL` if the socket has a port, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EACCES` for a port below 1024
+    /// `EINVAL` if the socket already has a port, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EACCES` for a port
+    /// below 1024
     /// without CAP_NET_BIND_SERVICE, `ENOMEM`.
     pub fn bind(self: &Arc<Self>, caller: &dyn Caller, name: Name) -> Result<(), Errno> {
         let only_v6 = self.settings().choices.is_only_v6();
@@ -58,7 +58,7 @@ impl InetSocket {
         self.network.bind(self, endpoint, place, terms, now)
     }
 
-    /// Binds the socket to any free port of all addresses, unless it has a port.
+    /// Binds the socket to the wildcard address and any free port, unless the socket already has a port.
     ///
     /// # Errors
     /// `EAGAIN` if no port is free (`inet_autobind` of Linux 7.2), `ENOMEM`.
@@ -74,7 +74,7 @@ impl InetSocket {
         let now = self.vfs.clock.now();
         let bound = self.network.bind(self, endpoint, place, terms, now);
         match bound {
-            // Another thread may have bound it meanwhile.
+            // Another thread may have bound the socket in the meantime.
             Err(Errno::EINVAL) if self.held.lock().claim.is_some() => Ok(()),
             Err(Errno::EADDRINUSE) => Err(Errno::EAGAIN),
             other => other,

@@ -23,15 +23,15 @@ pub struct Spot(Position);
 
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// The socket with this index among those with the same seat.
+    /// The socket with this index in the group with this seat.
     Receiver(Seat, usize),
-    /// What follows this end of a connection.
+    /// The entry after this end of a connection.
     Behind(Flow),
 }
 
 /// A socket or a connection in the state `TIME_WAIT`.
 pub struct Found {
-    /// The place behind it.
+    /// The place after this entry.
     pub next: Spot,
     subject: Subject,
 }
@@ -43,28 +43,29 @@ enum Subject {
         flow: Flow,
         until: u64,
     },
-    /// The socket has just been closed.
+    /// The socket was just closed.
     Gone,
 }
 
-/// What a row of `/proc/net/tcp` or `/proc/net/udp` tells about a socket.
+/// A row of `/proc/net/tcp` or `/proc/net/udp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The address family.
     pub family: Family,
     /// The name of the socket.
     pub local: Endpoint,
-    /// The name of the peer; of a socket without a peer, the address that stands for all, and port 0.
+    /// The name of the peer; the wildcard address and port 0 for a socket without a peer.
     pub remote: Endpoint,
     /// The state of the socket. A datagram socket is established if it has a peer, otherwise closed.
     pub state: TcpState,
-    /// The number of bytes that can be received; for a listening socket, of connections that can be accepted.
+    /// The number of bytes that can be received. For a listening socket, the number of connections that can be
+    /// accepted.
     pub received: usize,
-    /// The time in nanoseconds until the state `TIME_WAIT` ends, if the row is that of a connection in this state.
+    /// The time in nanoseconds until the state `TIME_WAIT` ends; `None` for a socket in another state.
     pub waits: Option<u64>,
     /// The id of the user that created the socket.
     pub user: u32,
-    /// The number of its inode; 0 if no program has the socket.
+    /// The inode number of the socket; 0 if the socket has no open file.
     pub inode: u64,
 }
 
@@ -129,7 +130,8 @@ impl Network {
 }
 
 impl Found {
-    /// Returns the row of the socket at the time `now`; `None` if it has none, as a socket whose connection was reset.
+    /// Returns the row of the socket at the time `now`. Returns `None` if the list has no such row, for example because
+    /// the connection was reset.
     #[must_use]
     pub fn row(&self, now: u64) -> Option<Row> {
         match &self.subject {

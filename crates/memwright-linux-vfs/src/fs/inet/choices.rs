@@ -55,13 +55,13 @@ pub mod tcp {
 /// How a value is checked and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
-    /// Zero or not.
+    /// A flag. Every value other than 0 is stored as 1.
     Flag,
-    /// A number in this range. Others are `EINVAL`.
+    /// A number in this range. The error for others is `EINVAL`.
     Range(i32, i32),
-    /// Like `Range`, but -1 stands for the default.
+    /// Like `Range`, but -1 selects the default.
     RangeOrDefault(i32, i32),
-    /// The lowest byte of a number.
+    /// A number of which the lowest byte is stored.
     Byte,
 }
 
@@ -196,7 +196,7 @@ impl Default for Choices {
     }
 }
 
-/// Returns what a receive tells if the option at `index` is set; nothing for other options.
+/// Returns the control message that the option at `index` enables; none for other options.
 const fn told_by(index: usize) -> Told {
     match index {
         PACKET_INFO_V4 => Told::ADDRESS_V4,
@@ -209,10 +209,10 @@ const fn told_by(index: usize) -> Told {
     }
 }
 
-/// Returns whether sockets of this family and protocol have options of `level`.
+/// Checks that sockets of this family and protocol have options of `level`.
 ///
 /// # Errors
-/// `ENOPROTOOPT` for a level that other sockets have, `EOPNOTSUPP` otherwise.
+/// `ENOPROTOOPT` for a level of other internet sockets, `EOPNOTSUPP` otherwise.
 fn check_level(family: Family, protocol: Protocol, level: u32) -> Result<(), Errno> {
     match (level, family, protocol) {
         (net::SOL_SOCKET | level::IP, _, _)
@@ -301,13 +301,14 @@ impl Choices {
         self.values[ONLY_V6] != 0
     }
 
-    /// Returns what a receive tells about a datagram.
+    /// Returns the control messages that a receive returns about a datagram.
     #[must_use]
     pub const fn told(&self) -> Told {
         self.told
     }
 
-    /// Returns the number of hops, and the type of service or traffic class, of datagrams to addresses of `family`.
+    /// Returns the hop limit (or time to live) and the traffic class (or type of service) of datagrams to addresses of
+    /// `family`.
     #[must_use]
     pub const fn hops_and_class(&self, family: Family) -> (u8, u8) {
         let (hops, class) = match family {
@@ -317,7 +318,7 @@ impl Choices {
         (self.values[hops] as u8, self.values[class] as u8)
     }
 
-    /// Returns whether an unconnected datagram socket reports that nothing receives at an address (`IP_RECVERR`,
+    /// Returns whether an unconnected datagram socket reports that no socket receives at a destination (`IP_RECVERR`,
     /// `IPV6_RECVERR`).
     #[must_use]
     pub const fn receives_errors(&self) -> bool {

@@ -12,18 +12,18 @@ pub enum Protocol {
     Udp,
 }
 
-/// With which other sockets a socket shares its port by `SO_REUSEPORT`.
+/// The sockets with which a socket shares its port (`SO_REUSEPORT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// With none.
+    /// None.
     Alone,
-    /// With those of this user.
+    /// Sockets of this user.
     User(u32),
-    /// With those of all users: its connection is in the state `TIME_WAIT`.
+    /// Sockets of all users. The connection of this socket is in the state `TIME_WAIT`.
     Anyone,
 }
 
-/// What a claim permits others.
+/// The conditions under which other sockets can claim the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Terms {
     /// The option `SO_REUSEADDR`.
@@ -32,7 +32,7 @@ pub struct Terms {
     pub sharing: Sharing,
     /// Whether the socket accepts connections.
     pub listening: bool,
-    /// Whether `connect` chose the port. Then other connections may have the port as well.
+    /// Whether `connect` chose the port. Other connections can then use the port too.
     pub outgoing: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Claim {
     pub port: u16,
     /// The addresses.
     pub place: Place,
-    /// What it permits others.
+    /// The conditions for other claims.
     pub terms: Terms,
 }
 
@@ -60,7 +60,7 @@ pub enum Choice {
     Connect,
 }
 
-/// Returns whether a socket with the terms `new` excludes a socket with the terms `old`, if both claim a port at the same
+/// Returns whether a new claim with the terms `new` conflicts with a claim with the terms `old` on a port at the same
 /// address (Linux 7.2 `net/ipv4/inet_connection_sock.c`, `inet_bind_conflict`; `net/ipv4/udp.c`, `udp_lib_lport_inuse`).
 #[must_use]
 pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> bool {
@@ -79,7 +79,7 @@ pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> 
     }
 }
 
-/// Keys are ordered by ports first, in which they nearly always differ.
+/// The port is the first field, because keys nearly always differ in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     port: u16,
@@ -97,8 +97,8 @@ const LEAST: Terms = Terms {
 
 /// The claims on all ports.
 ///
-/// They are counted by scope and terms. So a check costs the same however many sockets have a port: it visits the
-/// different terms of at most three scopes.
+/// The claims are counted by scope and terms. The cost of a check therefore does not depend on the number of sockets
+/// with the port: a check visits the different terms of at most three scopes.
 pub struct Claims {
     counts: BTreeMap<Key, usize>,
 }
@@ -131,11 +131,11 @@ impl Claims {
         }
     }
 
-    /// Returns whether a present claim excludes the claim `new`.
+    /// Returns whether a present claim conflicts with the claim `new`.
     #[must_use]
     pub fn exclude(&self, new: &Claim, choice: Choice) -> bool {
         let scopes = match choice {
-            // A port that a program bound at any address is not used for a connection.
+            // A connection does not use a port that a program bound, at whatever address.
             Choice::Connect => [Some(Scope::OverV4), Some(Scope::OverV6), None],
             Choice::Program | Choice::Bind => new.place.overlapping(),
         };

@@ -79,8 +79,8 @@ impl InetSocket {
         self.wake();
     }
 
-    /// Records that the other end has reset the connection (`tcp_reset` of Linux 7.2, `net/ipv4/tcp_input.c`). What has
-    /// arrived can still be received.
+    /// Records that the other end has reset the connection (`tcp_reset` of Linux 7.2, `net/ipv4/tcp_input.c`). Bytes
+    /// that have arrived can still be received.
     pub(super) fn take_reset(&self) {
         {
             let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl InetSocket {
         self.end(false);
     }
 
-    /// Closes a socket that no program ever had, with a reset.
+    /// Closes a socket that never had a descriptor, with a reset.
     pub(super) fn abort(&self) {
         self.end(true);
     }

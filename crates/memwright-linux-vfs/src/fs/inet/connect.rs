@@ -16,14 +16,14 @@ use alloc::sync::Arc;
 use memwright_linux_abi::{abi::SECOND, errno::Errno};
 use memwright_linux_sched::wait::WaitError;
 
-/// How long `connect` waits for room in the accept queue. Linux 7.2 sends its last request after that time
-/// (`net.ipv4.tcp_syn_retries`, which is 6).
+/// The time in nanoseconds for which `connect` waits for room in the accept queue. Linux 7.2 sends its last request
+/// after that time (`net.ipv4.tcp_syn_retries`, which is 6).
 const PATIENCE: u64 = 127 * SECOND;
 
-/// Returns where packets to `endpoint` go from a socket of `family`.
+/// Returns the address and port at which packets from a socket of `family` to `endpoint` arrive.
 ///
 /// # Errors
-/// `ENETUNREACH` if there is no way to the address.
+/// `ENETUNREACH` if there is no route to the address.
 pub(super) fn route(family: Family, only_v6: bool, endpoint: Endpoint) -> Result<Endpoint, Errno> {
     let ip = match (family, endpoint.ip) {
         (Family::V6, Ip::V4(_)) if only_v6 => return Err(Errno::ENETUNREACH),
@@ -37,8 +37,8 @@ pub(super) fn route(family: Family, only_v6: bool, endpoint: Endpoint) -> Result
 }
 
 impl InetSocket {
-    /// Connects a stream socket to a listening socket, and makes the socket with the name `name` the peer of a datagram
-    /// socket. `Unspecified` ends the connection (Linux 7.2 `net/ipv4/af_inet.c`, `__inet_stream_connect`,
+    /// Connects a stream socket to the listening socket with the name `name`. For a datagram socket, makes `name` the
+    /// peer. `Unspecified` ends the connection (Linux 7.2 `net/ipv4/af_inet.c`, `__inet_stream_connect`,
     /// `inet_dgram_connect`).
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl InetSocket {
         self.finish(caller, open)
     }
 
-    /// Starts to connect to `remote`. The result is found in the state.
+    /// Starts to connect to `remote`. The state of the socket contains the result.
     fn begin(self: &Arc<Self>, remote: Endpoint) -> Result<(), Errno> {
         {
             let mut state = self.state.lock();
@@ -158,7 +158,7 @@ impl InetSocket {
         result
     }
 
-    /// Asks the socket that listens at the other end of `flow` for a connection.
+    /// Requests a connection from the socket that listens at the other end of `flow`.
     fn knock(self: &Arc<Self>, flow: Flow) -> Result<(), Errno> {
         let Some(listener) = self.network.find(Protocol::Tcp, flow.local, flow.remote) else {
             if flow.local == flow.remote {
@@ -226,7 +226,7 @@ impl InetSocket {
         if connected {
             self.wake();
         } else {
-            // The socket can have another peer by now, which the close of `server` must not reset.
+            // The socket may have another peer by now, which the close of `server` must not reset.
             let mut state = server.state.lock();
             state.progress.phase = Phase::Closed;
             state.peer = None;
@@ -289,7 +289,7 @@ impl InetSocket {
     }
 }
 
-/// Removes the connection with this number from those that wait at a listening socket.
+/// Removes the connection request with this number from a listening socket, and aborts it.
 pub(super) fn forget(listener: &alloc::sync::Weak<InetSocket>, number: u64) {
     let Some(listener) = listener.upgrade() else {
         return;

@@ -18,7 +18,7 @@ use linux_raw_sys::ioctl;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::Queues;
 
-/// Asks whether a stream is at the mark (`include/uapi/asm-generic/sockios.h`).
+/// Returns whether a stream is at the mark of the urgent byte (`include/uapi/asm-generic/sockios.h`).
 const SIOCATMARK: u32 = 0x8905;
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
@@ -143,7 +143,8 @@ impl InetSocket {
         })
     }
 
-    /// Returns the number of bytes that the receiver has no room for yet. Those within its receive buffer have arrived.
+    /// Returns the number of sent bytes that do not fit into the receiver's buffer. Bytes in that buffer count as
+    /// acknowledged.
     ///
     /// # Errors
     /// `EINVAL` for a listening socket.

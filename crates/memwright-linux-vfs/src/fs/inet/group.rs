@@ -8,8 +8,8 @@ use alloc::{
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The sockets that receive at the same address and port. Each knows its index, so the removal of one does not search
-/// for it.
+/// The sockets that receive at the same address and port. Each socket stores its index in the group, so that its
+/// removal needs no search.
 #[derive(Default)]
 pub struct Group {
     members: Vec<Weak<InetSocket>>,
@@ -59,7 +59,7 @@ impl Group {
         self.members.len()
     }
 
-    /// Returns the socket at `index`, or `None` behind the last one.
+    /// Returns the socket at `index`, or `None` if there is none.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Arc<InetSocket>> {
         self.members.get(index)?.upgrade()

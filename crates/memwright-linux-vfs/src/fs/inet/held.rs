@@ -1,4 +1,4 @@
-//! What a socket holds in the tables of the network.
+//! The ports, seats and connections that a socket holds in the tables of the network.
 
 use crate::fs::inet::{
     address::Endpoint,
@@ -7,8 +7,8 @@ use crate::fs::inet::{
 };
 use core::cmp::Ordering;
 
-/// The key by which the network finds the sockets that receive what is sent to an address and port: listening sockets
-/// and datagram sockets.
+/// The key of the sockets that receive at an address and port: listening sockets and datagram sockets. A packet is
+/// delivered to a socket with the matching key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seat {
     /// The protocol.
@@ -17,11 +17,11 @@ pub struct Seat {
     pub port: u16,
     /// The addresses.
     pub place: Place,
-    /// The only sender, for a connected datagram socket.
+    /// The peer of a connected datagram socket, from which alone it receives; `None` for other sockets.
     pub from: Option<Endpoint>,
 }
 
-/// The key of one end of a connection. Keys are ordered by ports first, in which they nearly always differ.
+/// The key of one end of a connection. The ports are compared first, because keys nearly always differ in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The address and port of this end.
@@ -59,23 +59,23 @@ impl Flow {
     }
 }
 
-/// What a socket holds in the tables of the network, and its names.
+/// The entries of a socket in the tables of the network, and its addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
-    /// The port.
+    /// The claim on a port.
     pub claim: Option<Claim>,
-    /// Whether the program chose the port, so that the socket keeps it without a connection.
+    /// Whether the program chose the port. The socket then keeps the port when it has no connection.
     pub keeps_port: bool,
     /// Whether the program chose the address.
     pub keeps_address: bool,
-    /// Where the socket receives.
+    /// The key under which the socket receives; `None` for the end of a connection.
     pub seat: Option<Seat>,
-    /// The connection.
+    /// The key of the socket's end of a connection.
     pub flow: Option<Flow>,
-    /// The name of the socket.
+    /// The address and port of the socket.
     pub local: Option<Endpoint>,
-    /// The name of its peer.
+    /// The address and port of the peer.
     pub remote: Option<Endpoint>,
-    /// Whether the socket was closed: it holds nothing any more.
+    /// Whether the socket was closed. A closed socket has no entries.
     pub closed: bool,
 }

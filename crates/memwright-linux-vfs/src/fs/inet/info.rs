@@ -1,10 +1,10 @@
-//! What `TCP_INFO` tells about a connection.
+//! The properties of a connection that `TCP_INFO` returns.
 
 use crate::fs::inet::socket::InetSocket;
 
-/// Size in bytes of the part of `struct tcp_info` that has values.
+/// Size in bytes of the part of `struct tcp_info` that this kernel fills.
 pub const INFO_SIZE: usize = 104;
-/// Largest number of bytes that a packet of the loopback interface carries.
+/// The maximum number of bytes in a packet of the loopback interface, without headers.
 pub(super) const SEGMENT: u32 = 65_483;
 
 impl InetSocket {
@@ -21,12 +21,13 @@ impl InetSocket {
         };
         let mut info = [0; INFO_SIZE];
         info[0] = state as u8;
-        // Timestamps, selective acknowledgements and window scaling are in use.
+        // The connection uses timestamps, selective acknowledgements and window scaling.
         info[5] = if open { 7 } else { 0 };
         let mut put = |offset: usize, value: u32| {
             info[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
         };
-        // The retransmission and acknowledgement timeouts, in microseconds, and the sizes of segments.
+        // The retransmission and acknowledgement timeouts, in microseconds, and the segment sizes for sending and
+        // receiving.
         put(8, 201_000);
         put(12, 40_000);
         put(16, if open { SEGMENT } else { 536 });
@@ -35,7 +36,7 @@ impl InetSocket {
             put(24, queued);
             put(28, limit);
         }
-        // The path's largest packet, the slow-start threshold, the congestion window and the advertised segment.
+        // The path MTU, the slow-start threshold, the congestion window and the advertised segment size.
         put(60, 65_535);
         put(76, i32::MAX as u32);
         put(80, 10);

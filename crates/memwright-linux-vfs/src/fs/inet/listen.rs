@@ -1,4 +1,4 @@
-//! Accepts connections.
+//! Makes sockets listen, and accepts connections.
 
 use crate::fs::{
     caller::Caller,
@@ -16,11 +16,11 @@ use memwright_table::Rising;
 
 /// Largest limit on an accept queue (`net.core.somaxconn` of Linux 7.2).
 const MOST: usize = 4096;
-/// Connections that are set up or ended between two scheduling points.
+/// Number of connections that are set up or ended between two scheduling points.
 const TOGETHER: u32 = 16;
 
 impl InetSocket {
-    /// Makes the socket accept connections. `limit` is the maximum number of connections in its accept queue, less one.
+    /// Makes the socket accept connections. Its accept queue can contain `limit` + 1 connections.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is connected, `EADDRINUSE`, `ENOMEM`.
@@ -91,7 +91,7 @@ impl InetSocket {
         Ok(accepted)
     }
 
-    /// Sets up connections that wait at this listening socket, as long as the accept queue has room.
+    /// Sets up the connection requests that wait at this listening socket, as long as the accept queue has room.
     pub(super) fn admit(&self) {
         let mut points = PausePoints::every(TOGETHER);
         loop {
@@ -119,7 +119,8 @@ impl InetSocket {
         }
     }
 
-    /// Appends the server's end of a new connection to the accept queue, or closes it if there is no connection.
+    /// Appends the server's end of a new connection to the accept queue. Closes it if the connection was not
+    /// established.
     fn queue(&self, server: Arc<Self>, established: bool) {
         let refused = {
             let mut state = self.state.lock();
@@ -143,8 +144,8 @@ impl InetSocket {
         }
     }
 
-    /// Makes the socket accept no more connections, and resets those that were not accepted. Clients that wait are
-    /// refused.
+    /// Makes the socket accept no more connections. Resets the connections in the accept queue, and refuses the
+    /// connection requests that wait.
     pub(super) fn stop_listening(&self) {
         let listening = {
             let mut state = self.state.lock();

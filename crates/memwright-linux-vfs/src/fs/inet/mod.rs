@@ -1,7 +1,8 @@
 //! Internet sockets of one machine: TCP and UDP over IPv4 and IPv6, at the addresses of the loopback interface.
 //!
 //! No packets are needed: a send appends to the inbox of the receiving socket, which the network finds by address and
-//! port. A thread locks the state of at most one socket at a time, and takes the lock of the network without it.
+//! port. A thread locks the state of at most one socket at a time, and does not hold that lock when it takes the lock
+//! of the network.
 
 mod address;
 mod ancillary;

@@ -15,21 +15,24 @@ use alloc::{
 use memwright_linux_abi::{abi::SECOND, errno::Errno};
 use memwright_linux_base::sync::{Lock, PausePoints, Rank};
 
-/// The first port that the kernel chooses, and the number of such ports (`net.ipv4.ip_local_port_range` of Linux 7.2).
+/// The first port that the kernel can choose, and the number of such ports (`net.ipv4.ip_local_port_range` of Linux
+/// 7.2).
 const FIRST_PORT: u16 = 32_768;
 const PORTS: u16 = 28_232;
-/// Ports that a search tries between two scheduling points.
+/// Number of ports that a search tries between two scheduling points.
 const TRIED: u32 = 64;
-/// How long the active closer of a connection keeps its port (`TCP_TIMEWAIT_LEN` of Linux 7.2), and after which time
-/// another connection between the same ends may take it over (`net.ipv4.tcp_tw_reuse`, which is 2).
+/// The time in nanoseconds for which the active closer of a connection keeps its port (`TCP_TIMEWAIT_LEN` of Linux
+/// 7.2), and the time after which another connection between the same ends can take the port (`net.ipv4.tcp_tw_reuse`,
+/// which is 2).
 const WAIT: u64 = 60 * SECOND;
 const WAIT_BEFORE_REUSE: u64 = SECOND;
-/// Most connections in the state `TIME_WAIT` (`net.ipv4.tcp_max_tw_buckets`). Others end at once.
+/// Maximum number of connections in the state `TIME_WAIT` (`net.ipv4.tcp_max_tw_buckets`). A connection beyond it ends
+/// at once.
 const MOST_WAITS: usize = 16_384;
-/// Waits that end together, without a scheduling point.
+/// Maximum number of `TIME_WAIT` states that end without a scheduling point in between.
 const ENDED: usize = 64;
 
-/// What has the key of a connection.
+/// The owner of the key of a connection.
 pub(super) enum Occupant {
     /// An end of a connection.
     Socket(Weak<InetSocket>),
@@ -37,9 +40,9 @@ pub(super) enum Occupant {
     Waiting {
         /// The family of the closed socket.
         family: Family,
-        /// The port that it keeps.
+        /// The claim on the port, which the connection keeps.
         claim: Claim,
-        /// The time in nanoseconds at which the wait ends.
+        /// The time in nanoseconds at which the state ends.
         until: u64,
     },
 }
@@ -48,14 +51,14 @@ pub(super) struct Table {
     claims: Claims,
     pub(super) seats: BTreeMap<Seat, Group>,
     pub(super) flows: BTreeMap<Flow, Occupant>,
-    /// The connections in the state `TIME_WAIT`, in the order in which their waits end. Another connection may have
-    /// taken over the key of one.
+    /// The connections in the state `TIME_WAIT`, in the order in which the states end. Another connection may have
+    /// taken the key of such a connection.
     waits: VecDeque<(u64, Flow)>,
-    /// The number of the port that the next search tries first, for `bind` and for `connect`.
+    /// The numbers of the ports that the next searches try first: for `bind`, and for `connect`.
     next: [u16; 2],
 }
 
-/// The network of a machine, which has no interface but loopback.
+/// The network of a machine that has only the loopback interface.
 pub struct Network {
     pub(super) table: Lock<Table>,
 }
@@ -66,8 +69,8 @@ impl Default for Network {
     }
 }
 
-/// Returns the port with the number `number` in the order in which a search tries ports. Searches for `connect` begin
-/// with even ports, and those for `bind` with odd ones.
+/// Returns the port at position `number` in the order in which a search tries ports. Searches for `connect` begin with
+/// even ports, and those for `bind` with odd ports.
 const fn port_at(choice: Choice, number: u16) -> u16 {
     let number = number % PORTS;
     let half = PORTS / 2;
@@ -102,8 +105,8 @@ impl Table {
         }
     }
 
-    /// Returns whether a new connection can have the key `flow`. A connection that has been in the state `TIME_WAIT` for
-    /// a second gives it up.
+    /// Returns whether a new connection can have the key `flow`. If a connection has been in the state `TIME_WAIT` for
+    /// a second, removes it and frees the key.
     fn vacate(&mut self, flow: Flow, now: u64) -> bool {
         let claim = match self.flows.get(&flow) {
             None => return true,
@@ -120,7 +123,7 @@ impl Table {
         true
     }
 
-    /// Ends up to [`ENDED`] of the waits that are over. Returns whether more may be over.
+    /// Ends up to [`ENDED`] `TIME_WAIT` states whose time has passed. Returns whether there may be more of them.
     fn end_waits(&mut self, now: u64) -> bool {
         for _ in 0..ENDED {
             match self.waits.front() {
@@ -140,7 +143,8 @@ impl Table {
         true
     }
 
-    /// Gives the port and the connection of a closed socket to the state `TIME_WAIT`. Returns whether it has them now.
+    /// Moves the port and the key of a closed connection to the state `TIME_WAIT`. Returns `false` if the state is not
+    /// entered, so that both are free.
     fn begin_wait(&mut self, family: Family, flow: Flow, claim: Claim, now: u64) -> bool {
         if self.waits.len() >= MOST_WAITS || self.waits.try_reserve(1).is_err() {
             return false;
@@ -184,7 +188,7 @@ impl Network {
         }
     }
 
-    /// Ends the connections whose state `TIME_WAIT` is over.
+    /// Ends the `TIME_WAIT` states whose time has passed.
     fn end_waits(&self, now: u64) {
         let mut points = PausePoints::every(1);
         while self.table.lock().end_waits(now) {
@@ -192,10 +196,11 @@ impl Network {
         }
     }
 
-    /// Binds `socket` to a port of `place`, and to any free port if `port` is 0. A datagram socket receives from then on.
+    /// Binds `socket` to a port of `place`, or to any free port if the port is 0. A datagram socket can receive from
+    /// then on.
     ///
     /// # Errors
-    /// `EINVAL` if the socket has a port, `EADDRINUSE`, `ENOMEM`.
+    /// `EINVAL` if the socket already has a port, `EADDRINUSE`, `ENOMEM`.
     pub fn bind(
         &self,
         socket: &Arc<InetSocket>,
@@ -255,7 +260,7 @@ impl Network {
         Err(Errno::EADDRINUSE)
     }
 
-    /// Changes the terms of the port of `socket`, if it has one.
+    /// Changes the terms on which `socket` claims its port, if it has a port.
     pub fn change_terms(&self, socket: &InetSocket, change: impl FnOnce(&mut Terms)) {
         let table = &mut *self.table.lock();
         let mut held = *socket.held.lock();
@@ -267,10 +272,10 @@ impl Network {
         }
     }
 
-    /// Lets `socket`, which has a port, receive connections.
+    /// Makes `socket`, which must have a port, receive connection requests.
     ///
     /// # Errors
-    /// `EADDRINUSE` if another socket does already, `EINVAL` if it has no port, `ENOMEM`.
+    /// `EADDRINUSE` if another socket listens on the port, `EINVAL` if the socket has no port, `ENOMEM`.
     pub fn listen(&self, socket: &Arc<InetSocket>) -> Result<(), Errno> {
         let table = &mut *self.table.lock();
         let mut held = *socket.held.lock();
@@ -306,7 +311,7 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the socket that receives what `from` sends to `to`.
+    /// Returns the socket that receives a packet from `from` to `to`.
     #[must_use]
     pub fn find(
         &self,
@@ -334,10 +339,11 @@ impl Network {
         group.choose(shares, hash(from, to))
     }
 
-    /// Gives a stream socket the key of a connection to `remote`, and a port if it has none. Returns the key.
+    /// Assigns the key of a connection to `remote` to a stream socket, and a port if the socket has none. Returns the
+    /// key.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if such a connection exists, or no port is free for it; `EINVAL` if the socket was closed.
+    /// `EADDRNOTAVAIL` if such a connection exists, or if no port is free for it; `EINVAL` if the socket was closed.
     pub fn open(
         &self,
         socket: &Arc<InetSocket>,
@@ -390,7 +396,7 @@ impl Network {
         Err(Errno::EADDRNOTAVAIL)
     }
 
-    /// Gives a new socket, the server's end of a connection, its key and the port of the listening socket.
+    /// Assigns a key and the port of the listening socket to a new socket, which is the server's end of a connection.
     pub fn enter(&self, socket: &Arc<InetSocket>, flow: Flow, listener: &InetSocket) {
         let table = &mut *self.table.lock();
         let mut held = Held {
@@ -399,7 +405,7 @@ impl Network {
             remote: Some(flow.remote),
             ..Held::default()
         };
-        // The guard must not live while the claims grow.
+        // The guard must be dropped before the table of claims grows.
         let claim = listener.held.lock().claim;
         if let Some(claim) = claim {
             let terms = Terms {
@@ -420,7 +426,7 @@ impl Network {
         *socket.held.lock() = held;
     }
 
-    /// Makes `remote` the peer of a datagram socket, which has a port.
+    /// Makes `remote` the peer of a datagram socket that has a port.
     ///
     /// # Errors
     /// `ENOMEM`, and `EINVAL` if the socket was closed.
@@ -444,8 +450,8 @@ impl Network {
         table.move_to(socket, seat, held, local, Some(remote))
     }
 
-    /// Removes the peer of a datagram socket. A port that the kernel chose is given up. `place` is where the socket
-    /// receives if the program did not choose its address.
+    /// Removes the peer of a datagram socket, and its port if the kernel chose the port. If the program did not choose
+    /// the address, the socket receives at `place` from then on.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -477,8 +483,8 @@ impl Network {
         table.move_to(socket, seat, held, local, None)
     }
 
-    /// Takes the connection and the seat of `socket` away, and its port too unless the program chose the port. The
-    /// socket loses the names that it got by the connection.
+    /// Removes the connection and the seat of `socket`, and also its port unless the program chose the port. The socket
+    /// loses the addresses that the connection assigned to it.
     pub fn release(&self, socket: &InetSocket) {
         let table = &mut *self.table.lock();
         table.release(socket, None);
@@ -493,13 +499,13 @@ impl Network {
         held.remote = None;
     }
 
-    /// Takes the connection of `socket` away because it was reset, and its port too unless the program chose the port.
+    /// Removes the connection of `socket`, which was reset, and its port unless the program chose the port.
     pub fn reset(&self, socket: &InetSocket) {
         self.table.lock().release(socket, None);
     }
 
-    /// Takes everything away that `socket` holds, because it was closed. If `waits`, its connection keeps the port in the
-    /// state `TIME_WAIT`, which begins at the time `now`.
+    /// Removes all entries of `socket`, which was closed. If `waits` is set, its connection keeps the port in the state
+    /// `TIME_WAIT`, which begins at the time `now`.
     pub fn close(&self, socket: &InetSocket, waits: bool, now: u64) {
         let table = &mut *self.table.lock();
         socket.held.lock().keeps_port = false;
@@ -509,7 +515,7 @@ impl Network {
 }
 
 impl Table {
-    /// Lets a datagram socket, which holds `held`, receive at `seat`.
+    /// Moves a datagram socket with the entries `held` to the key `seat`, under which it receives from then on.
     fn move_to(
         &mut self,
         socket: &Arc<InetSocket>,
@@ -521,7 +527,8 @@ impl Table {
         if let Some(old) = held.seat {
             self.stand_up(socket, old);
             if let Err(error) = self.sit(socket, seat) {
-                // The old group had room for the socket. If it is gone, the socket receives nothing more.
+                // The old group had room for the socket. If that group has been freed, the socket can no longer
+                // receive.
                 held.seat = self.sit(socket, old).is_ok().then_some(old);
                 *socket.held.lock() = held;
                 return Err(error);
@@ -563,7 +570,7 @@ impl Table {
     }
 }
 
-/// Returns a number that is evenly distributed over senders, by which one of several receivers is chosen.
+/// Returns a hash of the sender and the receiver, which distributes senders evenly among several receivers.
 fn hash(from: Endpoint, to: Endpoint) -> u32 {
     /// The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -16,9 +16,9 @@ use memwright_linux_abi::{
     errno::Errno,
 };
 
-/// Least size in bytes of a receive buffer (`SOCK_MIN_RCVBUF` of Linux 7.2).
+/// Minimum size in bytes of a receive buffer (`SOCK_MIN_RCVBUF` of Linux 7.2).
 const LEAST_RECEIVE_BUFFER: usize = 2304;
-/// The name of the congestion control, of which there is one, padded as `TCP_CONGESTION` returns it.
+/// The name of the only congestion control, padded as `TCP_CONGESTION` returns it.
 const CONGESTION: [u8; 16] = *b"cubic\0\0\0\0\0\0\0\0\0\0\0";
 
 /// The value of an option.
@@ -65,7 +65,7 @@ impl InetSocket {
         Ok(Value::Number(number))
     }
 
-    /// Returns the value of an option of `SOL_SOCKET` that is not stored by number.
+    /// Returns the value of an option of `SOL_SOCKET` that is not in [`Choices`](crate::fs::inet::choices::Choices).
     fn general_option(&self, name: u32) -> Option<Value> {
         let mut state = self.state.lock();
         let settings = &state.settings;
@@ -162,17 +162,17 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Sets `SO_LINGER`. A close never waits, because what was sent has arrived; a time of 0 makes it reset the
-    /// connection.
+    /// Sets `SO_LINGER`. A close never waits, because sent bytes have already arrived. With a time of 0, a close resets
+    /// the connection.
     pub fn set_linger(&self, on: bool, seconds: u32) {
         let most = (u64::MAX / SECOND) as u32;
         self.state.lock().settings.linger = on.then_some(seconds.min(most));
     }
 
-    /// Selects the congestion control with this name.
+    /// Selects the congestion control `name`.
     ///
     /// # Errors
-    /// `ENOENT` if there is none with this name.
+    /// `ENOENT` if there is no congestion control with this name.
     pub fn set_congestion(&self, name: &[u8]) -> Result<(), Errno> {
         let end = name
             .iter()

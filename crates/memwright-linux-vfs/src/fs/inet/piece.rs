@@ -1,4 +1,4 @@
-//! The bytes that wait in a socket.
+//! The inbox of a socket: the bytes and datagrams that were not received yet.
 
 use crate::fs::inet::ancillary::Header;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -21,7 +21,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Returns the number of bytes that were not received yet.
+    /// Returns the number of bytes that were not yet received.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.bytes.len() - self.start
@@ -34,17 +34,17 @@ impl Piece {
     }
 }
 
-/// The pieces that wait in a socket, in order.
+/// The pieces that were not received yet, in order of arrival.
 #[derive(Default)]
 pub struct Inbox {
     pieces: VecDeque<Piece>,
-    /// Sum of the charges of the pieces, and of the piece that a receiver has taken out.
+    /// Sum of the charges of the pieces, and of the piece that a receiver has removed, in bytes.
     charged: usize,
-    /// Number of bytes of the pieces.
+    /// Number of bytes in the pieces.
     bytes: usize,
-    /// Number of bytes of the piece that a receiver has taken out.
+    /// Number of bytes in the piece that a receiver has removed.
     out: usize,
-    /// Number of bytes of a stream that have ever been appended.
+    /// Number of bytes that have been appended to the stream since its start.
     received: u64,
 }
 
@@ -55,25 +55,25 @@ impl Inbox {
         self.charged
     }
 
-    /// Returns the number of bytes that wait.
+    /// Returns the number of bytes in the inbox.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the number of bytes of the stream that have ever been appended.
+    /// Returns the number of bytes that have been appended to the stream since its start.
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Returns the number of bytes of the stream before those that were not received yet.
+    /// Returns the position in the stream of the first byte that was not received yet.
     #[must_use]
     pub const fn front_sequence(&self) -> u64 {
         self.received - (self.bytes + self.out) as u64
     }
 
-    /// Drops the first byte of a stream, unless a receiver has taken it out.
+    /// Drops the first byte of the inbox, unless a receiver has removed the first piece.
     pub fn drop_first(&mut self) {
         if self.out > 0 {
             return;
@@ -89,7 +89,7 @@ impl Inbox {
         }
     }
 
-    /// Returns whether nothing waits.
+    /// Returns whether the inbox has no pieces.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -101,12 +101,12 @@ impl Inbox {
         self.pieces.front()
     }
 
-    /// Appends a piece. Returns it as the error if there is no memory.
+    /// Appends a piece.
     ///
     /// # Errors
-    /// The piece.
+    /// The piece, if there is no memory.
     pub fn push(&mut self, piece: Piece) -> Result<(), Piece> {
-        // Room for one more piece is reserved, because a receiver can put back a piece that it has taken out.
+        // Reserve room for one more piece, because a receiver can put back a piece that it has removed.
         if self.pieces.try_reserve(2).is_err() {
             return Err(piece);
         }
@@ -117,11 +117,10 @@ impl Inbox {
         Ok(())
     }
 
-    /// Appends bytes of a stream, to the last piece if that stays small. Returns `bytes` as the error if there is no
-    /// memory.
+    /// Appends bytes of a stream. They become part of the last piece if that piece stays small.
     ///
     /// # Errors
-    /// The bytes.
+    /// `bytes`, if there is no memory.
     pub fn append(&mut self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         let length = bytes.len();
         self.received += length as u64;
@@ -147,7 +146,7 @@ impl Inbox {
         })
     }
 
-    /// Takes the first piece out. It stays charged until [`Self::uncharge`].
+    /// Removes the first piece and returns it. The piece stays charged until [`Self::uncharge`].
     pub fn take(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
         self.out = piece.left();
@@ -155,10 +154,10 @@ impl Inbox {
         Some(piece)
     }
 
-    /// Puts a piece back at the front. Returns it as the error if the socket was closed and there is no memory.
+    /// Puts a piece back at the front.
     ///
     /// # Errors
-    /// The piece.
+    /// The piece, if the socket was closed and there is no memory.
     pub fn put_back(&mut self, piece: Piece) -> Result<(), Piece> {
         if self.pieces.try_reserve(1).is_err() {
             return Err(piece);
@@ -170,13 +169,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Reduces the charge by that of received bytes, of a piece that was taken out.
+    /// Subtracts the charge of received bytes, which belong to the removed piece.
     pub const fn uncharge(&mut self, charge: usize) {
         self.out = 0;
         self.charged = self.charged.saturating_sub(charge);
     }
 
-    /// Copies bytes of a stream, which stay in the inbox, from the offset `from` to `to`. Returns their number.
+    /// Copies bytes of a stream from the offset `from` to `to`. The bytes stay in the inbox. Returns the number of
+    /// bytes copied.
     #[must_use]
     pub fn peek(&self, mut from: usize, to: &mut [u8]) -> usize {
         let mut done = 0;
@@ -195,7 +195,7 @@ impl Inbox {
         done
     }
 
-    /// Takes all pieces out, for a socket that was closed.
+    /// Removes all pieces from the inbox of a closed socket, and returns them.
     #[must_use]
     pub fn empty(&mut self) -> VecDeque<Piece> {
         self.charged = 0;

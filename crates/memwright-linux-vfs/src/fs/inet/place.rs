@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// Returns the places of the sockets that receive at `ip`, the most specific first.
+    /// Returns the places at which a socket must be bound to receive at `ip`, the most specific first.
     #[must_use]
     pub const fn receiving(ip: Ip) -> [Self; 3] {
         match ip {
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// Returns the scopes that count a socket with this place.
+    /// Returns the scopes in which a socket with this place is counted.
     #[must_use]
     pub const fn scopes(self) -> [Option<Scope>; 3] {
         let over = match self {
@@ -60,7 +60,7 @@ impl Place {
         [Some(Scope::At(self)), over[0], over[1]]
     }
 
-    /// Returns scopes that together count all sockets whose places share an address with this place, and no others.
+    /// Returns scopes that together count exactly the sockets whose places share an address with this place.
     #[must_use]
     pub const fn overlapping(self) -> [Option<Scope>; 3] {
         match self {
@@ -89,7 +89,7 @@ mod tests {
         let other = Place::One(Ip::V4([127, 0, 0, 2]));
         let six = Place::One(Ip::LOCAL_V6);
         let all = [four, other, six, Place::AnyV4, Place::AnyV6, Place::Any];
-        // One row and one column for each of them.
+        // One row and one column for each place.
         let expected = [
             [true, false, false, true, false, true],
             [false, true, false, true, false, true],

@@ -17,7 +17,7 @@ use linux_raw_sys::net;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::WaitError;
 
-/// Bytes of a stream that `MSG_TRUNC` drops between two checks of the stream.
+/// Maximum number of bytes of a stream that `MSG_TRUNC` drops between two checks of the stream.
 const DROPPED: usize = 65_536;
 
 /// The results of a receive other than its bytes.
@@ -29,9 +29,9 @@ pub struct Incoming {
     pub length: usize,
     /// The header of a datagram.
     pub header: Option<Header>,
-    /// What is reported to the receiver about a datagram.
+    /// The control messages that the receive returns about a datagram.
     pub told: Told,
-    /// Whether the byte is the urgent one (`MSG_OOB`).
+    /// Whether the received byte is the urgent byte (`MSG_OOB`).
     pub urgent: bool,
 }
 
@@ -117,7 +117,7 @@ impl InetSocket {
     }
 
     /// Moves bytes of the first piece of the stream to `sink`, or drops them, after `done` bytes were received. Returns
-    /// their number, which is 0 if nothing has arrived, or `None` if the receive ends before the mark.
+    /// the number of bytes, which is 0 if nothing has arrived. Returns `None` if the receive ends before the mark.
     fn receive_part(
         &self,
         done: usize,
@@ -174,14 +174,14 @@ impl InetSocket {
         Ok(Some(0))
     }
 
-    /// Copies bytes of the stream that begin `from` bytes behind its front to `sink`. Returns their number, or `None` if
-    /// the receive ends before the mark.
+    /// Copies bytes of the stream to `sink`, from the offset `from` in the inbox. Returns the number of bytes, or
+    /// `None` if the receive ends before the mark.
     fn peek_part(&self, from: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
         let (before, skips) = {
             let state = self.state.lock();
             (state.before_mark(), state.skips_mark())
         };
-        // A receive that began at the mark has skipped it.
+        // A receive that began at the mark has skipped the urgent byte.
         let skipped = usize::from(before == Some(0) && skips);
         let most = match before {
             Some(before) if before > 0 && before <= from => return Ok(None),
@@ -198,8 +198,8 @@ impl InetSocket {
         .map(Some)
     }
 
-    /// Drops as many bytes of the stream as `sink` has room for, at most about [`DROPPED`]. Returns their number as
-    /// [`Self::receive_part`].
+    /// Drops bytes of the stream, as many as `sink` has room for and at most about [`DROPPED`]. Returns the same values
+    /// as [`Self::receive_part`].
     fn drop_part(&self, done: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
         let mut dropped = 0;
         while dropped < DROPPED && sink.left() > 0 {
@@ -227,7 +227,7 @@ impl InetSocket {
         }
     }
 
-    /// Reduces the charge of the inbox, and wakes a peer that waits for room once a third of the buffers is free.
+    /// Reduces the charge of the inbox. Wakes a peer that waits for room once a third of the buffers is free.
     fn make_room(&self, charge: usize) {
         let sender = {
             let mut state = self.state.lock();
@@ -328,14 +328,14 @@ impl InetSocket {
     }
 }
 
-/// Whether and how long a receive waits.
+/// Whether a receive waits, and until when.
 #[derive(Clone, Copy)]
 struct Wait {
     waits: bool,
     deadline: Option<u64>,
 }
 
-/// Stores a datagram, cut to the room in `sink`.
+/// Stores a datagram, truncated to the room in `sink`.
 fn store(piece: &Piece, told: Told, sink: &mut Sink<'_>) -> Result<Incoming, Errno> {
     let count = piece.bytes.len().min(sink.left());
     let stored = if count == 0 {

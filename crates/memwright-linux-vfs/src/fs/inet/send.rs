@@ -22,9 +22,9 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::WaitError;
 use memwright_table::TryPush;
 
-/// Maximum number of bytes of a stream that are copied at once.
+/// Maximum number of bytes of a stream that are copied in one step.
 const LARGEST_PART: usize = 32 * 1024;
-/// Most bytes of a datagram, without the headers of IPv4 or IPv6.
+/// Maximum number of bytes of a datagram over IPv4 and over IPv6, without the headers.
 const LARGEST_V4: usize = 65_507;
 const LARGEST_V6: usize = 65_527;
 
@@ -75,8 +75,7 @@ impl InetSocket {
         result
     }
 
-    /// Returns the other end of the connection to which the socket can send, and how many bytes it can send beyond the
-    /// receive buffer there.
+    /// Returns the socket that receives the stream, or an error if nothing can be sent.
     fn receiver(&self) -> Result<Receiver, Errno> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -93,8 +92,8 @@ impl InetSocket {
         Ok(peer.map_or(Receiver::Gone, |peer| Receiver::Peer(peer, beyond)))
     }
 
-    /// Sends bytes until the source is empty, or until a call that does not block would wait. `urgent` says whether the
-    /// last byte is urgent.
+    /// Sends bytes until the source is empty, or until a non-blocking call would wait. `urgent` is true if the last
+    /// byte is urgent.
     fn send_stream(
         &self,
         caller: &dyn Caller,
@@ -173,7 +172,7 @@ impl InetSocket {
         Ok(Part::Sent(count))
     }
 
-    /// Drops bytes for an end that was closed, which answers with a reset.
+    /// Drops `count` bytes for a peer that was closed, and handles the reset with which the peer would answer.
     fn send_to_nobody(&self, count: usize, source: &mut Source<'_>) -> Part {
         source.skip(count);
         self.take_reset();
@@ -204,8 +203,8 @@ impl InetSocket {
             })
     }
 
-    /// Sends a datagram (Linux 7.2 `net/ipv4/udp.c`, `udp_sendmsg`; `net/ipv6/udp.c`). It is lost if its receiver has no
-    /// room for it.
+    /// Sends a datagram (Linux 7.2 `net/ipv4/udp.c`, `udp_sendmsg`; `net/ipv6/udp.c`). The datagram is lost if its
+    /// receiver has no room for it.
     fn send_datagram(
         self: &Arc<Self>,
         outgoing: Outgoing<'_>,
@@ -296,20 +295,20 @@ impl InetSocket {
         }
     }
 
-    /// Records that nothing receives at the address to which the socket sent.
+    /// Records that no socket receives at the destination of a datagram.
     fn note_refusal(&self) {
         self.state.lock().error = Some(Errno::ECONNREFUSED);
         self.wake();
     }
 }
 
-/// The receiver of what a stream socket sends.
+/// The socket to which a stream socket sends.
 enum Receiver {
     /// The connection is being set up.
     Coming,
     /// The other end was closed.
     Gone,
-    /// The other end, and how many bytes can be sent to it beyond its receive buffer.
+    /// The other end, and the number of bytes that can be sent to it beyond its receive buffer.
     Peer(Arc<InetSocket>, usize),
 }
 

@@ -32,26 +32,26 @@ use memwright_table::Rising;
 /// (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const DATAGRAM_BUFFER: usize = 212_992;
 const STREAM_BUFFERS: (usize, usize) = (16_384, 131_072);
-/// The number of bytes that a stream socket can send beyond the receiver's buffer if the program set no size: on Linux
-/// the buffer grows by itself.
+/// The number of bytes that a stream socket can send beyond the receiver's buffer if the program did not set
+/// `SO_SNDBUF`. On Linux the kernel then increases the buffer as needed.
 const GROWN: usize = 262_144;
 
-/// The options of a socket that are not stored by number.
+/// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The numeric options.
     pub choices: Choices,
-    /// `SO_SNDBUF`.
+    /// `SO_SNDBUF`, in bytes.
     pub send_buffer: usize,
     /// Whether the program set `SO_SNDBUF`.
     pub send_buffer_set: bool,
-    /// `SO_RCVBUF`.
+    /// `SO_RCVBUF`, in bytes.
     pub receive_buffer: usize,
     /// Timeout of a receive in nanoseconds; 0 for none.
     pub receive_timeout: u64,
     /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// `SO_LINGER`, in seconds.
+    /// `SO_LINGER`, in seconds; `None` if it is not set.
     pub linger: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Settings {
     }
 }
 
-/// A connection for which the accept queue has no room yet.
+/// A connection request for which the accept queue has no room yet.
 pub(super) struct Knocker {
     pub(super) client: Weak<InetSocket>,
     pub(super) server: Arc<InetSocket>,
@@ -92,19 +92,19 @@ pub(super) struct Knocker {
 pub(super) struct Listening {
     pub(super) limit: usize,
     pub(super) waiting: VecDeque<Arc<InetSocket>>,
-    /// Connections that are about to be added to the queue.
+    /// Number of connections that are about to be added to the queue.
     pub(super) coming: usize,
     pub(super) knocking: Rising<Knocker>,
 }
 
-/// How far the program has got with a connection (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
+/// The result of connecting as reported to the program (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It has no connection.
+    /// The socket has no connection.
     Unconnected,
-    /// It does not know the result of `connect` yet.
+    /// The result of `connect` has not been reported yet.
     Connecting,
-    /// It knows that `connect` succeeded.
+    /// The success of `connect` has been reported.
     Connected,
 }
 
@@ -113,14 +113,15 @@ pub(super) struct State {
     pub(super) progress: Progress,
     pub(super) stage: Stage,
     pub(super) listening: Option<Listening>,
-    /// The listening socket at which this socket waits for a connection, and its number there.
+    /// The listening socket at which this socket waits for a connection, and the number of the connection request
+    /// there.
     pub(super) knocks_at: Option<(Weak<InetSocket>, u64)>,
     /// The other end of the connection.
     pub(super) peer: Option<Weak<InetSocket>>,
     pub(super) inbox: Inbox,
-    /// The urgent byte, until a receive has passed it.
+    /// The urgent byte, until a receive has passed its mark.
     pub(super) urgent: Option<Urgent>,
-    /// The peer waits for room in the inbox. This is the number of bytes that it can send beyond the receive buffer.
+    /// The number of bytes that the peer can send beyond the receive buffer, if the peer waits for room in the inbox.
     pub(super) awaited: Option<usize>,
     pub(super) error: Option<Errno>,
     pub(super) closed: bool,
@@ -133,23 +134,23 @@ pub struct InetSocket {
     pub family: Family,
     /// The protocol.
     pub protocol: Protocol,
-    /// The id of the user that created it.
+    /// The id of the user that created the socket.
     pub user: u32,
-    /// The number of its inode.
+    /// The inode number of the socket.
     pub number: AtomicU64,
     /// The open file of the socket, which has the owner that gets SIGURG.
     pub(super) file: Lock<Weak<OpenFile>>,
     pub(super) vfs: &'static Vfs,
     pub(super) network: &'static Network,
-    /// What the socket holds in the tables of the network. It changes only under the lock of the network.
+    /// The entries of the socket in the tables of the network. They change only under the lock of the network.
     pub(super) held: Lock<Held>,
-    /// The index of the socket among those with the same seat.
+    /// The index of the socket in the group with its seat.
     pub(super) index: AtomicUsize,
     pub(super) state: Lock<State>,
     /// `receiving` serialises the copies of receivers, and `sending` those of senders.
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
-    /// Woken when something arrives, or when nothing can arrive any more.
+    /// Woken when bytes, a datagram or a connection arrive, or when no more can arrive.
     pub(super) readable: WaitQueue,
     /// Woken when the peer's inbox has room, or when the connection is set up or ended.
     pub(super) writable: WaitQueue,
@@ -274,7 +275,7 @@ impl InetSocket {
         self.state.lock().settings
     }
 
-    /// Returns the time at which a wait that begins now ends.
+    /// Returns the time at which a wait that begins now times out; `None` for a wait without a timeout.
     pub(super) fn deadline(&self, timeout: u64) -> Option<u64> {
         (timeout > 0).then(|| self.vfs.clock.now().saturating_add(timeout))
     }
@@ -284,8 +285,8 @@ impl InetSocket {
         self.writable.wake_all();
     }
 
-    /// Returns the number of bytes that the peer `sender` can send to this socket now, of which it can send `beyond`
-    /// more than the receive buffer has room for. If that is too little for a waiting sender, it is woken later.
+    /// Returns the number of bytes that the peer can send to this socket now, if it can send `beyond` bytes more than
+    /// the receive buffer holds. If less than a third of the total is free, the peer is recorded as waiting for room.
     pub(super) fn room_for(&self, beyond: usize) -> usize {
         let mut state = self.state.lock();
         let most = state.settings.receive_buffer + beyond;
@@ -337,8 +338,8 @@ impl InetSocket {
         }
     }
 
-    /// Returns whether `poll` reports the peer as writable, which can send `beyond` bytes more than the receive buffer
-    /// has room for: a third of both is free, or this socket is closed.
+    /// Returns whether `poll` reports the peer as writable, if it can send `beyond` bytes more than the receive buffer
+    /// holds. It is writable if a third of the total is free, or if this socket is closed.
     pub(super) fn is_writable(&self, beyond: usize) -> bool {
         let room = self.room_for(beyond);
         let state = self.state.lock();

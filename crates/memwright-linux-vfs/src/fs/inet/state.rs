@@ -1,8 +1,8 @@
-//! The states of a connection, and what they mean for programs.
+//! The states of a connection, and the readiness that follows from them.
 
 use crate::fs::readiness::Readiness;
 
-/// The progress of a connection, as one of its ends sees it.
+/// The phase of a connection at one of its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// There is no connection, or it was reset.
@@ -16,7 +16,7 @@ pub enum Phase {
     Connected,
 }
 
-/// What an end of a connection knows about it.
+/// The state of a connection at one of its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The phase.
@@ -35,9 +35,9 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TcpState {
-    /// Both ends send.
+    /// Both ends can send.
     Established = 1,
-    /// The other end has not answered.
+    /// The other end has not accepted the connection yet.
     SynSent = 2,
     /// This end sends no more.
     FinWait = 5,

@@ -1,8 +1,8 @@
 //! The urgent byte of a stream (`MSG_OOB`; Linux 7.3 `net/ipv4/tcp_input.c`, `tcp_check_urg`, and `net/ipv4/tcp.c`,
 //! `tcp_recv_urg`).
 //!
-//! The byte stays in the stream, where it is the mark: a receive stops before it, and the next receive skips it, unless
-//! `SO_OOBINLINE` is set. Only the newest urgent byte has a mark.
+//! The byte stays in the stream, and its position is the mark. A receive stops before the mark, and the next receive
+//! skips the byte unless `SO_OOBINLINE` is set. Only the newest urgent byte has a mark.
 
 use crate::fs::{
     inet::{
@@ -18,14 +18,14 @@ use memwright_linux_abi::errno::Errno;
 /// The urgent byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Urgent {
-    /// Its place in the stream.
+    /// The position of the byte in the stream.
     sequence: u64,
     /// The byte; `None` once a receive with `MSG_OOB` has returned it.
     byte: Option<u8>,
 }
 
 impl State {
-    /// Returns the number of bytes before the mark, if there is one that was not passed.
+    /// Returns the number of bytes before the mark; `None` if there is no mark or if it was passed.
     pub(super) fn before_mark(&self) -> Option<usize> {
         let urgent = self.urgent.as_ref()?;
         let front = self.inbox.front_sequence();
@@ -60,8 +60,8 @@ impl State {
         }
     }
 
-    /// Makes `byte`, which was just appended, the urgent byte. If the stream is at the mark of an earlier one, which was
-    /// to be skipped, that byte is dropped.
+    /// Makes `byte`, which was just appended, the urgent byte. If the stream is at the mark of an earlier urgent byte
+    /// and a receive would skip that byte, drops it.
     pub(super) fn note_urgent(&mut self, byte: u8) {
         let sequence = self.inbox.received() - 1;
         if self.is_at_mark() && self.skips_mark() && self.inbox.front_sequence() < sequence {
@@ -73,7 +73,7 @@ impl State {
         });
     }
 
-    /// Forgets the mark once it was passed.
+    /// Removes the mark if it was passed.
     pub(super) fn pass_mark(&mut self) {
         if self.urgent.is_some() && self.before_mark().is_none() {
             self.urgent = None;
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// The part of the first bytes of a stream that a receive takes.
+/// The part of the first bytes of a stream that one receive returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Number of bytes that are skipped: 1 at the mark.
@@ -91,8 +91,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Cuts a part of `wanted` bytes at the mark, which is `before` bytes away. `skips` says whether a receive skips the
-    /// urgent byte.
+    /// Returns the part for a receive of `wanted` bytes that ends at the mark, which is `before` bytes away. `skips` is
+    /// true if a receive skips the urgent byte.
     pub(super) fn at(before: Option<usize>, skips: bool, wanted: usize) -> Self {
         match before {
             Some(0) if skips && wanted > 0 => Self {
@@ -112,7 +112,7 @@ impl InetSocket {
     /// Receives the urgent byte.
     ///
     /// # Errors
-    /// `EINVAL` if there is none, or if it is received with the other bytes; `ENOTCONN`, `EFAULT`.
+    /// `EINVAL` if there is no urgent byte, or if `SO_OOBINLINE` is set; `ENOTCONN`, `EFAULT`.
     pub(super) fn receive_urgent(
         &self,
         flags: u32,

@@ -51,10 +51,10 @@ impl Held {
 
 /// The advisory locks of an inode.
 pub struct FileLocks {
-    /// Its lock has the rank of a leaf: an open file releases its advisory locks wherever it is dropped, which can be
-    /// with the last area that maps it.
+    /// The lock of the state has the rank of a leaf, because an open file releases its advisory locks wherever it is
+    /// dropped, which can be with the last area that maps it.
     pub(in crate::fs) state: Lock<State>,
-    /// Set when the first lock is taken, so that closing a file that was never locked stays cheap.
+    /// Set when the first lock is taken, so that closing a file that was never locked does not acquire `state`.
     pub(in crate::fs) used: AtomicBool,
 }
 

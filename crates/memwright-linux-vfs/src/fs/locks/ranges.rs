@@ -177,8 +177,8 @@ impl Ranges {
         now.iter().chain(later.iter().flatten())
     }
 
-    /// Reserves room for the ranges that a change at `first` inserts. They go to the piece of the first range that ends
-    /// at or after `first`, or to the piece before.
+    /// Reserves room for the ranges that a change at `first` inserts. These ranges are inserted into the piece of the
+    /// first range that ends at or after `first`, or into the piece before it.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
             let mut piece = Vec::new();

@@ -4,9 +4,9 @@
 //! `F_GETLK` reports the first conflict in the order in which holders took the first of their present locks (Linux 7.3
 //! `fs/locks.c`, `posix_lock_inode`).
 //!
-//! A hundred thousand open files can hold locks on one file. A holder is found by an index, and the search for a
-//! conflict looks at the span of each other holder, which is a few instructions; it is skipped for shared locks while
-//! no other holder has an exclusive one.
+//! A hundred thousand open files can hold locks on one file. A map finds the group of a holder. The search for a
+//! conflict compares the span of each other holder, which takes a few instructions. The search is skipped for a shared
+//! lock while no other holder has an exclusive lock.
 
 use crate::fs::locks::{
     ranges::Ranges,
@@ -28,7 +28,7 @@ pub enum AcquireError {
 #[derive(Debug)]
 struct Group {
     holder: Holder,
-    /// Orders the holders by when they took the first of their present locks.
+    /// The sequence number that orders the holders by when they took the first of their present locks.
     since: u64,
     /// The first and the last byte that are locked.
     span: (u64, u64),
@@ -95,7 +95,7 @@ impl RecordLocks {
         }
         let (mut earliest, mut first) = (u64::MAX, None);
         for group in self.groups.blocks().flatten() {
-            // Most of the groups are later than a conflict that was found, so this comparison comes first.
+            // Most groups are later than a conflict that was already found, so this comparison is the first.
             if group.since < earliest
                 && group.may_overlap(wanted)
                 && group.holder != wanted.holder

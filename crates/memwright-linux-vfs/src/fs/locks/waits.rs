@@ -28,7 +28,7 @@ struct Wait<I> {
 }
 
 impl<I: Locked> Wait<I> {
-    /// Returns the process that holds a conflicting lock now. It can be another process than the one that held the lock
+    /// Returns the process that holds a conflicting lock now. This process may differ from the one that held the lock
     /// when the thread began to wait.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks().conflict(&self.wanted)?.holder {
@@ -49,7 +49,8 @@ pub enum WaitRefused {
 
 /// The threads that wait for record locks of processes, on any file. `I` is the type of files.
 pub struct LockWaits<I> {
-    /// The waits, sorted by process and then by thread. The search reads the locks of files while it holds this lock.
+    /// The waits, sorted by process and then by thread. The search for a cycle reads the locks of files while it holds
+    /// this lock.
     waits: Lock<Vec<Wait<I>>>,
 }
 

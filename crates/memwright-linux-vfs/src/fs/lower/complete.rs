@@ -1,4 +1,4 @@
-//! Makes all entries of a directory known.
+//! Reads all entries of a directory from the lower tree.
 
 use crate::fs::{
     dentry::Dentry,
@@ -12,15 +12,15 @@ use memwright_linux_abi::{
 };
 use memwright_linux_base::sync::PausePoints;
 
-/// Length of the longest answer that a list is read in.
+/// The maximum length in bytes of a reply that contains a part of the directory's entries.
 const ROOM: usize = 32 << 10;
 /// Number of entries that are added between two scheduling points.
 const ENTRIES: u32 = 16;
 
-/// Adds all entries that the lower tree has in this directory. Does nothing for other inodes.
+/// Adds to this directory all entries that it has in the lower tree. Does nothing for other inodes.
 ///
 /// # Errors
-/// `ENOMEM`, and the errors of the host's file system. The entries that were added stay.
+/// `ENOMEM`, and the errors of the host's file system. The entries that were added before the error remain.
 pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
     let inode = &directory.inode;
     let (Some(lower), Body::Directory(entries)) = (&inode.file_system.lower, &inode.body) else {
@@ -76,7 +76,7 @@ pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Completes a directory from which `name` is to be removed, and the directory that has this name.
+/// Completes the directory `parent`, from which `name` is to be removed, and the entry `name` if it is a directory.
 ///
 /// # Errors
 /// Those of [`complete`].

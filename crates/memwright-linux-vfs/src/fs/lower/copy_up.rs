@@ -18,7 +18,7 @@ use memwright_linux_abi::{
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::PAGE_SIZE;
 
-/// Part of memory that stays free when a file is copied: one part in this many.
+/// The fraction of all frames that must be free after a file is copied up: one of this many.
 const SPARED: u64 = 16;
 
 /// Copies the contents of a file if they are still in the lower tree. Takes no guest time, unless memory has to be
@@ -32,7 +32,7 @@ pub fn copy_up(caller: &dyn Caller, inode: &Inode, regular: &Regular) -> Result<
         return Ok(());
     }
     let _turn = regular.take_turn(caller)?;
-    // Another thread may have copied the file meanwhile.
+    // Another thread may have copied the file in the meantime.
     let Some(lower) = inode
         .file_system
         .lower
@@ -66,7 +66,7 @@ pub fn copy_up(caller: &dyn Caller, inode: &Inode, regular: &Regular) -> Result<
     Ok(())
 }
 
-/// Stores bytes at `offset`. The clock stands still, but not while memory is reclaimed.
+/// Stores bytes at `offset`. The clock is stopped, except while memory is reclaimed.
 fn store(
     vfs: &Vfs,
     lower: &Lower,

@@ -31,7 +31,7 @@ pub fn look_up(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errn
         let mut entries = entries.lock();
         let found = entries.get(name).cloned();
         match found {
-            // Another thread was faster, or a program created the name.
+            // Another thread added the entry first, or a program created the name.
             Some(found) => Some(found),
             // Another thread has completed the directory, and perhaps removed the name.
             None if !entries.is_partial() => None,

@@ -1,7 +1,7 @@
-//! The use of a file system's lower tree. Each submodule contains one operation.
+//! The operations on a file system with a lower tree. Each submodule contains one operation.
 //!
 //! A directory is partial while the lower tree can have entries that the directory itself does not have. Before a name
-//! is removed from a directory, all entries of the directory become known: otherwise the next lookup would find the
+//! is removed from a directory, all its entries are read from the lower tree: otherwise the next lookup would find the
 //! name in the lower tree again.
 
 mod complete;
@@ -24,7 +24,7 @@ use memwright_linux_abi::{channel::lower::LowerNode, errno::Errno};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::TryPush;
 
-/// Creates the inode of a node of the lower tree in the file system of `directory`.
+/// Creates an inode for a file of the lower tree, in the file system of `directory`.
 fn make(
     lower: &Lower,
     directory: &Inode,
@@ -66,7 +66,7 @@ fn make(
     Ok(Arc::new(inode))
 }
 
-/// Allocates a buffer for the answer to a request.
+/// Allocates a buffer for the reply to a request.
 fn answer_room(length: usize) -> Result<Box<[u8]>, Errno> {
     let mut room = Vec::new();
     room.try_fill(length, 0)?;

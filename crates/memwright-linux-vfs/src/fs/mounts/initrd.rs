@@ -78,7 +78,7 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
-/// The nodes through which the cgroup file system is reached in `/sys`.
+/// The directories of `/sys` that lead to the cgroup file system, and the root of that file system.
 pub struct CgroupNodes {
     /// `/sys/fs`.
     pub above: Box<dyn GeneratedNode>,
@@ -214,7 +214,7 @@ impl Filler<'_> {
         Ok(here)
     }
 
-    /// Adds `node` to the tree at `path`, and replaces an entry that exists there.
+    /// Adds `node` to the tree at `path`. An existing entry at that path is replaced.
     fn place(&self, path: &[u8], node: Inode) -> Result<Arc<Dentry>, Errno> {
         let parent = match path.iter().rposition(|&byte| byte == b'/') {
             Some(end) => self.parent(&path[..end])?,

@@ -1,4 +1,4 @@
-//! The mount tree, and the files in file systems without a mount.
+//! The mount tree, and the file systems that are not mounted, such as those of pipes and sockets.
 
 pub mod initrd;
 mod mount;
@@ -213,9 +213,9 @@ impl Mounts<Dentry> {
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
-    /// Creates an empty file in the root file system, for files that exist before any program runs. Its pages are never
-    /// swapped out: on an ordinary system such a file is on a disk, from which its pages can be read again without
-    /// swap.
+    /// Creates an empty file in the root file system, for a file that exists before any program runs. Its pages are
+    /// never swapped out. On an ordinary system such a file is on a disk, from which Linux can read its clean pages
+    /// again without swap.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -297,8 +297,8 @@ impl Mounts<Dentry> {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
-    /// Returns the number of live inodes without a name, for each type of which there are any. The standard streams are
-    /// not included.
+    /// Returns the number of live inodes without a name, for each type that has any. The standard streams are not
+    /// included.
     pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
         let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;
@@ -329,8 +329,8 @@ impl Mounts<Dentry> {
     }
 }
 
-/// Creates the root entry of a file system that is to be mounted on the directory `at`. It gets the name and the parent
-/// of that directory.
+/// Creates the root entry of a file system that is to be mounted on the directory `at`. The entry gets the name and the
+/// parent of that directory.
 fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
     Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)))
 }

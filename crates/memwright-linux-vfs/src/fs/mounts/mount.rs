@@ -87,7 +87,7 @@ impl Mounts<Dentry> {
     /// Returns the directory on which the file system whose root is `root` is mounted; `None` for the root of the tree.
     ///
     /// # Errors
-    /// `EINVAL` if it is not the root of a mounted file system.
+    /// `EINVAL` if `root` is not the root of a mounted file system.
     pub(super) fn place_of(&self, root: &Arc<Dentry>) -> Result<Option<Arc<Dentry>>, Errno> {
         let mounts = self.mounts.lock();
         let found = mounts.mounts.get(&root.inode.file_system.mount);

@@ -1,5 +1,4 @@
-//! `umount`: removes an unused file system, or detaches a file system in use, which is freed when its last user is
-//! gone.
+//! `umount`: removes an unused file system, or detaches a file system in use, which is freed after its last use.
 
 use crate::fs::{dentry::Dentry, inode::Body, node::mounts::Mounts, socket::Registry};
 use alloc::{sync::Arc, vec::Vec};
@@ -29,7 +28,7 @@ impl Mounts<Dentry> {
     }
 
     /// Detaches the file system whose root is `root`, and the file systems mounted below it, from the tree, even if
-    /// they are in use. Each is freed when its last user is gone (Linux 7.2 `fs/namespace.c`, `umount_tree`).
+    /// they are in use. Each is freed after its last use (Linux 7.2 `fs/namespace.c`, `umount_tree`).
     ///
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the kernel mounted the file system; `ENOMEM`.

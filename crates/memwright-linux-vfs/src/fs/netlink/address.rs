@@ -23,7 +23,7 @@ impl NetlinkName {
     /// Decodes a `struct sockaddr_nl`.
     ///
     /// # Errors
-    /// `EINVAL` if it is too short or of another family.
+    /// `EINVAL` if `bytes` is too short or has another address family.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
         let Some(&[low, high, _, _, a, b, c, d, e, f, g, h]) = bytes.first_chunk::<NAME_SIZE>()
         else {
@@ -66,7 +66,7 @@ impl NetlinkSocket {
     /// Binds the socket to a name (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_bind`).
     ///
     /// # Errors
-    /// `EINVAL` if it has another port, `EADDRINUSE`.
+    /// `EINVAL` if the socket already has another port, `EADDRINUSE`.
     pub fn bind(&self, caller: &dyn Caller, name: NetlinkName) -> Result<(), Errno> {
         let own = self.state.lock().port;
         match own {
@@ -83,7 +83,7 @@ impl NetlinkSocket {
     /// Sets the name to which the socket sends; `None` for the kernel (`netlink_connect`).
     ///
     /// # Errors
-    /// `EPERM` if the caller is not allowed to send to it.
+    /// `EPERM` if the caller is not allowed to send to `name`.
     pub fn connect(&self, caller: &dyn Caller, name: Option<NetlinkName>) -> Result<(), Errno> {
         let name = name.unwrap_or_default();
         name.check(caller)?;
@@ -108,7 +108,7 @@ impl NetlinkSocket {
         self.state.lock().peer
     }
 
-    /// Binds the socket to a port that the kernel chooses, unless it has one.
+    /// Binds the socket to a port that the kernel chooses, unless the socket already has a port.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -128,7 +128,7 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Makes a claimed port that of the socket, unless another thread has bound the socket in the meantime.
+    /// Assigns a claimed port to the socket. Releases the port if another thread has bound the socket in the meantime.
     fn keep_port(&self, port: u32) {
         let kept = *self.state.lock().port.get_or_insert(port);
         if kept != port {

@@ -1,4 +1,4 @@
-//! Describes the loopback interface, its addresses and its routes.
+//! Writes descriptions of the loopback interface, its addresses and its routes.
 
 use crate::fs::{
     inet::{Family, Ip},
@@ -20,7 +20,7 @@ const SCOPE_OF_HOST: u8 = 254;
 const SCOPE_OF_LINK: u8 = 253;
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u8 = 0x80;
-/// A time without end.
+/// An infinite lifetime.
 const FOREVER: [u8; 4] = [0xff; 4];
 
 /// Types of attributes of an interface (`linux/if_link.h`).
@@ -60,8 +60,8 @@ mod route {
     pub const PREFERENCE: u16 = 20;
 }
 
-/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`), without statistics and
-/// without the attributes that concern offloading, other name spaces and the configuration of protocols.
+/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`), without statistics
+/// and without the attributes that concern offloading, other namespaces and the configuration of protocols.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -73,7 +73,8 @@ pub fn link(writer: &mut Writer, flags: u16, to: Return) -> Result<(), OutOfMemo
     writer.begin((NEW_LINK, flags), to, &head)?;
     writer.string(link::NAME, interface::LOOPBACK)?;
     writer.number(link::QUEUE, interface::QUEUE)?;
-    // The state is unknown (`IF_OPER_UNKNOWN`) and the mode the default, as of each loopback interface.
+    // The operational state is unknown (`IF_OPER_UNKNOWN`), and the link mode is the default, as for the loopback
+    // interface of Linux.
     writer.attribute(link::STATE, &[0])?;
     writer.attribute(link::MODE, &[0])?;
     writer.number(link::LARGEST_PACKET, interface::LARGEST_PACKET)?;
@@ -88,7 +89,7 @@ pub fn link(writer: &mut Writer, flags: u16, to: Return) -> Result<(), OutOfMemo
 }
 
 /// Writes the addresses of the interface (`inet_fill_ifaddr` of Linux 7.2, `net/ipv4/devinet.c`; `inet6_fill_ifaddr`,
-/// `net/ipv6/addrconf.c`). They exist since the machine was started.
+/// `net/ipv6/addrconf.c`). The addresses were created at boot.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -136,7 +137,7 @@ struct Route {
     kind: u8,
 }
 
-/// The routes of the interface, in the order of Linux.
+/// The routes of the interface, in the order in which Linux lists them.
 const ROUTES: [Route; 4] = [
     Route {
         destination: Ip::V4([127, 0, 0, 0]),

@@ -1,8 +1,8 @@
-//! Netlink sockets, by which programs ask the kernel about network interfaces, addresses and routes (`NETLINK_ROUTE`).
+//! Netlink sockets, through which programs query network interfaces, addresses and routes (`NETLINK_ROUTE`).
 //!
-//! The only interface is the loopback interface, whose facts are in [`interface`](crate::fs::interface). A request is
-//! answered during the send: a reply is queued as what it describes, and its bytes are written when the program receives
-//! it. The queue is bounded by the receive buffer.
+//! The only interface is the loopback interface, whose properties are in [`interface`](crate::fs::interface). A send
+//! processes its requests and queues the replies. The bytes of a reply are written only when the program receives the
+//! reply. The receive buffer limits the queue.
 
 mod address;
 mod describe;

@@ -10,13 +10,13 @@ const DROP: u32 = 2;
 const LIST: u32 = 9;
 /// `NETLINK_PKTINFO`.
 const PACKET_INFO: u32 = 3;
-/// The options that are set or not: `NETLINK_PKTINFO`, `NETLINK_BROADCAST_ERROR`, `NETLINK_NO_ENOBUFS`,
+/// The Boolean options, as a bit mask: `NETLINK_PKTINFO`, `NETLINK_BROADCAST_ERROR`, `NETLINK_NO_ENOBUFS`,
 /// `NETLINK_LISTEN_ALL_NSID`, `NETLINK_CAP_ACK`, `NETLINK_EXT_ACK` and `NETLINK_GET_STRICT_CHK`.
 const FLAGS: u32 = 1 << PACKET_INFO | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 11 | 1 << 12;
 /// The number of multicast groups of `NETLINK_ROUTE` (`RTNLGRP_MAX`).
 const GROUPS: i32 = 39;
 
-/// Returns the bit of an option that is set or not, `None` for others.
+/// Returns the bit of a Boolean option, or `None` for other options.
 fn flag(name: u32) -> Option<u32> {
     1_u32.checked_shl(name).filter(|bit| FLAGS & bit != 0)
 }
@@ -31,7 +31,7 @@ impl NetlinkSocket {
         let number = match (level, name) {
             (net::SOL_SOCKET, net::SO_TYPE) => self.kind as i32,
             (net::SOL_SOCKET, net::SO_DOMAIN) => net::AF_NETLINK as i32,
-            // The number of `NETLINK_ROUTE`; and no netlink socket listens.
+            // The protocol is `NETLINK_ROUTE`, which is 0, and no netlink socket listens.
             (net::SOL_SOCKET, net::SO_PROTOCOL | net::SO_ACCEPTCONN) => 0,
             (net::SOL_SOCKET, net::SO_ERROR) => {
                 let error = state.error.take();
@@ -84,7 +84,8 @@ impl NetlinkSocket {
         self.state.lock().options.set_timeout(name, time)
     }
 
-    /// Returns whether a receive tells the multicast group of a message, and the credentials of its sender.
+    /// Returns whether a receive returns the multicast group of a message, and whether it returns the sender's
+    /// credentials.
     #[must_use]
     pub fn tells(&self) -> (bool, bool) {
         let state = self.state.lock();

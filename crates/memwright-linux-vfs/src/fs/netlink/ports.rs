@@ -6,7 +6,7 @@ use memwright_linux_base::{
 };
 use memwright_table::OutOfMemory;
 
-/// The ports that the kernel chooses if that of the process is taken: from this number down, as on Linux.
+/// The first port that the kernel tries if the process id is in use as a port. It tries lower ports next, as on Linux.
 const FIRST: i32 = -4097;
 
 struct Taken {
@@ -14,7 +14,7 @@ struct Taken {
     next: i32,
 }
 
-/// The ports that sockets have.
+/// The ports in use.
 pub struct Ports(Lock<Taken>);
 
 impl Default for Ports {
@@ -24,7 +24,7 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// Creates the set of ports, none of which is taken.
+    /// Creates a set in which no port is in use.
     #[must_use]
     pub const fn new() -> Self {
         let taken = Taken {
@@ -43,8 +43,8 @@ impl Ports {
         Ok(taken.ports.insert(port, ())?.is_none())
     }
 
-    /// Claims the port whose number is the id of `process`, or else another free one (`netlink_autobind` of Linux 7.2,
-    /// `net/netlink/af_netlink.c`). Returns the port.
+    /// Claims the port whose number is the id of `process`. If this port is in use, claims another free one
+    /// (`netlink_autobind` of Linux 7.2, `net/netlink/af_netlink.c`). Returns the port.
     ///
     /// # Errors
     /// [`OutOfMemory`].

@@ -67,7 +67,7 @@ impl NetlinkSocket {
         })
     }
 
-    /// Returns the bytes of the first reply, which stays if `peek`; `None` without one.
+    /// Returns the bytes of the first reply, or `None` if there is no reply. Removes the reply unless `peek` is set.
     fn take(&self, peek: bool) -> Result<Option<Vec<u8>>, Errno> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {

@@ -11,7 +11,7 @@ use memwright_table::OutOfMemory;
 
 /// Charge in bytes of a reply, in addition to that of its contents.
 const OVERHEAD: usize = 512;
-/// Charge in bytes of a description, whose bytes are written when it is received.
+/// Charge in bytes of a description, whose bytes are written only when the program receives it.
 const DESCRIPTION: usize = 1024;
 /// `NLMSG_ERROR` and `NLMSG_DONE`.
 const ERROR: u16 = 2;
@@ -44,9 +44,9 @@ pub enum Content {
 /// A reply.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What its headers repeat of the request.
+    /// The fields of the request that the headers of the reply repeat.
     pub to: Return,
-    /// What it contains.
+    /// The content of the reply.
     pub content: Content,
 }
 

@@ -16,21 +16,22 @@ pub struct Request<'a> {
     pub kind: u16,
     /// The `NLM_F_` flags.
     pub flags: u16,
-    /// The number that the reply repeats.
+    /// The sequence number, which the reply repeats.
     pub sequence: u32,
     /// The complete message.
     pub whole: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Returns what follows the header.
+    /// Returns the bytes after the header.
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         self.whole.get(HEADER..).unwrap_or_default()
     }
 
-    /// Returns the data of the first attribute of type `kind` behind the first `size` bytes of the body, `None` without
-    /// one. Ends where no complete attribute follows (`nla_ok` of Linux 7.2, `include/net/netlink.h`).
+    /// Returns the data of the first attribute of type `kind` after the first `size` bytes of the body, or `None` if
+    /// there is no such attribute. Stops at the first incomplete attribute (`nla_ok` of Linux 7.2,
+    /// `include/net/netlink.h`).
     #[must_use]
     pub fn attribute(&self, size: usize, kind: u16) -> Option<&'a [u8]> {
         let mut rest = self.body().get(size.next_multiple_of(ALIGNMENT)..)?;
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// A message that claims to have `length` bytes.
+    /// Returns a message whose header has the length `length`.
     pub fn message(length: u32, kind: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = length.to_le_bytes().to_vec();
         bytes.extend(kind.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Decides what answers a request of `NETLINK_ROUTE`.
+//! Chooses the reply to a request of `NETLINK_ROUTE`.
 
 use crate::fs::{inet::Family, interface, netlink::request::Request};
 use memwright_linux_abi::errno::Errno;
@@ -7,19 +7,19 @@ use memwright_linux_abi::errno::Errno;
 const FIRST_TYPE: u16 = 16;
 /// The greatest type (`RTM_MAX` of Linux 7.2, `include/uapi/linux/rtnetlink.h`).
 const LAST_TYPE: u16 = 123;
-/// The types of the requests that have an answer.
+/// The types of the requests to which the reply is a description.
 const GET_LINK: u16 = 18;
 const GET_ADDRESS: u16 = 22;
 const GET_ROUTE: u16 = 26;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`, of which any bit is enough.
+/// `NLM_F_REQUEST`, and `NLM_F_DUMP`. A request with any bit of the latter is a dump.
 const IS_REQUEST: u16 = 1;
 const DUMP: u16 = 0x300;
 /// `AF_BRIDGE`.
 const BRIDGE: u8 = 7;
-/// Size in bytes of `struct ifinfomsg`, and where the number of the interface is in it.
+/// Size in bytes of `struct ifinfomsg`, and the offset of the interface index in it.
 const LINK_HEAD: usize = 16;
 const LINK_NUMBER: usize = 4;
-/// `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the number of bytes with which a name is too long.
+/// `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the number of bytes from which on a name is too long.
 const NAME: u16 = 3;
 const OTHER_NAME: u16 = 53;
 const NAME_SIZE: usize = 16;
@@ -34,7 +34,7 @@ pub enum Families {
 }
 
 impl Families {
-    /// Returns the families for the number in a request; all for one without entries of its own.
+    /// Returns the families that the number in a request selects. A number of no internet family selects all families.
     const fn of(number: u8) -> Self {
         match Family::from_number(number as u32) {
             Some(family) => Self::One(family),
@@ -42,7 +42,7 @@ impl Families {
         }
     }
 
-    /// Returns whether a family is among them.
+    /// Returns whether `family` is selected.
     #[must_use]
     pub fn contains(self, family: Family) -> bool {
         match self {
@@ -65,24 +65,24 @@ pub enum Dump {
     Nothing,
 }
 
-/// What answers a request.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing but an acknowledgement, if the program asks for one.
+    /// No reply except an acknowledgement, if the program requests one.
     Nothing,
     /// The description of the interface.
     Link,
-    /// A list and its end, without an acknowledgement.
+    /// The entries of a dump and its end, without an acknowledgement.
     Dump(Dump),
 }
 
-/// Returns what answers a request (Linux 7.2 `net/core/rtnetlink.c`, `rtnetlink_rcv_msg`, `rtnl_getlink`;
-/// `net/netlink/af_netlink.c`, `netlink_rcv_skb`). `privileged` says whether the program is allowed to change the
+/// Returns the reply to a request (Linux 7.2 `net/core/rtnetlink.c`, `rtnetlink_rcv_msg`, `rtnl_getlink`;
+/// `net/netlink/af_netlink.c`, `netlink_rcv_skb`). `privileged` is true if the program is allowed to change the
 /// configuration.
 ///
 /// # Errors
-/// `EPERM` for a change without privileges, `EOPNOTSUPP` for other changes and unknown types, `ENODEV` if there is no such
-/// interface, `EINVAL` for a request that names none, `ERANGE` for a name that is too long.
+/// `EPERM` for a change without privileges, `EOPNOTSUPP` for other changes and unknown types, `ENODEV` if there is no
+/// such interface, `EINVAL` for a request without an interface, `ERANGE` for a name that is too long.
 pub fn answer(request: &Request<'_>, privileged: bool) -> Result<Answer, Errno> {
     if request.flags & IS_REQUEST == 0 || request.kind < FIRST_TYPE {
         return Ok(Answer::Nothing);
@@ -109,7 +109,7 @@ pub fn answer(request: &Request<'_>, privileged: bool) -> Result<Answer, Errno> 
     }
 }
 
-/// Checks that a request names the loopback interface, by its number or its name.
+/// Checks that a request selects the loopback interface, by its index or its name.
 fn one_link(request: &Request<'_>) -> Result<(), Errno> {
     let head: &[u8; LINK_HEAD] = request.body().first_chunk().ok_or(Errno::EINVAL)?;
     let name = |kind| match request.attribute(LINK_HEAD, kind) {

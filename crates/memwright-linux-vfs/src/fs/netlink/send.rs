@@ -1,4 +1,4 @@
-//! Sends requests to the kernel, which answers them at once.
+//! Sends requests to the kernel, which processes them during the send.
 
 use crate::{
     fs::{
@@ -21,9 +21,9 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::TryPush;
 
-/// Bytes of the send buffer that a message cannot use.
+/// Number of bytes of the send buffer that a message cannot use.
 const RESERVE: usize = 32;
-/// Requests that are answered between two scheduling points.
+/// Number of requests that are processed between two scheduling points.
 const TOGETHER: u32 = 64;
 /// `NLM_F_ACK`.
 const ACKNOWLEDGE: u16 = 4;
@@ -31,12 +31,12 @@ const ACKNOWLEDGE: u16 = 4;
 const CAPPED: u32 = 1 << 10;
 
 impl NetlinkSocket {
-    /// Sends requests to the kernel (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_sendmsg`). Returns the number of bytes
-    /// sent. No socket receives what others send.
+    /// Sends requests to the kernel (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_sendmsg`). Returns the number of
+    /// bytes sent. A socket cannot send to another socket.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENODATA` for an empty message, `EPERM` if the caller is not allowed to send to the name,
-    /// `ECONNREFUSED` if this is not the name of the kernel, `EMSGSIZE`, `EFAULT`, `ENOMEM`.
+    /// `ECONNREFUSED` if the name is not that of the kernel, `EMSGSIZE`, `EFAULT`, `ENOMEM`.
     pub fn send(
         &self,
         caller: &dyn Caller,

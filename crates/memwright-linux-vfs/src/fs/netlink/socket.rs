@@ -22,14 +22,14 @@ const BUFFER: usize = 212_992;
 pub(super) struct State {
     /// The port; `None` before the socket is bound.
     pub(super) port: Option<u32>,
-    /// The multicast groups of which the socket is a member. Nothing changes of which they would be notified.
+    /// The multicast groups of which the socket is a member. No message is ever sent to a group.
     pub(super) groups: u64,
-    /// Where the socket sends to.
+    /// The name to which the socket sends.
     pub(super) peer: NetlinkName,
     pub(super) replies: VecDeque<Reply>,
     /// Sum of the charges of the replies, in bytes.
     pub(super) charged: usize,
-    /// Replies were lost. Others are lost too until the program has received all that wait.
+    /// Whether replies were lost. Further replies are lost until the program has received all replies in the queue.
     pub(super) congested: bool,
     pub(super) error: Option<Errno>,
     pub(super) options: Options,
@@ -39,7 +39,7 @@ pub(super) struct State {
 
 /// A netlink socket.
 pub struct NetlinkSocket {
-    /// The type: `SOCK_RAW` or `SOCK_DGRAM`, between which there is no difference.
+    /// The type: `SOCK_RAW` or `SOCK_DGRAM`, which have the same effect.
     pub kind: u32,
     pub(super) ports: &'static Ports,
     pub(super) state: Lock<State>,
@@ -82,8 +82,9 @@ impl NetlinkSocket {
 }
 
 impl State {
-    /// Returns whether the receive buffer has room for another reply. If it has not, replies are lost from now on, of
-    /// which an error notifies the program (`netlink_overrun` of Linux 7.2, `net/netlink/af_netlink.c`).
+    /// Returns whether the receive buffer has room for another reply. If it has no room, replies are lost from now on,
+    /// and the next receive returns an error unless `NETLINK_NO_ENOBUFS` is set (`netlink_overrun` of Linux 7.2,
+    /// `net/netlink/af_netlink.c`).
     fn has_room(&mut self) -> bool {
         /// `NETLINK_NO_ENOBUFS`.
         const SILENT: u32 = 1 << 5;
@@ -109,7 +110,7 @@ impl State {
         }
     }
 
-    /// Removes the first reply, and ends the congestion if it was the last.
+    /// Removes the first reply and returns it. Ends the congestion if no reply is left.
     pub(super) fn pop(&mut self) -> Option<Reply> {
         let reply = self.replies.pop_front();
         self.charged -= reply.as_ref().map_or(0, Reply::charge);

@@ -4,12 +4,12 @@ use crate::fs::netlink::request::ALIGNMENT;
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// What the header of a reply repeats of the request.
+/// The fields of a request that the header of a reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// The number of the request.
+    /// The sequence number of the request.
     pub sequence: u32,
-    /// The port of the program.
+    /// The port of the socket that sent the request.
     pub port: u32,
 }
 
@@ -17,12 +17,12 @@ pub struct Return {
 #[derive(Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Where the last message begins.
+    /// The offset of the last message.
     start: usize,
 }
 
 impl Writer {
-    /// Begins a message with its header, and the structure that follows it.
+    /// Begins a message: appends its header, and the structure `head` that follows the header.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -54,7 +54,7 @@ impl Writer {
         self.put(data)
     }
 
-    /// Appends a string as an attribute, with a null byte.
+    /// Appends a string with a NUL as an attribute.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -80,7 +80,7 @@ impl Writer {
         self.put(data)
     }
 
-    /// Appends bytes and zeros up to the next multiple of the alignment, and corrects the length of the message.
+    /// Appends bytes, and zeros up to the next multiple of the alignment. Updates the length of the message.
     fn put(&mut self, data: &[u8]) -> Result<(), OutOfMemory> {
         self.bytes.try_push_all(data)?;
         let end = self.bytes.len().next_multiple_of(ALIGNMENT);

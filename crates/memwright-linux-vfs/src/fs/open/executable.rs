@@ -45,8 +45,8 @@ impl dyn Caller + '_ {
         self.executable(&entry)
     }
 
-    /// Opens the program whose directory entry is `entry` for execution. The caller has resolved a path or has an open
-    /// file.
+    /// Opens the program whose directory entry is `entry` for execution. The caller has found the entry by a path or an
+    /// open file.
     ///
     /// # Errors
     /// `EACCES` if the file is not a regular file or has no execute permission, `ELOOP` for a symbolic link, `ETXTBSY`

@@ -32,7 +32,7 @@ const CREATION_FLAGS: u32 = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_
 /// The part of `O_TMPFILE` other than `O_DIRECTORY`.
 const TMPFILE: u32 = raw::O_TMPFILE & !raw::O_DIRECTORY;
 
-/// The flags that `O_PATH` does not clear.
+/// The flags that have an effect together with `O_PATH`.
 const PATH_FLAGS: u32 = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::O_CLOEXEC;
 
 /// Validated arguments of `open`.
@@ -211,7 +211,7 @@ impl dyn Caller + '_ {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens a resolved entry. `created` says that the caller has just created the file, in which case its permission
+    /// Opens a resolved entry. `created` is true if the caller has just created the file. In this case its permission
     /// bits are not checked.
     ///
     /// # Errors

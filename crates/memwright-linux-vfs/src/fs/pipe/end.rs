@@ -25,7 +25,7 @@ use memwright_linux_sched::wait::{Queues, WaitQueue};
 use memwright_table::FrameRef;
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
-/// The memory of which `vmsplice` puts pages into a pipe.
+/// The user memory from which `vmsplice` puts pages into a pipe.
 pub trait Lender {
     /// Returns a reference to the frame at `at`, which the pipe shares from then on.
     ///
@@ -40,19 +40,19 @@ pub trait Lender {
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno>;
 }
 
-/// What the open of one side of a pipe expects of the other side.
+/// The state of the other side that an open of one side of a pipe requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
-    /// Nothing: an anonymous pipe can be opened after its other side was closed.
+    /// None: an anonymous pipe can be opened after its other side was closed.
     Any,
-    /// A writer that does not block needs a reader.
+    /// A writer needs an open reader and does not wait for one. A reader needs no writer.
     IsThere,
-    /// The open waits until the other side is open too.
+    /// The other side must be open. The open waits for it.
     Comes,
 }
 
 impl Partner {
-    /// Returns what an open expects. `waits` is false for `O_NONBLOCK`.
+    /// Returns the state that an open requires. `waits` is false for `O_NONBLOCK`.
     #[must_use]
     pub fn expected(is_anonymous: bool, waits: bool) -> Self {
         match (is_anonymous, waits) {
@@ -91,12 +91,12 @@ impl PipeEnd {
         }
     }
 
-    /// Opens a pipe by its path: a named one, or an anonymous one by `/proc/PID/fd` (`fifo_open` in `fs/pipe.c` of Linux
-    /// 7.2).
+    /// Opens a pipe by its path: a named pipe, or an anonymous pipe through `/proc/PID/fd` (`fifo_open` in `fs/pipe.c`
+    /// of Linux 7.2).
     ///
     /// # Errors
-    /// `ENXIO` if the other side must be open, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if there is no room for
-    /// the pipe.
+    /// `ENXIO` if a reader is required and there is none, `ERESTARTSYS` after a signal, `ENFILE` if the user's pipes
+    /// have too many pages, `ENOMEM`.
     pub fn open_path(
         caller: &dyn Caller,
         pipe: &Arc<Pipe>,
@@ -342,9 +342,9 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). A full page is put into the pipe
-    /// without a copy if it goes to the start of a slot; other bytes are copied. Without `waits`, stops when the pipe
-    /// is full. Returns the number of bytes.
+    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). A complete page is put into the pipe
+    /// without a copy if the next written byte would be the first of a slot. Other bytes are copied. Without `waits`,
+    /// stops when the pipe is full. Returns the number of bytes.
     ///
     /// # Errors
     /// `EFAULT` if the memory is not accessible, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
@@ -439,12 +439,12 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Returns the kernel.
+    /// Returns the VFS.
     pub(super) const fn vfs(&self) -> &'static Vfs {
         self.vfs
     }
 
-    /// Returns whether this end reads, and whether it writes.
+    /// Returns whether this end can be read, and whether it can be written.
     #[must_use]
     pub fn sides(&self) -> (bool, bool) {
         (self.reads, self.writes)

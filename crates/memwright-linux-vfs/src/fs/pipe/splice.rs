@@ -13,7 +13,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::pause_point;
 use memwright_table::{PAGE_SIZE, TryPush};
 
-/// Maximum number of bytes of a pipe that one call passes on, so that they can form one message.
+/// Maximum number of bytes in one call of `get` or `put`, which a socket transfers as one message.
 const TOGETHER: usize = 16 * PAGE_SIZE;
 
 /// Allocates a buffer of kernel memory.
@@ -63,12 +63,14 @@ impl Pipe {
         }
     }
 
-    /// Returns [`Step::Moved`] if there is something to read, else whether a reader must wait or there is no writer.
+    /// Returns [`Step::Moved`] if there is something to read, [`Step::Wait`] if a reader must wait, and
+    /// [`Step::Closed`] if there is no writer.
     fn filled(&self) -> Step {
         self.next_read(1).0
     }
 
-    /// Returns how many bytes fit, or whether a writer must wait or there is no reader.
+    /// Returns how many bytes fit ([`Step::Moved`]), [`Step::Wait`] if a writer must wait, and [`Step::Closed`] if
+    /// there is no reader.
     fn free(&self) -> Step {
         let state = self.state.lock();
         match state.ring.writable() {
@@ -175,7 +177,7 @@ impl PipeEnd {
     }
 
     /// Fills the rest of a page of the pipe from `get`. Returns the number of bytes that `get` returned, and the number
-    /// requested of it.
+    /// of bytes requested.
     fn fill_page(
         &self,
         buffer: &mut [u8],

@@ -15,7 +15,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_table::PAGE_SIZE;
 
 impl Regular {
-    /// Allocates the missing pages of the bytes `start..end`. The caller holds the mutex of writes and size changes.
+    /// Allocates those pages of the bytes `start..end` that do not exist. The caller holds the mutex of writes and size
+    /// changes.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -30,8 +31,8 @@ impl Regular {
         }
     }
 
-    /// Records a read or write of `bytes` bytes in the caller's memcg. The memcg of the first process that writes
-    /// (`stores`) is charged for the pages of the file.
+    /// Records a read, or a write if `stores` is set, of `bytes` bytes in the caller's memcg. The memcg of the first
+    /// process that writes is charged for the pages of the file.
     pub(super) fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
         let Contents::Small(pages) = &self.pages else {
             return;
@@ -61,8 +62,8 @@ impl Regular {
     ///
     /// # Errors
     /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is
-    /// not a multiple of their size, `ENOMEM` or `EIO` if the page that the new size cuts is swapped out and cannot be
-    /// swapped in.
+    /// not a multiple of their size, `ENOMEM` or `EIO` if the page that contains the new end is swapped out and cannot
+    /// be swapped in.
     pub fn set_size(&self, vfs: &Vfs, size: u64) -> Result<(), Errno> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);

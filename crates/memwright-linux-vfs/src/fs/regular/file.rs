@@ -28,8 +28,7 @@ pub struct RegularFile {
 }
 
 impl RegularFile {
-    /// Creates the operations for `inode`, which is a regular file. `writes` says whether the file is opened for
-    /// writing.
+    /// Creates the operations for `inode`, which is a regular file. `writes` is true if the file is opened for writing.
     ///
     /// # Errors
     /// `ETXTBSY` if the file is opened for writing while it is being executed.

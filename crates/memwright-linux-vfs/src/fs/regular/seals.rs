@@ -1,4 +1,4 @@
-//! Adds seals to memfds, and keeps writable mappings and write seals apart.
+//! Adds seals to memfds, and prevents write seals from being added while a writable mapping is being created.
 
 use crate::fs::{
     open_file::OpenFile,
@@ -16,8 +16,8 @@ impl Regular {
         Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
     }
 
-    /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` says whether the file has
-    /// an execute bit, in which case `EXEC` also implies the seals against writing and size changes (Linux 7.3
+    /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` is true if the file has an
+    /// execute bit, in which case `EXEC` also implies the seals against writing and size changes (Linux 7.3
     /// `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Regular {
     }
 }
 
-/// Returns the seals `more` and those that they imply. `runs` says whether the file has an execute bit.
+/// Returns the seals `more` and those that they imply. `runs` is true if the file has an execute bit.
 fn implied_seals(more: Seals, runs: bool) -> Seals {
     if more.contains(Seals::EXEC) && runs {
         more | Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE

@@ -6,26 +6,26 @@ use core::sync::atomic::Ordering;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::{batch::Batch, sync::lock_with_room};
 
-/// A socket of the list.
+/// An entry of the list.
 pub struct Found {
-    /// The number from which the list goes on behind it.
+    /// The number from which the list continues after this socket.
     pub next: u64,
-    /// `None` if the socket was just closed.
+    /// The socket; `None` if it was just closed.
     socket: Option<Arc<Socket>>,
 }
 
-/// What a row of `/proc/net/unix` tells about a socket.
+/// A row of `/proc/net/unix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The type.
     pub kind: SocketKind,
-    /// Whether it accepts connections.
+    /// Whether the socket accepts connections.
     pub listens: bool,
-    /// Whether it is or was connected.
+    /// Whether the socket is or was connected.
     pub connected: bool,
-    /// The number of its inode; 0 if no program has the socket.
+    /// The inode number of the socket; 0 before the socket has an open file.
     pub inode: u64,
-    /// The name.
+    /// The name; `None` if the socket is not bound.
     pub address: Option<Address>,
 }
 

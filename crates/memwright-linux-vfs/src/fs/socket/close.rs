@@ -65,7 +65,7 @@ impl Socket {
     }
 
     /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Unread messages are
-    /// moved to `remains`, in which case the peer gets `ECONNRESET`. Returns whether the socket was open.
+    /// moved to `remains`. If there are any, the peer gets `ECONNRESET`. Returns whether the socket was open.
     pub(super) fn close(&self, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();
@@ -91,17 +91,17 @@ impl Socket {
         true
     }
 
-    /// Makes the socket stop receiving, and moves its unread messages to `remains`. Returns the connections that were
-    /// not accepted.
+    /// Makes the socket stop receiving, and moves its unread messages to `remains`. Returns the connections in its
+    /// accept queue.
     fn empty(&self, remains: &mut Remains) -> VecDeque<Arc<Self>> {
         self.take_messages(remains);
         let listening = self.state.lock().listening.take();
         listening.map_or_else(VecDeque::new, |listening| listening.waiting)
     }
 
-    /// Makes the socket stop receiving, and moves its unread messages, and those of connections that were not accepted,
-    /// to `remains`. Called for a socket without any descriptor. It closes no file, so the caller can hold the traffic
-    /// lock.
+    /// Makes the socket stop receiving. Moves its unread messages and those of the connections in its accept queue to
+    /// `remains`. Called for a socket that no descriptor can reach. Closes no file, so that the caller can hold the
+    /// traffic lock.
     pub(super) fn abandon(&self, remains: &mut Remains) {
         self.take_messages(remains);
         for place in 0.. {
@@ -126,8 +126,8 @@ impl Socket {
         }
     }
 
-    /// Calls `show` for each message that carries open files and is in the inbox of this socket or of a connection that
-    /// was not accepted.
+    /// Calls `show` for each message with open files in the inbox of this socket, or of a connection in its accept
+    /// queue.
     pub(super) fn each_message_with_files(&self, show: &mut dyn FnMut(&Message)) {
         let mut waiting = {
             let state = self.state.lock();
@@ -155,8 +155,8 @@ fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
 }
 
 impl Drop for Socket {
-    /// Removes the socket from the list, and discards the messages of one that never had a descriptor, or whose open file was dropped before it was
-    /// installed.
+    /// Removes the socket from the list of all sockets. Discards its messages if it never had a descriptor, or if its
+    /// open file was dropped before the file was installed.
     fn drop(&mut self) {
         self.registry.forget(self);
         let _waiting = self.empty(&mut Remains::default());

@@ -1,4 +1,4 @@
-//! Creation of socket pairs, and the binding and connecting of sockets.
+//! Creates socket pairs, and binds and connects sockets.
 
 use crate::fs::{
     caller::Caller,
@@ -93,7 +93,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the socket accept connections. `limit` is the maximum number of connections in its accept queue.
+    /// Makes the socket accept connections. Its accept queue can contain `limit` + 1 connections.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is not bound or is connected.
@@ -264,7 +264,7 @@ impl Socket {
         Ok(accepted)
     }
 
-    /// Returns the socket's name, or the name of its peer if `peer` is set. `None` if that socket has no name.
+    /// Returns the socket's name, or the name of its peer if `peer` is set. Returns `None` if that socket has no name.
     ///
     /// # Errors
     /// `ENOTCONN` if the peer's name is requested and there is no peer.

@@ -56,7 +56,7 @@ impl Cargo {
         let count = self.files.len();
         to.try_make_room(count)?;
         if count > 0 {
-            // A garbage collection compares reference counts, so no reference must be added while it runs.
+            // A garbage collection compares reference counts, so no reference may be added while it runs.
             let _traffic = self.flights.traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
@@ -201,8 +201,8 @@ impl Flights {
             let Some(socket) = socket_of(file) else {
                 continue;
             };
-            // Dropped without the lock, because this reference to the socket can be the last one except that of its
-            // file.
+            // The node is dropped without the lock, because its reference to the socket can be the last one apart from
+            // that of the open file.
             let gone = {
                 let mut traffic = self.traffic.lock();
                 let gone = socket
@@ -224,8 +224,8 @@ impl Flights {
         }
     }
 
-    /// Records that a socket was closed, which can have left sockets in flight without a descriptor. Runs a garbage
-    /// collection if one is due.
+    /// Records that a socket was closed. Some sockets in flight may now be unreachable from any descriptor. Runs a
+    /// garbage collection if one is due.
     pub(super) fn note_close(&self) {
         let mut traffic = self.traffic.lock();
         traffic.sockets.note_change();

@@ -1,8 +1,9 @@
-//! Garbage collection of sockets in flight that no process can reach any more.
+//! Garbage collection of sockets in flight that no process can reach.
 //!
-//! A message holds the sockets that it carries. A set of sockets is unreachable if all references to its sockets are
-//! from messages in the inboxes of sockets of the same set: no descriptor leads to any of them. The rule is that of
-//! `unix_gc` of Linux 6.9 (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same sockets.
+//! A message has references to the sockets that it carries. A set of sockets is unreachable if all references to its
+//! sockets are from messages in the inboxes of sockets of the same set: no descriptor leads to any of them. The rule is
+//! that of `unix_gc` of Linux 6.9 (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same
+//! sockets.
 //!
 //! A collection visits each node once and each message that carries a socket twice. It neither allocates nor recurses:
 //! the nodes to be visited form a linked list.
@@ -19,17 +20,18 @@ const NONE: usize = usize::MAX;
 /// The state of a node in a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Something other than a message holds the socket, or a message in the inbox of a reachable node carries it.
+    /// The socket has a reference other than those of messages, or a message in the inbox of a reachable node carries
+    /// it.
     Reachable,
-    /// As far as the collection has found out, only messages hold the socket.
+    /// No reference other than those of messages has been found yet.
     Candidate,
 }
 
 struct Node<T> {
     value: T,
-    /// Number of references to the socket that messages hold.
+    /// Number of references to the socket from messages.
     carried: usize,
-    /// Number of these references that are held by messages outside the inboxes of candidates. Valid only during a
+    /// Number of these references that are from messages outside the inboxes of candidates. Valid only during a
     /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
@@ -45,11 +47,11 @@ impl<T> Node<T> {
 
 /// A socket whose inbox can contain messages that carry other sockets.
 pub trait Carrier {
-    /// Returns the number of references to the socket, including those that messages hold.
+    /// Returns the number of references to the socket, including those of messages.
     fn references(&self) -> usize;
 
-    /// Calls `name` with the number of each node that the messages in its inbox carry. A node that they carry several
-    /// times is named as many times.
+    /// Calls `name` with the number of each node that the messages in the inbox of this socket carry. Calls it once for
+    /// each reference to the node.
     fn each_carried(&self, name: &mut dyn FnMut(usize));
 
     /// Assigns the number `number` to the node.
@@ -83,8 +85,9 @@ impl<T: Carrier> Graph<T> {
         self.nodes.try_reserve(nodes)
     }
 
-    /// Records that one more message carries a node. `number` is `None` for a socket that no message carried before: a
-    /// node with `value` is created and gets a number. The caller has [reserved](Self::reserve) room for it.
+    /// Records that one more message carries a node. `number` is `None` for a socket that no message carried before. In
+    /// this case, creates a node with `value` and assigns a number to it. The caller has [reserved](Self::reserve) room
+    /// for the node.
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
         match number {
@@ -106,7 +109,7 @@ impl<T: Carrier> Graph<T> {
     }
 
     /// Records that one fewer message carries a node. If no message carries the node any more, removes the node and
-    /// returns its value. Its number is then invalid.
+    /// returns its value. The number of the node is then invalid.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
@@ -120,13 +123,14 @@ impl<T: Carrier> Graph<T> {
         Some(gone.value)
     }
 
-    /// Records an event that can have left sockets without a descriptor.
+    /// Records an event after which some sockets may have no descriptor.
     pub fn note_change(&mut self) {
         self.changes += 1;
     }
 
-    /// Returns whether a collection is due: since the last one, there were at least as many changes as nodes that it
-    /// left. So the total cost of collections is linear in the number of changes.
+    /// Returns whether a collection is due. It is due if the number of changes since the last collection is at least
+    /// the number of nodes that were left then. The total cost of collections is therefore linear in the number of
+    /// changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
@@ -209,8 +213,8 @@ mod tests {
     use core::cell::{Cell, RefCell};
     use memwright_linux_base::draws::draws;
 
-    /// A test socket, with the number of references other than those of messages, and the sockets that the messages in
-    /// its inbox carry.
+    /// A test socket, with the number of its references other than those of messages, and the sockets that the messages
+    /// in its inbox carry.
     #[derive(Default)]
     struct Socket {
         number: Cell<Option<usize>>,
@@ -281,8 +285,8 @@ mod tests {
 
     #[test]
     fn what_no_descriptor_leads_to_is_lost() {
-        // The sockets that are sent (which socket, to which socket), those that descriptors hold, and those that the
-        // collection must find lost.
+        // The messages, each as the index of the carried socket and that of the receiving socket; the sockets that have
+        // descriptors; and the sockets that the collection must find unreachable.
         type Row = (
             &'static [(usize, usize)],
             &'static [usize],
@@ -303,7 +307,8 @@ mod tests {
             // A socket that is twice in the same inbox.
             (&[(0, 0), (0, 0), (1, 0)],         &[],     &[0, 1]),
             (&[(0, 0), (0, 0), (0, 1)],         &[1],    &[]),
-            // A chain of sockets that ends in a lost socket is lost too. What a held socket leads to is not lost.
+            // A chain of sockets that ends in an unreachable socket is unreachable too. A socket in the inbox of a held
+            // socket is reachable.
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[],     &[0, 1, 2, 3]),
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[2],    &[0, 1]),
             // Two rings that share a socket.
@@ -335,8 +340,8 @@ mod tests {
         assert_eq!(world.lost(), [1, 2].into());
     }
 
-    /// Compares the collection with a plain walk on random sockets: the lost sockets are those that a walk from the
-    /// held sockets does not reach.
+    /// Compares the collection with a plain walk on random sockets: the walk from the held sockets must reach exactly
+    /// those that the collection does not find.
     #[test]
     fn it_agrees_with_a_walk() {
         let mut next = draws(0x9e37_79b9_7f4a_7c15);

@@ -14,7 +14,8 @@ pub enum SocketKind {
 }
 
 impl SocketKind {
-    /// Returns the type for a number, which contains no flags of `socket`, or `None` if the type is not supported.
+    /// Returns the type with this number, from which the flags of `socket` were removed. Returns `None` if the type is
+    /// not supported.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {

@@ -70,7 +70,7 @@ pub struct Received {
     pub count: usize,
     /// Length of the complete message.
     pub length: usize,
-    /// Open files.
+    /// Open files that the message carried.
     pub rights: Vec<Arc<OpenFile>>,
     /// The sender's credentials; `None` if nothing was received.
     pub credentials: Option<Credentials>,

@@ -1,7 +1,8 @@
-//! Unix sockets. There is no network.
+//! Unix sockets.
 //!
-//! Messages wait in the inbox of the receiving socket. A socket has only a weak reference to its peer, so its open file
-//! keeps it alive, not its peer. A thread locks the state of at most one socket at a time.
+//! Messages wait in the inbox of the receiving socket. A socket has only a weak reference to its peer, so that a socket
+//! lives as long as its own open file, not as long as its peer. A thread locks the state of at most one socket at a
+//! time.
 
 mod address;
 mod census;

@@ -4,12 +4,13 @@ use crate::fs::socket::credentials::Credentials;
 use linux_raw_sys::net;
 use memwright_linux_abi::{abi::Timeval, errno::Errno};
 
-/// The options of a socket that has no protocol options for them.
+/// The options of `SOL_SOCKET` of a Unix or netlink socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Limit on the charge, in bytes, of messages that were sent but not received.
     pub send_buffer: usize,
-    /// The size of the receive buffer. It has no effect, because Unix sockets charge the sender.
+    /// The size of the receive buffer in bytes. It limits the replies of a netlink socket. It has no effect on a Unix
+    /// socket, because a message is charged to its sender.
     pub receive_buffer: usize,
     /// Whether receivers get the sender's credentials.
     pub pass_credentials: bool,
@@ -17,7 +18,7 @@ pub struct Options {
     pub receive_timeout: u64,
     /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// Options that have no effect, as a bit mask: address reuse, keepalive, broadcast.
+    /// Options that have no effect, as a bit mask: `SO_REUSEADDR`, `SO_KEEPALIVE`, `SO_BROADCAST`.
     noted: u32,
 }
 
@@ -93,8 +94,8 @@ impl Options {
 /// Minimum and maximum buffer size in bytes (`SOCK_MIN_SNDBUF`, and twice `net.core.wmem_max`).
 const BUFFER: (usize, usize) = (4608, 425_984);
 
-/// Returns the buffer size for a requested size. It is twice the requested size, because half of it is for the overhead
-/// of messages.
+/// Returns the buffer size for a requested size. The buffer size is twice the requested size, because half of it is for
+/// the overhead of messages.
 #[must_use]
 pub fn buffer_size(wanted: i32) -> usize {
     let wanted = usize::try_from(wanted).unwrap_or(0);

@@ -127,8 +127,8 @@ impl Socket {
         Some(message)
     }
 
-    /// Puts a message back at the front of the inbox. The message has stayed charged. The inbox has no room only if the
-    /// socket was closed in the meantime. The message is then discarded, as the other messages of the inbox were.
+    /// Puts a message back at the front of the inbox. The message has remained charged. The inbox has room unless the
+    /// socket was closed in the meantime. In this case the message is discarded, like the other messages of the inbox.
     fn put_back(&self, message: Message) {
         let mut state = self.state.lock();
         if state.inbox.try_reserve(1).is_err() {

@@ -22,10 +22,10 @@ pub enum Place {
     Node(u64, u64),
 }
 
-/// The bound sockets by name, and names whose sockets are gone.
+/// The bound sockets by name. Names of dropped sockets remain until the next sweep.
 struct Bound {
     places: BTreeMap<Place, Weak<Socket>>,
-    /// When the registry has this number of names, the names whose sockets are gone are removed.
+    /// The number of names at which the names of dropped sockets are removed.
     sweep_at: usize,
     /// The number of the next name to try for an automatic bind.
     next: u32,

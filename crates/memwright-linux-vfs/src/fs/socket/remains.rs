@@ -37,7 +37,7 @@ impl Remains {
         self.first = Some(shell);
     }
 
-    /// Drops references to open files. If this closes an open file, adds the files that it held to this list.
+    /// Drops references to open files. If this closes an open file, adds the files in its messages to this list.
     pub(super) fn close_files(&mut self, files: Vec<Arc<OpenFile>>) {
         for file in files {
             if let Some(last) = Arc::into_inner(file)

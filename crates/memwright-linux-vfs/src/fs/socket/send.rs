@@ -15,7 +15,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::{WaitError, WaitQueue};
 use memwright_table::TryPush;
 
-/// Maximum number of bytes of a stream that one message takes.
+/// Maximum number of bytes of a stream in one message.
 const LARGEST_PART: usize = 32 * 1024;
 
 /// The result of a check of the receiver.

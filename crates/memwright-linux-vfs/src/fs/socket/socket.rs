@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) inbox: VecDeque<Message>,
     /// Number of open files that the messages of the inbox carry.
     pub(super) carried: usize,
-    /// Takes over the inbox when the socket is closed.
+    /// Takes the messages of the inbox when the socket is closed.
     pub(super) shell: Option<Box<Shell>>,
     pub(super) closed: bool,
     /// Sum of the charges of the messages in the inbox, in bytes.
@@ -75,7 +75,7 @@ pub struct Socket {
     pub(super) registry: &'static Registry,
     /// The key of the socket in the list of all sockets.
     pub(super) listed: AtomicU64,
-    /// The number of its inode; 0 before a program has the socket.
+    /// The inode number of the socket; 0 before the socket has an open file.
     pub(super) number: AtomicU64,
     pub(super) state: Lock<State>,
     /// The node number of the socket among the sockets in flight.
@@ -83,16 +83,16 @@ pub struct Socket {
     /// `receiving` serialises the copies of receivers, and `sending` those of senders.
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
-    /// Woken when a message or connection arrives, or when none can arrive any more.
+    /// Woken when a message or connection arrives, or when no more can arrive.
     pub(super) readable: WaitQueue,
-    /// Woken when the peer's inbox has room, or when the peer receives nothing more.
+    /// Woken when the peer's inbox has room, or when the peer stops receiving.
     pub(super) writable: WaitQueue,
     /// Woken when the inbox or accept queue of this socket has room.
     pub(super) room: WaitQueue,
 }
 
 impl Socket {
-    /// Creates an unconnected socket, which is in no list.
+    /// Creates an unconnected socket. The caller adds it to the list of all sockets.
     pub(super) fn new(registry: &'static Registry, kind: SocketKind) -> Self {
         let state = State {
             inbox: VecDeque::new(),
@@ -153,7 +153,7 @@ impl Socket {
         senders.try_push(Arc::downgrade(sender))
     }
 
-    /// Wakes the threads that wait to send to this socket. Called when the socket has room, or receives nothing more.
+    /// Wakes the threads that wait to send to this socket. Called when the socket has room or stops receiving.
     pub(super) fn wake_senders(&self) {
         self.room.wake_all();
         let mut index = 0;
@@ -169,7 +169,8 @@ impl Socket {
         }
     }
 
-    /// Returns the number of bytes of its send buffer `buffer` that the unread messages leave to a sender.
+    /// Returns how many bytes of a sender's send buffer of `buffer` bytes are not taken by unread messages in this
+    /// inbox.
     pub(super) fn room_for(&self, buffer: usize) -> usize {
         buffer.saturating_sub(self.state.lock().charged)
     }

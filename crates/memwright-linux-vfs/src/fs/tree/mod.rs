@@ -29,7 +29,7 @@ use memwright_linux_base::sync::Lock;
 pub struct Change {
     /// The ids for permission checks.
     pub subject: Subject,
-    /// The time that the changed inodes record.
+    /// The new timestamps of the changed inodes.
     pub now: Moment,
 }
 

@@ -7,7 +7,7 @@ use memwright_linux_base::{paged::Paged, sync::LockGuard};
 
 impl Namespace {
     /// Mounts the file system whose root is `root` on `at`, or on the topmost file system that is already mounted
-    /// there. First calls `list` with the mount point, which can refuse the mount with an error.
+    /// there. First calls `list` with the mount point. Does not mount if `list` fails.
     ///
     /// # Errors
     /// `ENOENT` if the directory was removed, and those of `list`.
@@ -59,18 +59,18 @@ impl Namespace {
     }
 }
 
-/// Returns whether `root` or an entry below it has references other than the tree's; `root` itself has `known` other
-/// references. An open file holds its entry, even if the entry was removed, and a removed entry holds the directory
-/// that it was in. The root of a file system that is mounted on an entry holds the directory above it, so such an entry
-/// is in use too.
+/// Returns whether `root` or an entry below it has references other than the tree's. `root` itself has `known` other
+/// references. An open file has a reference to its entry, even if the entry was removed. A removed entry has a
+/// reference to its former directory. The root of a file system that is mounted on an entry has a reference to the
+/// directory of that entry, so that directory is in use too.
 ///
-/// The check proceeds from the top down, so that it finds a concurrent path walk, which also descends, further below.
+/// The check proceeds from the top down. A concurrent path walk descends too, so that the check finds it further below.
 /// If memory runs out, the file system is considered used.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
     let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);
     loop {
-        // One more for the reference `here`, which this check holds.
+        // Include the reference `here`, which this check holds.
         let mut expected = known + 1;
         if let Body::Directory(entries) = &here.inode.body {
             let entries = entries.lock();

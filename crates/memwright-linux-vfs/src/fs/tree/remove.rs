@@ -1,4 +1,4 @@
-//! Removes entries. An inode is freed when its last link and its last user are gone.
+//! Removes entries. An inode is freed when it has neither links nor users.
 
 use crate::fs::{
     dentry::Dentry,
@@ -10,7 +10,7 @@ use crate::fs::{
 use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 
-/// The call that removes an entry. Each of the two refuses the entries that the other removes.
+/// The call that removes an entry. Each call fails for the entries that the other removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// `rmdir`, which removes only directories.
@@ -43,8 +43,7 @@ pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errn
     }
 }
 
-/// Updates `entry`, which the caller has removed from the entries of `parent`, and the link counts: marks the name as
-/// removed.
+/// Marks `entry` as removed, and updates the link counts. The caller has removed it from the entries of `parent`.
 pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     entry.mark_removed();
     let directory = entry.inode.is_directory();

@@ -89,13 +89,13 @@ impl Namespace {
     }
 }
 
-/// What a rename does that has passed all checks.
+/// The effect of a rename that has passed all checks.
 enum Moved {
     /// Nothing, because both names refer to the same inode.
     Nothing,
     /// The two entries are exchanged.
     Swap(Arc<Dentry>, Arc<Dentry>),
-    /// The first entry moves, and replaces the second if there is one.
+    /// The first entry gets the new name, and replaces the second entry if there is one.
     Over(Arc<Dentry>, Option<Arc<Dentry>>),
 }
 
@@ -172,8 +172,8 @@ fn check(
     Ok(Moved::Over(source, Some(target)))
 }
 
-/// If `entry` is a directory, moves the link that its `..` stands for from the link count of the old parent to that of
-/// the new one.
+/// If `entry` is a directory, decrements the link count of the old parent and increments that of the new parent,
+/// because `..` is a link to the parent.
 fn move_parent_link(old: RenameSide<'_>, new: RenameSide<'_>, entry: &Dentry) {
     if entry.inode.is_directory() {
         old.parent.inode.change(|metadata| metadata.links -= 1);

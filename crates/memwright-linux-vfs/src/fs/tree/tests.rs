@@ -547,7 +547,7 @@ fn a_mount_goes_when_nobody_uses_anything_in_it() {
     assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &at));
     assert_eq!(tree.get("/d/e").err(), Some(Errno::ENOENT));
     assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "not covered");
-    // A mount fails on a removed directory, and on a directory that `list` refuses.
+    // A mount fails on a removed directory, and on a directory for which `list` fails.
     tree.remove("/d", Removal::Directory).unwrap();
     let listed = |_: &Arc<Dentry>| Ok(());
     assert_eq!(tree.names.cover(&at, &root, listed), Err(Errno::ENOENT));

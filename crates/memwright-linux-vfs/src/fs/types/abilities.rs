@@ -3,11 +3,11 @@
 /// How a file treats positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    /// It has a position: `lseek`, `pread64` and `pwrite64` work.
+    /// The file has a position: `lseek`, `pread64` and `pwrite64` work.
     Kept,
-    /// It has no position; `lseek` succeeds without effect (`noop_llseek` of Linux 7.2).
+    /// The file has no position; `lseek` succeeds without effect (`noop_llseek` of Linux 7.2).
     Ignored,
-    /// It has no position; `lseek` fails.
+    /// The file has no position; `lseek` fails.
     Refused,
 }
 
@@ -42,11 +42,11 @@ impl Splices {
 /// How changes of a file's readiness are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// It is always ready; `epoll` refuses it.
+    /// The file is always ready; `epoll` refuses it.
     Always,
-    /// Its queues are woken when its readiness changes.
+    /// The kernel wakes the file's queues when its readiness changes.
     Queues,
-    /// Only the host knows its readiness, so the kernel must poll the host; nothing wakes a queue. The machine is
-    /// stopped meanwhile.
+    /// The kernel must poll the host for the file's readiness, during which the machine is stopped. No queue is woken
+    /// when the readiness changes.
     Look,
 }

@@ -1,4 +1,4 @@
-//! Control messages, which accompany what a program sends.
+//! Control messages (ancillary data), which a program passes to `sendmsg`.
 
 use memwright_linux_abi::errno::Errno;
 
@@ -17,8 +17,8 @@ pub struct ControlMessage<'a> {
     pub data: &'a [u8],
 }
 
-/// Iterates over the control messages in the buffer that a program passes to a send (`for_each_cmsghdr` and `CMSG_OK` of
-/// Linux 7.2, `include/linux/socket.h`). Ends where no header fits.
+/// Iterates over the control messages in the buffer that a program passes to `sendmsg` (`for_each_cmsghdr` and
+/// `CMSG_OK` of Linux 7.2, `include/linux/socket.h`). Ends when the rest of the buffer is shorter than a header.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlMessages<'a>(pub &'a [u8]);
 
@@ -74,7 +74,7 @@ mod tests {
             (message(17, 7, b""), &[BAD]),
             (message(u64::MAX, 7, b"abcd"), &[BAD]),
             (message(20, 7, b"abcd"), &[Ok((7, b"abcd"))]),
-            // The rest of the last message need not fill its alignment.
+            // The last message need not be padded to the alignment.
             (
                 [message(20, 7, b"abcd----"), message(17, 8, b"e")].concat(),
                 &[Ok((7, b"abcd")), Ok((8, b"e"))],

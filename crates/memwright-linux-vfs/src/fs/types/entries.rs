@@ -10,12 +10,12 @@ pub const FIRST_COOKIE: u64 = 2;
 
 /// The entries of a directory.
 ///
-/// Each entry gets a cookie when it is created, which is larger than all earlier cookies, and keeps it. So a
+/// Each entry gets a cookie when it is created. The cookie is larger than all earlier ones and never changes. So a
 /// `getdents64` that continues from a cookie neither skips nor repeats an entry, even if other entries were added or
 /// removed since the last call (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
 ///
-/// An entry is found by the hash of its name, so that a search compares numbers, and one name. Names with equal hashes,
-/// which a program can construct, are ordered by name.
+/// The entries are indexed by the hash of the name, so that a search compares integers and at most one name. Names with
+/// equal hashes, which a program can construct, are ordered by name.
 #[derive(Debug)]
 pub struct Entries<V> {
     by_cookie: BTreeMap<u64, Entry<V>>,
@@ -72,7 +72,7 @@ impl<V> Entries<V> {
         }
     }
 
-    /// Creates a directory without entries, to which the lower tree of the file system can have some.
+    /// Creates a directory whose entries, if it has any, are all in the lower tree of the file system.
     #[must_use]
     pub const fn partial() -> Self {
         let mut entries = Self::new();

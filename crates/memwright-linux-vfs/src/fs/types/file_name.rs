@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{fmt, ops::Deref};
 
-/// The most bytes of a name that needs no memory of its own.
+/// The maximum length in bytes of a name that is stored without an allocation.
 const SHORT: usize = 30;
 
 enum Stored {
@@ -11,11 +11,11 @@ enum Stored {
     Long(Box<[u8]>),
 }
 
-/// A name of a file. A short name is stored in place.
+/// The name of a file. A short name is stored inline, without an allocation.
 pub struct FileName(Stored);
 
 impl FileName {
-    /// Creates a copy of `name`, which has any bytes.
+    /// Creates a copy of `name`, which can contain any bytes.
     #[must_use]
     pub fn new(name: &[u8]) -> Self {
         let mut bytes = [0; SHORT];

@@ -96,8 +96,8 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns whether `statfs` reports a size, and the memory that the files occupy. The files of `memfd_create` have no
-    /// common limit.
+    /// Returns whether `statfs` reports a capacity and the memory that the files occupy. It reports neither for the
+    /// files of `memfd_create`, because they have no common limit.
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Devtmpfs => true,
@@ -134,10 +134,10 @@ pub struct FileSystem {
     /// A flag that is set when the file system loses its last user while it is detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
-    /// Number of inodes, and the limit on it.
+    /// Number of inodes.
     nodes: AtomicU64,
     most_nodes: AtomicU64,
-    /// Inode space that extended attributes take, in bytes. It counts against the limit on inodes.
+    /// Inode space that extended attributes use, in bytes. It counts against the limit on inodes.
     xattr_space: AtomicU64,
 }
 
@@ -161,14 +161,14 @@ impl FileSystem {
         }
     }
 
-    /// Returns the file system with a limit of `nodes` named inodes.
+    /// Sets a limit of `nodes` inodes and returns the file system.
     #[must_use]
     pub fn with_most_nodes(self, nodes: u64) -> Self {
         self.most_nodes.store(nodes, Ordering::Relaxed);
         self
     }
 
-    /// Returns the file system with the options with which a program mounted it.
+    /// Sets the options with which a program mounted the file system, and returns the file system.
     #[must_use]
     pub fn with_mounted(mut self, mounted: Mounted) -> Self {
         self.set_most_nodes(mounted.nodes());
@@ -176,8 +176,8 @@ impl FileSystem {
         self
     }
 
-    /// Returns the file system with the flag `idle`, which is set when the file system loses its last user while it is
-    /// detached.
+    /// Sets the flag `idle` of the file system, and returns the file system. The flag is set when the file system loses
+    /// its last user while it is detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());
@@ -218,12 +218,12 @@ impl FileSystem {
         mounted.unwrap_or(MountFlags::RELATIVE_TIMES)
     }
 
-    /// Counts a new inode.
+    /// Increments the number of inodes.
     pub fn node_made(&self) {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a freed inode.
+    /// Decrements the number of inodes.
     pub fn node_gone(&self) {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -240,14 +240,14 @@ impl FileSystem {
         self.most_nodes.store(most, Ordering::Relaxed);
     }
 
-    /// Returns the number of inodes of nominal size that the inodes and their extended attributes stand for.
+    /// Returns the number of inodes, plus the space of their extended attributes in units of `NODE_SIZE`, rounded up.
     #[must_use]
     pub fn nodes_used(&self) -> u64 {
         let space = self.xattr_space.load(Ordering::Relaxed);
         self.nodes() + space.div_ceil(NODE_SIZE)
     }
 
-    /// Returns whether the inodes and their extended attributes exceed the limit on named inodes.
+    /// Returns whether the inodes and their extended attributes exceed the limit on inodes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.nodes_used() > self.most_nodes.load(Ordering::Relaxed)
@@ -268,7 +268,8 @@ impl FileSystem {
         }
     }
 
-    /// Takes inode space in bytes for an extended attribute (Linux 6.18 `mm/shmem.c`, `shmem_xattr_handler_set`).
+    /// Charges `space` bytes of inode space for an extended attribute (Linux 6.18 `mm/shmem.c`,
+    /// `shmem_xattr_handler_set`).
     ///
     /// # Errors
     /// `ENOSPC` at the limit on inodes.
@@ -281,7 +282,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Returns inode space of extended attributes that are removed.
+    /// Uncharges `space` bytes of inode space, for extended attributes that are removed.
     pub fn return_xattr_space(&self, space: u64) {
         self.xattr_space.fetch_sub(space, Ordering::Relaxed);
     }
@@ -310,7 +311,7 @@ impl FileSystem {
         };
         let most_nodes = self.most_nodes.load(Ordering::Relaxed);
         let (nodes, free_nodes) = match files {
-            // hugetlbfs reports inodes only if it limits or guarantees pages, and -1 for no limit on inodes.
+            // hugetlbfs reports inodes only if it limits or reserves pages, and -1 for no limit on inodes.
             Some(Files::Hugetlbfs(hugetlbfs)) if hugetlbfs.subpool.is_none() => (0, 0),
             Some(Files::Hugetlbfs(_)) if most_nodes == ANY => (ANY, ANY),
             _ if most_nodes == ANY => (0, 0),

@@ -16,7 +16,7 @@ const DEFAULT_MODE: u32 = 0o755;
 /// Permission bits that the option `mode` can set.
 const MODE_BITS: u32 = 0o1777;
 
-/// A size, as an option states it.
+/// A size in the text of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// In bytes.
@@ -53,9 +53,9 @@ fn numeral(text: &str) -> Option<(u64, &str)> {
 /// The options of a hugetlbfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugetlbfsOptions {
-    /// Maximum number of pages of its files, if there is one.
+    /// Maximum number of pages of its files; `None` for no limit.
     most: Option<u64>,
-    /// Number of pages of the pool that are kept for its files.
+    /// Number of pages of the pool that are reserved for its files (`min_size`); `None` for no reservation.
     least: Option<u64>,
     /// Maximum number of inodes, the root included; `None` for no limit.
     pub nodes: Option<u64>,
@@ -150,7 +150,7 @@ impl HugetlbfsOptions {
 pub struct Hugetlbfs {
     /// The options, which a remount does not change.
     pub options: HugetlbfsOptions,
-    /// The limit and the guarantee of its pages, if it has either.
+    /// The subpool, which has the limit and the reservation of pages; `None` if the mount has neither.
     pub subpool: Option<Arc<HugeSubpool<M>>>,
 }
 
@@ -158,7 +158,8 @@ impl Hugetlbfs {
     /// Creates the state of a new mount (`hugetlbfs_fill_super`).
     ///
     /// # Errors
-    /// `EINVAL` if `min_size` exceeds `size`; `ENOMEM` if the pool has fewer pages than `min_size`, or if the limit on inodes excludes the root.
+    /// `EINVAL` if `min_size` exceeds `size`; `ENOMEM` if the pool has fewer pages than `min_size`, or if the limit on
+    /// inodes excludes the root.
     pub fn new(memory: &Arc<Memory>, options: HugetlbfsOptions) -> Result<Self, Errno> {
         let HugetlbfsOptions { most, least, .. } = options;
         if let (Some(most), Some(least)) = (most, least)
@@ -179,7 +180,7 @@ impl Hugetlbfs {
     }
 
     /// Returns the number of pages that `statfs` reports, and the number of free pages. Without a limit, Linux reports
-    /// -1 if pages are guaranteed, and 0 otherwise.
+    /// -1 if pages are reserved, and 0 otherwise.
     #[must_use]
     pub fn pages(&self) -> (u64, u64) {
         let counts = self.subpool.as_ref().and_then(|subpool| subpool.counts());

@@ -1,4 +1,4 @@
-//! What programs ask about the interfaces of the machine, of which there is one, the loopback interface.
+//! The `ioctl` commands that return properties of network interfaces. The machine has one, the loopback interface.
 
 use crate::user::UserMemory;
 use linux_raw_sys::ioctl;
@@ -12,22 +12,22 @@ const LIST_SIZE: usize = 16;
 
 /// The name of the interface.
 pub const LOOPBACK: &[u8] = b"lo";
-/// The number of the interface.
+/// The index of the interface.
 pub const NUMBER: u32 = 1;
-/// Its IPv4 address.
+/// The IPv4 address of the interface.
 pub const LOCAL: [u8; 4] = [127, 0, 0, 1];
-/// The length in bits of the prefix of its IPv4 address.
+/// The length in bits of the prefix of the IPv4 address.
 pub const PREFIX: u8 = 8;
 /// `IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING` and `IFF_LOWER_UP`. An `ioctl` returns the lower 16 bits.
 pub const FLAGS: u32 = 0x1_0049;
-/// The largest packet in bytes (`drivers/net/loopback.c`).
+/// The maximum transmission unit in bytes (`drivers/net/loopback.c`).
 pub const LARGEST_PACKET: u32 = 65_536;
-/// The number of packets that wait before some are dropped (`DEFAULT_TX_QUEUE_LEN`).
+/// The length of the transmit queue in packets (`DEFAULT_TX_QUEUE_LEN`).
 pub const QUEUE: u32 = 1_000;
-/// The type of its hardware, `ARPHRD_LOOPBACK`.
+/// The type of the hardware, `ARPHRD_LOOPBACK`.
 pub const HARDWARE: u16 = 772;
 
-/// Its facts as the answers of an `ioctl`.
+/// The properties of the interface, as an `ioctl` returns them.
 const NUMBER_BYTES: [u8; 4] = NUMBER.to_le_bytes();
 const FLAG_BYTES: [u8; 2] = (FLAGS as u16).to_le_bytes();
 const PACKET_BYTES: [u8; 4] = LARGEST_PACKET.to_le_bytes();
@@ -35,37 +35,38 @@ const QUEUE_BYTES: [u8; 4] = QUEUE.to_le_bytes();
 /// The hardware address: the type, and zeros.
 const HARDWARE_ADDRESS: [u8; 8] = (HARDWARE as u64).to_le_bytes();
 
-/// An IPv4 address as a `struct sockaddr_in` without a port.
+/// Returns an IPv4 address as a `struct sockaddr_in` without a port.
 const fn socket_address(address: [u8; 4]) -> [u8; 16] {
     let [a, b, c, d] = address;
     [2, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// What a command asks for.
+/// What an `ioctl` command requests.
 #[derive(Clone, Copy)]
 enum Question {
-    /// The name of the interface with a number.
+    /// The name of the interface with the index in the request.
     Name,
-    /// An IPv4 address, which is this one.
+    /// An IPv4 address. The field is the result.
     Address([u8; 4]),
-    /// Another value, which is this one.
+    /// Another value. The field is the result.
     Value(&'static [u8]),
 }
 
-/// Whether a socket can ask for IPv4 addresses.
+/// Whether a socket supports the commands for IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// It is an IPv4 socket.
+    /// It does: it is an IPv4 socket.
     V4,
-    /// It is another socket.
+    /// It does not: it is another socket.
     None,
 }
 
-/// Handles an `ioctl` of a socket that asks about interfaces (Linux 7.2 `net/core/dev_ioctl.c`, `net/ipv4/devinet.c`).
+/// Executes an `ioctl` of a socket that reads properties of interfaces (Linux 7.2 `net/core/dev_ioctl.c`,
+/// `net/ipv4/devinet.c`).
 ///
 /// # Errors
-/// `ENOTTY` if the socket has no such command, `ENODEV` if there is no such interface, `EADDRNOTAVAIL` if it has no such
-/// address, `EFAULT`.
+/// `ENOTTY` if the socket does not support the command, `ENODEV` if there is no such interface, `EADDRNOTAVAIL` if the
+/// interface has no such address, `EFAULT`.
 pub fn control(
     memory: UserMemory<'_>,
     addresses: Addresses,
@@ -83,7 +84,8 @@ pub fn control(
     Ok(0)
 }
 
-/// Writes the list of interfaces with IPv4 addresses, of which there is one, or its size if the caller passes no buffer.
+/// Writes the list of interfaces with IPv4 addresses, which has one entry. Writes only its size if the caller passes no
+/// buffer.
 fn list(memory: UserMemory<'_>, argument: u64) -> Result<u64, Errno> {
     let mut head = [0; LIST_SIZE];
     memory.read_bytes(argument, &mut head)?;
@@ -101,7 +103,7 @@ fn list(memory: UserMemory<'_>, argument: u64) -> Result<u64, Errno> {
     memory.write_value(argument, &size).map(|()| 0)
 }
 
-/// Returns what `command` asks for; `None` if a socket with these addresses has no such command.
+/// Returns what `command` requests; `None` if a socket with these addresses does not support the command.
 const fn question(addresses: Addresses, command: u32) -> Option<Question> {
     let question = match command {
         ioctl::SIOCGIFNAME => Question::Name,
@@ -114,7 +116,7 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
         ioctl::SIOCGIFTXQLEN => Question::Value(&QUEUE_BYTES),
         ioctl::SIOCGIFHWADDR => Question::Value(&HARDWARE_ADDRESS),
         ioctl::SIOCGIFMETRIC => Question::Value(&[0; 4]),
-        // The map of the memory of a device.
+        // The memory map of the interface's device, which is all zeros.
         ioctl::SIOCGIFMAP => Question::Value(&[0; 21]),
         _ => return None,
     };
@@ -124,7 +126,7 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
     }
 }
 
-/// Replaces the argument of a request by its answer.
+/// Writes the result of a command to its `struct ifreq`.
 fn answer(question: Question, request: &mut [u8; SIZE]) -> Result<(), Errno> {
     let (name, value) = request.split_at_mut(NAME);
     match question {
@@ -148,8 +150,8 @@ fn put(place: &mut [u8], bytes: &[u8]) {
     place[..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Checks that the name is that of the interface. Returns whether a colon and the label of an address follow; no address
-/// has a label.
+/// Checks that the name is that of the interface. Returns whether a colon and an address label follow the name. The
+/// address of the interface has no label.
 fn is_labelled(name: &mut [u8]) -> Result<bool, Errno> {
     name[NAME - 1] = 0;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();

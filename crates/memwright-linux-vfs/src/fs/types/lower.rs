@@ -1,4 +1,4 @@
-//! The lower tree of a file system: the files of `--root`, which the command reads and the guest only asks for.
+//! The lower tree of a file system: the files of `--root`, which the command on the host reads for the guest.
 
 use crate::fs::attributes::Moment;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -14,23 +14,24 @@ use memwright_linux_base::{
 };
 use memwright_table::TryPush;
 
-/// The lower tree of a file system, as the lower directory of an overlay: a name that the file system itself does not
-/// have is looked up there, and a file is copied up before it is opened for the first time. Nothing is written to it.
+/// The lower tree of a file system. It serves as the lower directory of an overlay: the file system looks up a name
+/// there if it does not have the name itself, and copies a file up before the file is opened for the first time. The
+/// lower tree is never written to.
 pub struct Lower {
     /// The memory for the contents of files.
     pub memory: Arc<Memory>,
-    /// The clock, which stands still while the command answers.
+    /// The clock, which is stopped while the command processes a request.
     pub clock: &'static dyn Clock,
-    /// All times of the nodes.
+    /// The value of all timestamps of the inodes.
     pub time: Moment,
     channels: &'static dyn Channels,
-    /// The paths in the lower tree of directories of which not all entries are known, and of files that have not been
-    /// copied up, by inode number. The path in the guest can differ after a rename.
+    /// Paths in the lower tree, by inode number: of directories whose entries are not all known, and of files that have
+    /// not been copied up. The path in the guest can differ after a rename.
     paths: Lock<Ordered<u64, Box<[u8]>>>,
 }
 
 impl Lower {
-    /// Creates a tree of which nothing is known yet.
+    /// Creates a lower tree without recorded paths.
     #[must_use]
     pub fn new(
         memory: Arc<Memory>,
@@ -47,11 +48,11 @@ impl Lower {
         }
     }
 
-    /// Asks the command. Returns the data of the answer in `room`, which has one byte more than the longest data. Takes
-    /// no guest time.
+    /// Sends a request to the command on the host. Returns the data of the reply in `room`, which must have one byte
+    /// more than the longest data. Takes no guest time.
     ///
     /// # Errors
-    /// The error number in the answer, such as `ENOENT`; `EIO` if there is no answer; `ENOMEM`.
+    /// The error number in the reply, such as `ENOENT`; `EIO` if there is no reply; `ENOMEM`.
     pub fn ask<'a>(
         &self,
         request: LowerRequest<'_>,
@@ -83,7 +84,7 @@ impl Lower {
     /// Returns the path of an inode in the lower tree with `name` appended, or the path alone if `name` is empty.
     ///
     /// # Errors
-    /// `ENOMEM`; `ENOENT` if nothing of the inode is in the lower tree only.
+    /// `ENOMEM`; `ENOENT` if no path is recorded for the inode.
     pub fn path(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let mut path = Vec::new();
         let paths = self.paths.lock();
@@ -97,7 +98,7 @@ impl Lower {
         Ok(path)
     }
 
-    /// Removes the path of an inode: nothing of it is in the lower tree only.
+    /// Removes the path of an inode whose entries or contents no longer depend on the lower tree.
     pub fn forget(&self, inode: u64) {
         let path = self.paths.lock().remove(&inode);
         drop(path);
@@ -110,7 +111,7 @@ impl Lower {
     }
 }
 
-/// Returns the error for the status of an answer.
+/// Returns the error for the status in a reply.
 fn answered(status: u8) -> Errno {
     let result = 0_u64.wrapping_sub(u64::from(status));
     Errno::from_result(result).unwrap_or(Errno::EIO)

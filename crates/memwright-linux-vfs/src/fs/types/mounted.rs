@@ -1,4 +1,4 @@
-//! File systems that a program mounted: what all of them have, and their types.
+//! File systems that a program mounted: the state that all types have, and the state of each type.
 
 use crate::fs::{
     hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
@@ -12,7 +12,7 @@ use core::{
 };
 use memwright_linux_abi::{Memory, errno::Errno};
 
-/// What a program mounted.
+/// The type of a mounted file system, and the state of that type.
 pub enum Files {
     /// Files in memory.
     Tmpfs(Tmpfs),
@@ -24,9 +24,9 @@ pub enum Files {
 pub struct Mounted {
     /// The mount flags.
     flags: AtomicU32,
-    /// The source that the program passed to `mount`.
+    /// The source argument of `mount`.
     pub source: Vec<u8>,
-    /// The type with its options.
+    /// The type and its state.
     pub files: Files,
 }
 
@@ -76,8 +76,8 @@ impl Mounted {
         }
     }
 
-    /// Applies the options of a remount while there are `nodes` inodes. Returns the new limit on inodes. hugetlbfs checks
-    /// the options and changes none, because Linux has no `reconfigure` for it. The caller serialises changes.
+    /// Applies the options of a remount while there are `nodes` inodes. Returns the new limit on inodes. For hugetlbfs,
+    /// checks the options but changes none, because Linux has no `reconfigure` for it. The caller serialises changes.
     ///
     /// # Errors
     /// `EINVAL` for an invalid option or limit. The options are unchanged then.

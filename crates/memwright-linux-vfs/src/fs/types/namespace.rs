@@ -1,8 +1,8 @@
-//! The lock of the tree.
+//! The lock of the directory tree.
 
 use memwright_linux_base::sync::{Lock, LockGuard, Rank};
 
-/// The lock that serialises changes of the tree.
+/// The lock that serialises changes of the directory tree.
 pub struct Namespace(pub(in crate::fs) Lock<()>);
 
 impl Default for Namespace {
@@ -18,7 +18,7 @@ impl Namespace {
         Self(Lock::new(Rank::FileSystem, ()))
     }
 
-    /// Prevents changes of the tree until the guard is dropped.
+    /// Takes the lock: the tree does not change until the guard is dropped.
     pub fn keep(&self) -> LockGuard<'_, ()> {
         self.0.lock()
     }

@@ -57,7 +57,7 @@ impl OpenCounts {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes an open file from its count.
+    /// Decrements the count of a class after an open file is closed.
     pub(in crate::fs) fn remove(&self, kind: OpenKind) {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }

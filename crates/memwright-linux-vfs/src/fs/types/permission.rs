@@ -85,13 +85,13 @@ pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
     subject.overrides || subject.group == group
 }
 
-/// Returns the permissions and group of a new inode. `folder` contains the mode and group of its directory, and `own`
-/// the permissions and group that the inode would have without inheritance (`inode_init_owner` and `mode_strip_sgid` in
-/// `fs/inode.c` of Linux 7.3).
+/// Returns the permissions and group of a new inode. `folder` contains the mode and group of the directory in which the
+/// inode is created. `own` contains the permissions and group that the inode would have without inheritance
+/// (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
 ///
 /// In a directory with the set-group-id bit a new inode gets the directory's group, and a new directory also gets the
-/// bit. A new file loses a set-group-id bit that would let the file run with the rights of a group to which its creator
-/// does not belong.
+/// bit. The set-group-id bit of a new file is cleared if the file would run with the rights of a group to which its
+/// creator does not belong.
 #[must_use]
 pub fn inherited(
     subject: Subject,

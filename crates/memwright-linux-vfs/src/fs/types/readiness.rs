@@ -17,7 +17,7 @@ flags! {
         const ERROR = raw::POLLERR;
         /// The peer has hung up.
         const HANGUP = raw::POLLHUP;
-        /// The peer will not write any more.
+        /// The peer has shut down writing.
         const READ_HANGUP = raw::POLLRDHUP;
     }
 }

@@ -10,7 +10,7 @@ use memwright_linux_base::flags;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::PAGE_SIZE;
 
-/// Nominal size of an inode in bytes, which a limit on inodes assumes (`BOGO_INODE_SIZE`).
+/// Nominal size of an inode in bytes, in which the limit on inodes counts extended attributes (`BOGO_INODE_SIZE`).
 pub const NODE_SIZE: u64 = 1024;
 
 /// Default permissions of the root directory of a tmpfs.
@@ -20,7 +20,7 @@ flags! {
     /// Mount flags, with the values of `statfs` (`include/linux/statfs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountFlags: u32 {
-        /// Set-id bits have no effect. In this kernel they never have one.
+        /// Set-id bits have no effect. This kernel ignores them on every mount.
         const NO_SET_ID = 0x2;
         /// Device nodes cannot be opened.
         const NO_DEVICES = 0x4;
@@ -184,7 +184,7 @@ impl TmpfsOptions {
     /// inodes (Linux 7.2 `mm/shmem.c`, `shmem_reconfigure`). The permissions and owner of its root are unchanged.
     ///
     /// # Errors
-    /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a new limit where there was none.
+    /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a limit that was not set before.
     fn changed(self, total: u64, text: &[u8], pages: u64, nodes: u64) -> Result<Self, Errno> {
         let new = Self {
             permissions: self.permissions,
@@ -250,8 +250,8 @@ pub(in crate::fs) fn value_of(word: &[u8]) -> Result<Option<(&str, &str)>, Errno
     }
 }
 
-/// Parses a number in C notation, as far as there are digits (`simple_strtoull`). Returns the number and the rest of
-/// the text, or `None` if the number exceeds 64 bits.
+/// Parses the digits at the start of `text` as a number in C notation (`simple_strtoull`). Returns the number and the
+/// rest of the text, or `None` if the number exceeds 64 bits.
 fn number(text: &str) -> Option<(u64, &str)> {
     let (radix, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, &text[2..]),

@@ -5,8 +5,8 @@ use memwright_linux_abi::{Memory, abi::IoVector, errno::Errno, host::UserFault};
 use memwright_linux_base::sync;
 use memwright_table::Frame;
 
-/// Size in bytes of the buffer for a transfer that is neither from nor to a frame. A short transfer uses the short
-/// buffer, which is cheaper to clear.
+/// Size in bytes of the buffer for a transfer that does not access a frame directly. A short transfer uses a short
+/// buffer, because clearing it costs less.
 const LARGE: usize = 2048;
 const SMALL: usize = 128;
 

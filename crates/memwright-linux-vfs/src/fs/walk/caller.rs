@@ -1,4 +1,4 @@
-//! Path resolution for a caller.
+//! Path resolution on behalf of the caller of a system call.
 
 use crate::fs::{
     caller::Caller,
@@ -37,7 +37,7 @@ impl dyn Caller + '_ {
         entry.inode.check(self.subject(), Permission::EXECUTE)
     }
 
-    /// Makes the directory at `path`, relative to the root, the working directory. An empty path changes nothing.
+    /// Changes the working directory to `path`, which is relative to the root. An empty path changes nothing.
     ///
     /// # Errors
     /// Those of [`Walker::walk`] and `check_enterable`.
@@ -92,8 +92,8 @@ impl dyn Caller + '_ {
         walker.walk(&start, path, last_link)
     }
 
-    /// Resolves the path at `address` by the `AT_` flags of a call. With `AT_EMPTY_PATH`, an empty path (or, since
-    /// Linux 6.11, a null pointer) refers to the descriptor itself.
+    /// Resolves the path at `address` as the `AT_` flags of a system call specify. With `AT_EMPTY_PATH`, an empty path
+    /// (or, since Linux 6.11, a null pointer) refers to the file of the descriptor itself.
     ///
     /// # Errors
     /// Those of `walk_at`, and `ENOENT`.

@@ -49,7 +49,7 @@ pub enum Last {
     Current,
     /// `..`.
     Parent,
-    /// A link of `/proc` that leads directly to an inode and was followed.
+    /// A magic link of `/proc`, which refers directly to an inode and was followed.
     Jumped,
 }
 

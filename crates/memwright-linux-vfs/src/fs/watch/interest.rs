@@ -7,7 +7,7 @@ use memwright_linux_abi::abi_struct;
 abi_struct! {
     /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
     pub struct Event {
-        /// The events waited for, or found.
+        /// The requested events in `epoll_ctl`, the ready events in `epoll_wait`.
         pub events: u32,
         /// The program's data.
         pub data: u64,

@@ -12,7 +12,7 @@ pub struct Item<F> {
     /// The watched epoll, if the watched file is an epoll.
     pub(in crate::fs) inner: Option<Weak<Epoll<F>>>,
     pub(in crate::fs) key: Key,
-    /// Woken when the process that added the entry gets a signal: the queue of a watched signalfd.
+    /// For a watched signalfd, the queue that is woken when the process that added the entry gets a signal.
     pub(in crate::fs) home: Weak<WaitQueue>,
     /// The events that the entry waits for.
     pub interest: Interest,

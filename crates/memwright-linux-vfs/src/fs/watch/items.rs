@@ -54,9 +54,9 @@ impl Path {
 /// A position in an iteration over the entries.
 #[derive(Clone, Copy)]
 pub(in crate::fs) enum Position {
-    /// Before the blocks with this number or a higher one.
+    /// The next entries are in the block with this number or in a later one.
     Block(usize),
-    /// Before the further entries in this part.
+    /// The next entries are in `further`, from this bound on.
     Further(Bound<Key>),
 }
 
@@ -67,15 +67,16 @@ impl Position {
 
 /// The entries of an epoll.
 ///
-/// They are in a tree by descriptor that has three levels. Most sets have one entry for each descriptor, so that a
-/// search takes equally long in all of them. The groups and blocks that contain an entry are allocated, and a spare one
-/// of each: adding and removing the only entry again and again allocates no node.
+/// The entries are in a tree of three levels, which is indexed by descriptor. Most sets have one entry for each
+/// descriptor, so that a search takes equally long in all of them. A group or block is allocated while it contains an
+/// entry. In addition, one spare group and one spare block are kept, so that repeatedly adding and removing the only
+/// entry allocates no node.
 pub(in crate::fs) struct Items<F> {
     groups: Vec<Option<Box<Group<F>>>>,
     spare_group: Option<Box<Group<F>>>,
     spare_block: Option<Box<Block<F>>>,
-    /// The entries whose descriptor had another entry in the tree when they were added. The file of that other entry
-    /// is still open under another descriptor, and the number of its own descriptor was reused.
+    /// The entries whose descriptor had another entry in the tree when they were added. The file of that other entry is
+    /// still open under another descriptor, and its former descriptor refers to the new file.
     further: BTreeMap<Key, Arc<Item<F>>>,
     length: usize,
 }
@@ -203,7 +204,7 @@ impl<F> Items<F> {
     }
 
     /// Calls `act` for up to [`SLOTS`] entries after a position, until `act` fails. Returns the position after them;
-    /// `None` if no entry is there.
+    /// `None` if no entry follows the position.
     ///
     /// # Errors
     /// Those of `act`.

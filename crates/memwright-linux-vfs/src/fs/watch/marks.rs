@@ -1,4 +1,4 @@
-//! What the checks of nested epolls record in each epoll and file.
+//! The state that the checks of nested epolls keep in each epoll and file.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

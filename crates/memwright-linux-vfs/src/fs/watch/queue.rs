@@ -4,13 +4,13 @@ use alloc::{collections::VecDeque, vec::Vec};
 use memwright_linux_base::paged::Paged;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A queue that is stored in blocks, because the heap has no large allocations. A push must find room within the
-/// reserved capacity. Elements are taken off the first block, and its free part cannot be used until the block is
-/// empty. The capacity therefore includes one more block.
+/// A queue that is stored in blocks, because the heap has no large allocations. A push within the reserved capacity
+/// must succeed. Elements are removed from the first block, whose free part cannot be used until the block is empty.
+/// The capacity therefore includes one additional block.
 pub(in crate::fs) struct Queue<T> {
-    /// The block off which elements are taken. It is empty only if the queue is. A short queue has no other block.
+    /// The block from which elements are removed. It is empty only if the queue is. A short queue has no other block.
     first: VecDeque<T>,
-    /// The blocks behind it, none of which is empty. All but the last are full.
+    /// The blocks after the first, none of which is empty. All but the last are full.
     further: VecDeque<VecDeque<T>>,
     /// Empty blocks.
     spare: Vec<VecDeque<T>>,
@@ -53,7 +53,7 @@ impl<T> Queue<T> {
         self.length == 0
     }
 
-    /// Returns the number of elements that fit in any case, however many were taken off the first block.
+    /// Returns the number of elements that always fit, however many were removed from the first block.
     pub(in crate::fs) const fn room(&self) -> usize {
         self.capacity - self.largest
     }

@@ -9,7 +9,7 @@ use memwright_table::OutOfMemory;
 pub const ENTRIES: u32 = 128;
 
 struct State<T> {
-    /// The entries in the order in which they were added. Some can have been freed.
+    /// The entries in the order in which they were added. Some of them may have been freed.
     list: Queue<Weak<T>>,
     /// Number of scans in progress, which can put back entries that they have taken off the list.
     looks: usize,
@@ -45,8 +45,8 @@ impl<T> ReadyList<T> {
     /// # Errors
     /// [`OutOfMemory`].
     pub(in crate::fs) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
-        // As much room again is reserved for freed entries, so that a push must remove them at most once in `entries`
-        // pushes.
+        // An equal amount of room is reserved for freed entries, so that of `entries` pushes at most one must remove
+        // freed entries.
         let wanted = entries * 2;
         loop {
             let size = {
@@ -106,7 +106,8 @@ impl<T> ReadyList<T> {
     }
 }
 
-/// A scan in progress. The scanning thread puts the entries that stay ready back before it drops the scan.
+/// A scan in progress. Before the scanning thread drops the scan, it puts the entries that are still ready back on the
+/// list.
 pub(in crate::fs) struct Look<'a, T> {
     list: &'a ReadyList<T>,
     /// The number of entries, including freed ones, that were on the list when the scan began and that
@@ -135,7 +136,7 @@ impl<T> Look<'_, T> {
 }
 
 impl<T> Look<'_, T> {
-    /// Ends the scan. Returns what [`ReadyList::has_candidates`] returns from now on.
+    /// Ends the scan. Returns whether the list has candidates now, as [`ReadyList::has_candidates`] does.
     pub(in crate::fs) fn finish(self) -> bool {
         let mut state = self.list.0.lock();
         state.looks -= 1;

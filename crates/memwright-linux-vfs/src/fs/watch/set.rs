@@ -13,7 +13,7 @@ use memwright_table::Shared;
 /// The set of watched files.
 pub struct Epoll<F> {
     pub(in crate::fs) items: Lock<Items<F>>,
-    /// Whether an entry was ever added whose file does not wake queues, so that its readiness must be polled.
+    /// Whether the set has ever had an entry whose file wakes no queue. The readiness of such a file must be polled.
     pub(in crate::fs) has_looked_at: AtomicBool,
     pub(in crate::fs) ready: ReadyList<Item<F>>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
