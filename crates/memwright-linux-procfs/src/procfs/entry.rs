@@ -61,7 +61,7 @@ impl GeneratedNode for ProcEntry {
     }
 
     fn links(&self) -> u32 {
-        self.node.links(self.parts.cgroups())
+        self.node.links(|| self.parts.cgroups())
     }
 
     fn size(&self, caller: Option<&dyn Caller>) -> u64 {

@@ -280,8 +280,8 @@ impl ProcNode {
     /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more for
     /// each directory in it.
     #[must_use]
-    pub fn links(&self, groups: &Cgroups) -> u32 {
-        let below = self.cgroup().and_then(|id| groups.get(id));
+    pub fn links<'a>(&self, groups: impl FnOnce() -> &'a Cgroups) -> u32 {
+        let below = self.cgroup().and_then(|id| groups().get(id));
         let below = below.map_or(0, |group| group.place.children.load(Ordering::Relaxed));
         below + 1 + u32::from(self.kind() == Kind::Directory)
     }

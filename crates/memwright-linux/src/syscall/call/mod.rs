@@ -70,10 +70,29 @@ pub struct SystemCall {
 }
 
 /// Returns the handler of a system call: `handler!(function, port, ...)` calls `function` with the running thread, the
-/// parts of the kernel that the methods `port` of [`Context`](crate::context::Context) return, and the arguments.
+/// parts of the kernel that the methods `port` of [`Context`](crate::context::Context) return, and the arguments. The
+/// handler has the name of the function, which profiles print.
 macro_rules! handler {
-    ($function:path $(, $port:ident)*) => {
-        |context, arguments| $function(&context.current, $(context.$port(),)* arguments)
+    (@path [] $name:ident $(, $port:ident)*) => {
+        handler!(@named $name, [self::$name] $(, $port)*)
+    };
+    (@path [$($path:tt)+] $name:ident $(, $port:ident)*) => {
+        handler!(@named $name, [$($path)+ $name] $(, $port)*)
+    };
+    (@path [$($path:tt)*] $module:ident :: $($rest:tt)+) => {
+        handler!(@path [$($path)* $module ::] $($rest)+)
+    };
+    (@named $name:ident, [$($path:tt)+] $(, $port:ident)*) => {{
+        fn $name(
+            context: &$crate::context::Context<'_>,
+            arguments: &$crate::context::Arguments,
+        ) -> $crate::context::CallResult {
+            $($path)+(&context.current, $(context.$port(),)* arguments)
+        }
+        $name
+    }};
+    ($($path:tt)+) => {
+        handler!(@path [] $($path)+)
     };
 }
 pub(in crate::syscall) use handler;

@@ -158,25 +158,19 @@ fn wait(
     let mut found = FoundEvents::new();
     epoll.wait(current, most, deadline, &mut found)?;
     let mut points = PausePoints::every(EVENTS);
-    let stored = found.iter().try_fold(0_usize, |count, one| {
+    for (index, one) in found.iter().enumerate() {
         points.round();
-        let place = address + (count * Event::SIZE) as u64;
-        match current.user.write_value(place, &one.event) {
-            Ok(()) => Ok(count + 1),
-            Err(error) => Err((count, error)),
-        }
-    });
-    match stored {
-        Ok(count) => Ok(count as u64),
-        Err((count, error)) => {
-            epoll.return_events(found.iter().skip(count));
-            if count > 0 {
-                Ok(count as u64)
+        let place = address + (index * Event::SIZE) as u64;
+        if let Err(error) = current.user.write_value(place, &one.event) {
+            epoll.return_events(found.iter().skip(index));
+            return if index > 0 {
+                Ok(index as u64)
             } else {
                 Err(error)
-            }
+            };
         }
     }
+    Ok(found.len() as u64)
 }
 
 /// Checks the arguments that all variants of the call have.
