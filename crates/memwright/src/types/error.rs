@@ -36,11 +36,11 @@ pub enum MapError {
     NoRoom,
     /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
     Taken(VirtAddr),
-    /// The offset plus the length does not fit (EOVERFLOW).
+    /// The offset plus the length overflows (EOVERFLOW).
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
-    /// A sealed area, from this address on, would be replaced (EPERM).
+    /// The request would replace a sealed area. The address is that of its first affected page (EPERM).
     Sealed(VirtAddr),
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
@@ -59,7 +59,7 @@ pub enum UnmapError {
     Misaligned,
     /// The range is not in user addresses (EINVAL).
     OutOfRange,
-    /// The range contains a sealed area, from this address on (EPERM).
+    /// The range overlaps a sealed area. The address is that of its first affected page (EPERM).
     Sealed(VirtAddr),
     /// Splitting an area would exceed the limit on areas (ENOMEM).
     OverLimit(Limit),
@@ -116,7 +116,8 @@ pub enum RemapError {
     OutOfMemory,
 }
 
-/// Why advice was not applied to the complete range. It was applied below the address of the error, as on Linux.
+/// Why advice was not applied to the complete range. As on Linux, it was applied to the areas below the address of the
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdviseError {
     /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
@@ -187,7 +188,7 @@ impl From<Stopped> for LockError {
     }
 }
 
-/// Why a call that populates memory stopped before a page.
+/// Why a call that populates memory stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopulateError {
     /// A userfaultfd must resolve a fault first.
@@ -196,7 +197,7 @@ pub enum PopulateError {
     OutOfMemory,
 }
 
-/// Why anonymous memory got no name.
+/// Why anonymous memory could not be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
@@ -315,14 +316,14 @@ impl FaultError {
     }
 }
 
-/// Why a userfaultfd registration, unregistration or write protection failed, or why a `PAGEMAP_SCAN` failed.
+/// Why a userfaultfd registration, unregistration or write protection (uffd-wp) failed, or why a `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
     /// support the mode (EINVAL).
     Invalid,
-    /// An area in the range can never become writable, or a scan requires tracked stores and the area does not have
-    /// them (EPERM).
+    /// An area in the range can never become writable, or a scan requires store tracking and it is not enabled for an
+    /// area (EPERM).
     NotWritable,
     /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
@@ -350,7 +351,7 @@ pub enum MoveError {
     Invalid,
     /// Nothing is mapped at the start of the target (ENOENT).
     NotWatched,
-    /// Nothing is mapped at the source, or it has no page (ENOENT).
+    /// No area is mapped at the source, or the source has no page (ENOENT).
     NotThere,
     /// The source has a guard, poison or write-protection marker in place of the page (EFAULT).
     Marked,
@@ -362,7 +363,7 @@ pub enum MoveError {
     OutOfMemory,
 }
 
-/// Why a page was not filled through a userfaultfd.
+/// Why a userfaultfd ioctl did not fill a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
     /// The page is not in user memory, or its area cannot be filled in this way (EINVAL).
@@ -384,7 +385,7 @@ pub enum FillError {
 /// Why an object does not provide a frame for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectError {
-    /// The object ends before the index.
+    /// The index is beyond the end of the object.
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,
