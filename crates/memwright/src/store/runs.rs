@@ -30,7 +30,7 @@ impl Runs {
         .sum()
     }
 
-    /// Makes room for `runs` more runs, so that as many insertions cannot fail.
+    /// Makes room for `runs` more runs, so that `runs` insertions cannot fail.
     ///
     /// # Errors
     /// No heap memory.
