@@ -9,18 +9,18 @@
 //! memcg.rs      memcg charges of slots
 //! ```
 //!
-//! Above this folder, `reclaim/` chooses the pages that leave memory and writes them, `shmem/swap.rs` does so for
-//! shared memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
+//! Above this folder, `reclaim/` selects the pages to reclaim and writes them, `shmem/swap.rs` does so for shared
+//! memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
 //! The entry of a page that was swapped out names a slot ([`memwright_table::Swapped`]) and carries the bits that must
-//! survive: exclusive, soft-dirty, userfaultfd write protection, tracking. A load of an exclusive page maps it writable
-//! at once, where [the rule](crate::writable) allows it, and clean. The slot keeps its copy, so that swapping the page
-//! out again costs no write as long as it stays clean (rule: clean-writable-is-private). A store maps the page writable
-//! and dirty, and frees the slot. A page of several owners is read once, and each owner finds the same frame. Pages
-//! that are read together are read into folios where they are aligned; each page of a folio still has its own entry,
-//! reference and slot.
+//! survive: exclusive, soft-dirty, uffd-wp, tracking. A load swaps in an exclusive page clean, and maps it writable
+//! where [the rule](crate::writable) allows it. The slot keeps its copy, so that swapping the page out again costs no
+//! write as long as the page stays clean (rule: clean-writable-is-private). A store maps the page writable and dirty,
+//! and frees the slot. A page with several owners is read once, and each owner finds the same frame. Pages that are
+//! read together are read into folios where they are aligned. Each page of a folio still has its own entry, reference
+//! and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 
@@ -47,10 +47,10 @@ use crate::swap::memcg::SwapCharges;
 use crate::swap::slot::{Record, SlotMap};
 use crate::types::memcg::Memcg;
 
-/// Slots that are returned per acquisition of the lock.
+/// The maximum number of slots that are returned per acquisition of the lock.
 const CACHED_AT_A_TIME: usize = 32;
 
-/// Slots that are examined per acquisition of the lock.
+/// The maximum number of slots that are examined per acquisition of the lock.
 const LOOKED_AT_A_TIME: usize = 4096;
 
 /// A swap device.
@@ -65,7 +65,7 @@ pub(crate) struct Active<M: Machine> {
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// The device is closed: no further entry may name the slot.
+    /// Whether the device is closed: no further entry may name the slot.
     is_closed: bool,
 }
 
@@ -87,11 +87,11 @@ pub struct DeviceUse {
 /// The swap devices of a machine and their slots.
 pub struct Swap<M: Machine> {
     pub(crate) devices: Lock<Vec<Option<Active<M>>>>,
-    /// What is charged to each memcg.
+    /// The swap charges of the memcgs.
     pub(crate) bills: SwapCharges,
     /// The number of slots whose pages are in memory too.
     cached: CachedPages,
-    /// Objects with reclaimable pages.
+    /// The page stores of objects with reclaimable pages.
     pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
     /// Where the next search for frames that only slots refer to starts.
     pub(crate) shed_next: Lock<Place>,
@@ -111,7 +111,7 @@ impl<M: Machine> Swap<M> {
     /// Adds `device`. Returns its number, or `None` if there are too many devices.
     ///
     /// # Errors
-    /// There is no heap for the records of its slots.
+    /// [`OutOfMemory`] if the records of the device's slots cannot be allocated.
     pub fn add(
         &self,
         device: Arc<dyn SwapDevice<M>>,
@@ -145,7 +145,7 @@ impl<M: Machine> Swap<M> {
     /// Returns the use of each device.
     ///
     /// # Errors
-    /// There is no heap for the list.
+    /// [`OutOfMemory`] if the list cannot be allocated.
     pub fn devices(&self) -> Result<Vec<DeviceUse>, OutOfMemory> {
         let mut uses = Vec::new();
         uses.try_make_room(MOST_DEVICES)?;
@@ -261,8 +261,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns some slots from `from` on whose pages are in memory too. Also returns where to continue, if there are
-    /// more slots.
+    /// Returns the next slots from `from` on whose pages are in memory too. Also returns where to continue, if there
+    /// are more slots.
     pub(crate) fn cached_from(
         &self,
         from: Place,
