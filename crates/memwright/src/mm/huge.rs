@@ -28,7 +28,7 @@ impl<M: Machine> Memory<M> {
             .with(self.policy().huge())
     }
 
-    /// Whether khugepaged has anything to scan; `asked` says whether any area has `MADV_HUGEPAGE` (Linux 7.2
+    /// Whether khugepaged has anything to scan. `asked` is whether any area has `MADV_HUGEPAGE` (Linux 7.2
     /// `mm/khugepaged.c`, `hugepage_pmd_enabled`).
     pub fn may_collapse(&self, asked: bool) -> bool {
         let anonymous = match self.huge_mode() {
@@ -41,8 +41,8 @@ impl<M: Machine> Memory<M> {
         anonymous || settings.into_iter().any(shared)
     }
 
-    /// Returns the huge zero page, which is allocated when it is first needed and then kept; `None` if there is no
-    /// memory.
+    /// Returns the huge zero page, or `None` if there is no memory for it. The page is allocated when it is first
+    /// needed, and then kept.
     pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
         let zero = &self.huge().zero;
         let made = zero.load(Ordering::Acquire);

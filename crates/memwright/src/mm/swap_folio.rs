@@ -47,8 +47,8 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         }
     }
 
-    /// Returns the frame for the page with this number, which determines its alignment. The page is the first of `left`
-    /// that are still to be read and are adjacent in memory and on the device.
+    /// Returns the frame for the page with this number, which determines the alignment. The page is the first of `left`
+    /// pages that are still to be read and are adjacent in memory and on the device.
     ///
     /// # Errors
     /// No frame is free.
