@@ -20,7 +20,7 @@ pub(crate) enum FlagsError {
     /// Nothing is mapped here. With [`Holes::Pass`] the areas after the hole have changed.
     Hole(VirtAddr),
     OverLimit(Limit),
-    /// A hugetlb page would be cut.
+    /// The change would cut a hugetlb page.
     Misaligned,
     OutOfMemory,
 }
