@@ -16,7 +16,7 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
+    /// Unmaps the huge page at `index`, which is in `frame`, from private mappings without a reservation. Returns the
     /// number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
@@ -141,7 +141,7 @@ impl<M: Machine> Core<M> {
         object.mappings().take_back(index, frame)
     }
 
-    /// Unmaps the page with the indices `span` from private areas without a reservation that map it to `frame`.
+    /// Unmaps the page with the indices `span`, which is in `frame`, from private areas without a reservation.
     pub(crate) fn lose_hugetlb(
         &self,
         mappings: &Mappings<M>,
@@ -186,7 +186,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
+/// Returns whether `object`, to which a mapping refers, has a reservation of huge pages.
 fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }
