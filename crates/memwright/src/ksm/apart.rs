@@ -85,7 +85,7 @@ impl<M: Machine> AddressSpace<M> {
     /// (`PR_SET_MEMORY_MERGE`).
     ///
     /// # Errors
-    /// No frame is free for pages that are to be unmerged, or there is no heap.
+    /// No frame is free for pages that are to be unmerged, or there is no heap memory.
     pub fn merge_all(&self, on: bool) -> Result<(), OutOfFrames> {
         let core = &self.core;
         if on {

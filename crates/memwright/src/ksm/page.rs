@@ -11,7 +11,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::writable;
 
-/// What a page is to be mapped to.
+/// The target to which the entry of a page is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A KSM frame, to which the caller holds a reference.
@@ -32,7 +32,7 @@ pub(super) enum MergeFailure {
     Gone,
     /// The page is pinned or has extra references.
     Busy,
-    /// Its contents differ.
+    /// The contents of the page and of the target differ.
     Different,
 }
 
@@ -138,9 +138,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Changes the entries of the 4 KiB pages that `may` selects to map the target, if the pages have the target's
-    /// contents once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns
-    /// the number of entries changed.
+    /// Makes entries of 4 KiB pages map the target: those that `may` selects and whose pages have the target's contents
+    /// once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns the number
+    /// of entries changed.
     fn show_equal(
         &self,
         area: &Area<M>,
@@ -182,7 +182,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Changes the entry under the cursor, which is write-protected, to map the target.
+    /// Makes the entry under the cursor, which is write-protected, map the target.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -198,8 +198,8 @@ impl<M: Machine> Core<M> {
         cursor.replace(Entry::page(frame, bits), gather);
     }
 
-    /// Changes the entries of zero-filled pages of `range` in the area to map the zero page, as if the pages had never
-    /// been written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
+    /// Makes the entries of zero-filled pages of `range` in the area map the zero page, as if the pages had never been
+    /// written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
     /// otherwise referenced.
     pub(crate) fn show_zero(
         &self,
