@@ -1,4 +1,5 @@
-//! How much one call of reclaim examines and takes (Linux 7.2 `mm/vmscan.c`, `struct scan_control`).
+//! The limits of one call of reclaim: how much it examines and how much it reclaims (Linux 7.2 `mm/vmscan.c`, `struct
+//! scan_control`).
 
 /// Scan control: how much to scan, and how much to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,8 +8,8 @@ pub struct Effort {
     pub look: u64,
     /// The number of pages still to reclaim.
     pub wanted: u64,
-    /// Whether only pages are reclaimed that a memcg is charged for: private ones, and those of shared mappings. The text
-    /// of a program is not.
+    /// Whether to reclaim only pages that are charged to a memcg: private pages, and pages of shared mappings. The text
+    /// of a program is not charged.
     pub charged: bool,
 }
 
