@@ -52,7 +52,7 @@ pub(crate) struct Mapped {
 
 /// The places at which an address space may map an object, during a visit.
 pub(crate) struct Places {
-    /// Before the next place.
+    /// A key before the next place.
     key: IntervalKey,
     /// The next interval after `key`, possibly of another address space, and the changes of the list when it was found.
     ahead: Option<(IntervalId, u64)>,

@@ -48,8 +48,8 @@ struct Place {
     number: u64,
 }
 
-/// A walk over the relatives of an address space: itself, its descendants, its parent, the parent's other descendants, and
-/// so on.
+/// A walk over the relatives of an address space: itself, its descendants, its parent, the parent's other descendants,
+/// and so on.
 pub(crate) struct Relatives {
     /// The node whose descendants are being visited.
     top: Place,
