@@ -68,12 +68,12 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
+    /// Returns whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
     pub fn merges_all(&self) -> bool {
         self.core.areas.read(self.core.cpu()).merge_all
     }
 
-    /// Whether any area is mergeable (`ksm_process_mergeable`).
+    /// Returns whether any area is mergeable (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.core.areas.read(self.core.cpu());
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -177,7 +177,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::UnmergesWritten, 1);
     }
 
-    /// Whether the entry of `page` maps a KSM frame, or maps the zero page because the page was merged.
+    /// Returns whether the entry of `page` maps a KSM frame, or maps the zero page because the page was merged.
     pub(crate) fn is_merged(&self, page: Present) -> bool {
         page.bits.contains(Bits::MERGED)
             || page.size == PageSize::Size4K

@@ -48,7 +48,7 @@ pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether a page may be merged: it is anonymous, and cannot be written except through its entry (rule:
+    /// Returns whether a page may be merged: it is anonymous, and cannot be written except through its entry (rule:
     /// exclusive-before-pin). Called under the lock of its entry.
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
@@ -129,7 +129,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether the frame has the contents of the target.
+    /// Returns whether the frame has the contents of the target.
     fn has_contents_of(&self, target: Target, frame: Frame) -> bool {
         let frames = self.memory.frames();
         match target {

@@ -30,7 +30,7 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// Creates a tag; `None` if there is nothing to store.
+    /// Creates a tag. Returns `None` if there is nothing to store.
     fn new(
         watcher: Option<Watch>,
         name: Option<Arc<AreaName>>,
@@ -440,7 +440,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Whether there can be areas whose pages stay in memory: locked or secret ones.
+    /// Returns whether there can be areas whose pages stay in memory: locked or secret ones.
     pub(crate) fn may_keep_pages(&self) -> bool {
         self.locked > 0 || self.was_secret
     }

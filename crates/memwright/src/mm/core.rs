@@ -42,7 +42,7 @@ struct CpuResident {
 pub(crate) struct Core<M: Machine> {
     /// The number of this address space among all address spaces of the machine.
     number: AtomicU64,
-    /// The node of this address space in the list of all.
+    /// The number of the node of this address space in the forest of all address spaces.
     node: AtomicU32,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
@@ -111,12 +111,12 @@ impl<M: Machine> Core<M> {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Returns the node of this address space in the list of all.
+    /// Returns the number of the node of this address space in the forest of all address spaces.
     pub(crate) fn node(&self) -> u32 {
         self.node.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of this address space, and its node in the list of all.
+    /// Sets the number of this address space, and the number of its node in the forest of all address spaces.
     pub(crate) fn set_place(&self, number: u64, node: u32) {
         self.number.store(number, Ordering::Relaxed);
         self.node.store(node, Ordering::Relaxed);

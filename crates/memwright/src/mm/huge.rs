@@ -28,7 +28,7 @@ impl<M: Machine> Memory<M> {
             .with(self.policy().huge())
     }
 
-    /// Whether khugepaged has anything to scan. `asked` is whether any area has `MADV_HUGEPAGE` (Linux 7.2
+    /// Returns whether khugepaged has anything to scan. `asked` is whether any area has `MADV_HUGEPAGE` (Linux 7.2
     /// `mm/khugepaged.c`, `hugepage_pmd_enabled`).
     pub fn may_collapse(&self, asked: bool) -> bool {
         let anonymous = match self.huge_mode() {
@@ -69,7 +69,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
+    /// Returns whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
     pub fn may_be_huge(&self, area: &Area<M>) -> bool {
         let first = area.start().number().next_multiple_of(HUGE_PAGES);
         let range = around(Page::new(first));
@@ -91,7 +91,7 @@ impl<M: Machine> Core<M> {
         memory.huge().sizes.orders(memory.policy().huge(), allows)
     }
 
-    /// Whether `area` may have the huge page `range`.
+    /// Returns whether `area` may have the huge page `range`.
     pub(crate) fn area_may_be_huge(
         &self,
         area: &Area<M>,

@@ -135,7 +135,7 @@ impl<M: Machine> Mappings<M> {
         let visited = places.key.owner;
         let mut found = places.take_next(&list, span)?;
         if list.key(found).owner == visited {
-            // The visit has not seen all places, or the address space has new ones.
+            // The visitor did not take all places of this address space, or new ones were added: skip them.
             found = list.next(IntervalKey::after(visited), span)?;
         }
         *places = Places {

@@ -175,7 +175,7 @@ impl<M: Machine> Memory<M> {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
 
-    /// Whether a swap device was ever added.
+    /// Returns whether a swap device was ever added.
     #[inline]
     pub(crate) fn swaps(&self) -> bool {
         self.swapping.load(Ordering::Acquire)
@@ -215,7 +215,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Whether events are traced or lock statistics are taken.
+    /// Returns whether events are traced or lock statistics are taken.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Acquire)

@@ -10,7 +10,7 @@ use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
-/// The number of an address space that may map KSM pages, but could not be registered because there was no heap.
+/// The number of an address space that may map KSM pages, but could not be registered because there was no heap memory.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// A page for which this pass has not found an equal page yet.
@@ -146,7 +146,7 @@ impl<M: Machine> Merging<M> {
         &self.settings
     }
 
-    /// Whether an address space is registered for scanning.
+    /// Returns whether an address space is registered for scanning.
     pub fn is_wanted(&self) -> bool {
         !self.known.lock().spaces.is_empty()
     }

@@ -89,7 +89,7 @@ pub trait Object<M: Machine>: Send + Sync {
         0
     }
 
-    /// Swaps in page `index` if it is in swap, and with it following pages, up to `most` pages in total, where that is
+    /// Swaps in page `index` if it is in swap. Also swaps in following pages, up to `most` pages in total, where that is
     /// cheap. Returns the number of pages read from a device.
     ///
     /// # Errors

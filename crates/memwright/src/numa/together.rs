@@ -195,7 +195,7 @@ fn carry<M: Machine>(
         PageSize::Size4K => Some(frames.references(mapped.frame)),
         PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(mapped.frame),
     };
-    // The entries may have changed since they were found, but no reference is added now.
+    // The entries may have changed since they were found, but no reference can be added while the areas are locked.
     let known = places.len() as u32 + others;
     let references = references.filter(|count| *count <= known && frames.pins(mapped.frame) == 0);
     let references = references.ok_or(Unmoved::Busy)?;

@@ -61,8 +61,8 @@ impl<M: Machine> Core<M> {
         self.change_areas(areas, range, holes, plan, |area, flags| area.flags = flags)
     }
 
-    /// Applies `change` to the part in `range` of every area for which `plan` returns a change, splitting and merging as
-    /// needed. On error the areas before the failing one have changed.
+    /// Applies `change` to the part in `range` of every area for which `plan` returns a change. Splits and merges areas
+    /// as needed. On error the areas before the failing one have changed.
     pub(crate) fn change_areas<T>(
         &self,
         areas: &mut Areas<M>,

@@ -134,7 +134,7 @@ impl<M: Machine> MappedPage<M> {
         }
     }
 
-    /// Whether the page is a KSM page.
+    /// Returns whether the page is a KSM page.
     pub(crate) fn is_merged(&self) -> bool {
         self.kind == FrameKind::Merged
     }

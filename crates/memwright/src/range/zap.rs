@@ -269,8 +269,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether unmapping pages of the area must leave userfaultfd write-protection markers: pages of an object can be
-/// faulted in again, and must then still be protected.
+/// Returns whether unmapping pages of the area must leave uffd-wp markers: pages of an object can be faulted in again,
+/// and must then still be write-protected.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }

@@ -1,5 +1,5 @@
-//! The limits of one call of reclaim: how much it examines and how much it reclaims (Linux 7.2 `mm/vmscan.c`, `struct
-//! scan_control`).
+//! The limits of one call of reclaim: how much it examines, and how much it reclaims (Linux 7.2 `mm/vmscan.c`,
+//! `struct scan_control`).
 
 /// Scan control: how much to scan, and how much to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Effort {
         charged: false,
     };
 
-    /// Whether the scan is finished.
+    /// Returns whether the scan is finished.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.look == 0 || self.wanted == 0

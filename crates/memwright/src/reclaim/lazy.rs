@@ -73,9 +73,9 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages registered with a
-    /// userfaultfd are not excluded: a discarded page loses its write protection, and its next access is a missing
-    /// fault.
+    /// Returns whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages registered
+    /// with a userfaultfd are not excluded: a discarded page loses its write protection, and its next access is a
+    /// missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K

@@ -52,7 +52,7 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether private pages of the area are allowed to be swapped out.
+    /// Returns whether private pages of the area are allowed to be swapped out.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         !area.flags().intersects(kept)
@@ -211,7 +211,7 @@ impl<M: Machine> Core<M> {
         out
     }
 
-    /// Whether the page has other users, none of which can write to it.
+    /// Returns whether the page has other users, none of which can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page

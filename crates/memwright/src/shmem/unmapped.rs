@@ -70,8 +70,8 @@ impl<M: Machine> Memory<M> {
         pages
     }
 
-    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The store's lock is
-    /// held meanwhile.
+    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The lock of the
+    /// object's store is held during each call.
     pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {

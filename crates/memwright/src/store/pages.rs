@@ -526,7 +526,7 @@ impl<M: Machine> Pages<M> {
             let Some(stored) = decoded(word.load(Ordering::Relaxed)) else {
                 continue;
             };
-            // The first index of a later slot is the first one that this slot covers.
+            // In a slot after the first one, the search starts at the first index that the slot covers.
             let first = (index >> (SLOT_BITS * level)) + distance as u64;
             let index = index.max(first << (SLOT_BITS * level));
             let found = match stored {

@@ -155,9 +155,9 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller holds a
-    /// reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops its
-    /// reference to the frame, so a check under the lock of the devices sees the use or the reference.
+    /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
+    /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
+    /// its reference to the frame, so a check under the lock of the devices sees the use or the reference.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -380,7 +380,7 @@ impl<M: Machine> Swap<M> {
     }
 }
 
-/// Whether slots are too scarce to keep copies of pages that are in memory.
+/// Returns whether slots are too scarce to keep copies of pages that are in memory.
 fn are_scarce(slots: &SlotMap) -> bool {
     slots.is_closed() || slots.free() < slots.slots() / 2
 }

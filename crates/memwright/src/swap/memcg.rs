@@ -145,7 +145,7 @@ impl SwapCharges {
         }
     }
 
-    /// Whether a memcg was ever opened.
+    /// Returns whether a memcg was ever opened.
     pub(super) fn are_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl SwapCharges {
         table.map_or(0, |table| table.get(memcg).map_or(0, read))
     }
 
-    /// Whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
+    /// Returns whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
         let Some(mut table) = self.table_for(memcg) else {
             return true;
@@ -245,7 +245,7 @@ impl SwapCharges {
         }
     }
 
-    /// Whether `memcg` is `above` itself or a memcg below `above`.
+    /// Returns whether `memcg` is `above` itself or a memcg below `above`.
     pub(crate) fn is_within(&self, memcg: Memcg, above: Memcg) -> bool {
         if memcg == above {
             return true;

@@ -206,7 +206,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Whether there is a device.
+    /// Returns whether there is a device.
     pub fn is_on(&self) -> bool {
         self.devices.lock().iter().any(Option::is_some)
     }

@@ -90,7 +90,7 @@ impl Record {
         self.frame = frame.number() | Self::UNWRITTEN;
     }
 
-    /// Whether the page is in the frame only.
+    /// Returns whether the page is in the frame only.
     pub(super) fn is_unwritten(&self) -> bool {
         self.frame != Self::NO_FRAME && self.frame & Self::UNWRITTEN != 0
     }
@@ -188,7 +188,7 @@ impl SlotMap {
         }
     }
 
-    /// Whether the device is closed.
+    /// Returns whether the device is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }

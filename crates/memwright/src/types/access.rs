@@ -46,8 +46,8 @@ impl Access {
         }
     }
 
-    /// Whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`: any right
-    /// permits reading).
+    /// Returns whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`:
+    /// any right permits reading).
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
         if self.fetch {
             rights.contains(Rights::EXECUTE)
@@ -162,7 +162,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether the page was read from a swap device (`ru_majflt`).
+    /// Returns whether the page was read from a swap device (`ru_majflt`).
     #[inline]
     pub const fn is_major(self) -> bool {
         matches!(self, Self::SwapIn)

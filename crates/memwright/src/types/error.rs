@@ -46,7 +46,7 @@ pub enum MapError {
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -63,7 +63,7 @@ pub enum UnmapError {
     Sealed(VirtAddr),
     /// Splitting an area would exceed the limit on areas (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -86,7 +86,7 @@ pub enum ProtectError {
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -112,7 +112,7 @@ pub enum RemapError {
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -138,7 +138,7 @@ pub enum AdviseError {
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
-    /// No memory for a structure (EAGAIN).
+    /// A data structure could not be allocated (EAGAIN).
     OutOfMemory,
 }
 
@@ -209,7 +209,7 @@ pub enum NameError {
     NotAnonymous(VirtAddr),
     /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -223,7 +223,7 @@ pub enum SealError {
     Hole(VirtAddr),
     /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM). Areas below have been sealed.
+    /// A data structure could not be allocated (ENOMEM). Areas below have been sealed.
     OutOfMemory,
 }
 
@@ -240,7 +240,7 @@ pub enum LockError {
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the areas are locked, and the caller may repeat the call.
     Watched(Awaited),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -262,7 +262,7 @@ pub enum SyncError {
 /// Why a fork failed. Nothing of the child remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkError {
-    /// No memory for the child's tables or areas (ENOMEM).
+    /// There is no memory for the child's tables or areas (ENOMEM).
     OutOfMemory,
     /// The commit charge for the child exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -331,7 +331,7 @@ pub enum WatchError {
     NotWatched,
     /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -359,7 +359,7 @@ pub enum MoveError {
     Exists,
     /// The page is shared, pinned or being migrated (EBUSY).
     Busy,
-    /// No memory (ENOMEM).
+    /// There is no free memory (ENOMEM).
     OutOfMemory,
 }
 
@@ -378,7 +378,7 @@ pub enum FillError {
     BeyondEnd,
     /// The page is being filled concurrently: the caller retries.
     Busy,
-    /// No memory (ENOMEM).
+    /// There is no free memory (ENOMEM).
     OutOfMemory,
 }
 

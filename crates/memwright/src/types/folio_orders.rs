@@ -23,7 +23,7 @@ impl FolioOrders {
     /// The orders of folios that 4 KiB entries map: all except that of 2 MiB.
     pub const OF_PAGES: Self = Self((1 << FOLIO_ORDER) - (1 << SMALLEST_ORDER));
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

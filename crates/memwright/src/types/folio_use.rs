@@ -25,7 +25,7 @@ impl FolioUse {
         }
     }
 
-    /// Whether the pages must be zeroed. Pages for swap-in are overwritten.
+    /// Returns whether the pages must be zeroed. Pages for swap-in are overwritten.
     pub(crate) const fn is_zeroed(self) -> bool {
         match self {
             Self::FirstTouch | Self::Hole => true,

@@ -128,7 +128,7 @@ impl HugeSettings {
         });
     }
 
-    /// Whether any shared memory may get large folios of less than 2 MiB.
+    /// Returns whether any shared memory may get large folios of less than 2 MiB.
     #[inline(always)]
     pub(crate) fn any_shared_of_pages(&self) -> bool {
         self.shared_of_pages.load(Ordering::Relaxed)
@@ -165,8 +165,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Whether a first touch of shared memory with this setting allocates a huge page. `asked` is whether the area has
-    /// `MADV_HUGEPAGE`.
+    /// Returns whether a first touch of shared memory with this setting allocates a huge page. `asked` is whether the
+    /// area has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),

@@ -57,7 +57,7 @@ impl PolicyId {
         Self(bits)
     }
 
-    /// Whether this is `NONE`.
+    /// Returns whether this is `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -103,7 +103,7 @@ impl PlacePolicy {
         }
     }
 
-    /// Whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
+    /// Returns whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
     #[must_use]
     pub fn allows(&self, node: u8) -> bool {
         self.nodes.contains(node)

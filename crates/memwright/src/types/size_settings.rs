@@ -109,7 +109,7 @@ impl SizeSettings {
         &self.counts[index(order)]
     }
 
-    /// Whether any anonymous memory gets folios that 4 KiB entries map.
+    /// Returns whether any anonymous memory gets folios that 4 KiB entries map.
     #[inline(always)]
     pub(crate) fn any_of_pages(&self) -> bool {
         self.any_of_pages.load(Ordering::Relaxed) != 0

@@ -13,7 +13,7 @@ pub enum HugeAsker {
     Program,
 }
 
-/// Whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
+/// Returns whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
 pub fn may_be_huge(
     flags: AreaFlags,
     mode: HugeMode,

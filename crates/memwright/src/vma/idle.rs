@@ -216,7 +216,7 @@ mod tests {
                 assert!(accessed(edited(armed, arming().disarm(armed))));
                 assert_eq!(accessed(armed | A), by_accessed, "{bits:?}");
                 if by_accessed {
-                    // Nothing else changes: no access faults because of this.
+                    // Arming by the accessed bit changes no rights, so no access faults because of it.
                     assert_eq!(armed & Bits::RIGHTS, bits & Bits::RIGHTS);
                     assert_eq!(armed.contains(Bits::FOLDED_ACCESSED), bits.contains(A));
                 } else {

@@ -1,7 +1,7 @@
 //! The sorted map of areas. Short sorted vectors, called chunks, hold the areas, and a tree holds the order of the
 //! chunks.
 //!
-//! A lookup takes a binary search in the tree of chunks and one in a chunk. A change moves at most `CHUNK` areas.
+//! A lookup does a binary search in the tree of chunks and one in a chunk. A change moves at most `CHUNK` areas.
 //! Memory for a change is reserved before anything is changed, so that no operation fails half-way
 //! ([`AreaMap::reserve`]).
 

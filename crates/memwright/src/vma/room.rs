@@ -35,7 +35,7 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// Nothing is known.
+    /// No result: the next search begins at the end of its bounds.
     pub(super) const UNKNOWN: Self = Self {
         end: Page::new(0),
         pages: u64::MAX,
