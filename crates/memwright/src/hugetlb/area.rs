@@ -53,8 +53,8 @@ impl<M: Machine> Core<M> {
         frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
-    /// Frees the lowest page tables of `range`, where nothing is mapped: even an empty table would conflict with a huge
-    /// page.
+    /// Frees the lowest page tables of `range`, in which nothing is mapped. Even an empty table would conflict with a
+    /// huge page.
     #[cold]
     pub(crate) fn clear_way(&self, range: PageRange) {
         self.remove_entries(self.cpu(), range);
@@ -119,8 +119,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
-    /// number of entries removed.
+    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has a reservation. Returns
+    /// the number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
         let (object, index, frame) = {

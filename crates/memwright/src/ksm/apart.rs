@@ -50,7 +50,7 @@ impl<M: Machine> Memory<M> {
     /// Unmerges all KSM pages (`/sys/kernel/mm/ksm/run`, 2).
     ///
     /// # Errors
-    /// No frame is free; pages that were unmerged before remain so.
+    /// No frame is free. Pages that were already unmerged stay unmerged.
     pub fn unmerge_all(&self) -> Result<(), OutOfFrames> {
         let merging = self.merging();
         let round = merging.round.lock();

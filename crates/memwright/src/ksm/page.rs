@@ -37,7 +37,7 @@ pub(super) enum MergeFailure {
 }
 
 /// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
-/// Tracking bits are kept (rules: fold-before-clearing, never-under-report): nothing was written.
+/// Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
     match target {

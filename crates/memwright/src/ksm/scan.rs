@@ -1,4 +1,4 @@
-//! The scan of ksmd: which page is examined next, and what it is merged with (Linux 7.2 `mm/ksm.c`,
+//! The scan of ksmd: selects the next page to examine, and the page to merge it with (Linux 7.2 `mm/ksm.c`,
 //! `cmp_and_merge_page`).
 
 use core::sync::atomic::Ordering;
@@ -167,7 +167,7 @@ impl<M: Machine> Memory<M> {
             page: lone.page,
         };
         merging.note_place(self, seen.key, frame, first);
-        // If this page has changed just now, the frame has one entry until the next equal page is found.
+        // If the page `seen` has changed meanwhile, only one entry maps the frame until the next equal page is found.
         if space.merge_page(seen.page, Target::Merged(frame)).is_ok() {
             merging.note_place(self, seen.key, frame, place);
         }

@@ -32,15 +32,15 @@ struct Mapping<M: Machine> {
 
 /// The areas that map an object, by the indices that they map.
 ///
-/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: an
-/// address space locks its areas first and this list second.
+/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: the
+/// areas of an address space, then this list.
 pub struct Mappings<M: Machine> {
     /// The owner of an interval is the number of its address space. The intervals of an address space change only while
     /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.
     list: Lock<IntervalTree<Mapping<M>>>,
-    /// Increased before pages are removed from the object and before they are cleaned. A fault compares the value from
-    /// before its lookup in the object with the current one while it holds the page-table lock. If they differ, the
-    /// result of the lookup may be stale, and the fault starts again.
+    /// Increased before pages are removed from the object and before they are cleaned. A fault reads the value before
+    /// its lookup in the object, and again while it holds the page-table lock. If the two values differ, the result of
+    /// the lookup may be stale, and the fault starts again.
     generation: AtomicU64,
 }
 
@@ -54,7 +54,8 @@ pub(crate) struct Mapped {
 pub(crate) struct Places {
     /// A key before the next place.
     key: IntervalKey,
-    /// The next interval after `key`, possibly of another address space, and the changes of the list when it was found.
+    /// The next interval after `key`, possibly of another address space, and the change counter of the list when the
+    /// interval was found.
     ahead: Option<(IntervalId, u64)>,
 }
 
@@ -319,7 +320,7 @@ impl<M: Machine> Mappings<M> {
     }
 }
 
-/// The reference of an area to an object: it keeps the object alive and the area in the object's list.
+/// The reference of an area to an object. It keeps the object alive, and it keeps the area in the object's list.
 pub(crate) struct Attachment<M: Machine> {
     object: Arc<dyn Object<M>>,
     space: Shared<Core<M>>,

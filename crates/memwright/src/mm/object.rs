@@ -89,8 +89,8 @@ pub trait Object<M: Machine>: Send + Sync {
         0
     }
 
-    /// Swaps in page `index` if it is in swap. Also swaps in following pages, up to `most` pages in total, where that is
-    /// cheap. Returns the number of pages read from a device.
+    /// Swaps in page `index` if it is in swap. Also swaps in following pages, up to `most` pages in total, where this
+    /// is cheap. Returns the number of pages read from a device.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
@@ -279,8 +279,8 @@ pub trait Object<M: Machine>: Send + Sync {
         let _ = (memory, index, size, exchange);
     }
 
-    /// Returns the hugetlb file, if the object is one or is backed by one. Its areas can be split only at huge page
-    /// boundaries.
+    /// Returns the hugetlb file, if the object is one or is backed by one. Areas that map such an object can be split
+    /// only at huge page boundaries.
     fn huge(&self) -> Option<HugeView<'_, M>> {
         None
     }

@@ -240,7 +240,7 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, the lazily freed
+    /// Transfers to `new` the state of a private page that its entries do not hold: its copy in swap, the lazily freed
     /// mark, and the subpool of a page of the hugetlb pool.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         let frames = self.memory.frames();

@@ -352,8 +352,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set; `None` if `offset`
-    /// is at or past the end, or there is no data up to the end. The end counts as a hole.
+    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set. The end counts as
+    /// a hole. Returns `None` if `offset` is at or past the end, or if there is no data from `offset` to the end.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {

@@ -4,7 +4,7 @@
 //! device.rs     the interface of a device    slot.rs  which slots are in use, and by how many entries
 //! cache.rs      pages in memory and in a slot
 //! transfers.rs  transfers to and from devices
-//! stores.rs     shared memory with pages in swap
+//! stores.rs     the list of the page stores of shared memory
 //! remove.rs     swapoff
 //! memcg.rs      memcg charges of slots
 //! ```
@@ -329,7 +329,7 @@ impl<M: Machine> Swap<M> {
         act(&mut active.slots, place.offset)
     }
 
-    /// Calls `act` with the record of each of `slots`, and with its number among them.
+    /// Calls `act` with the record of each of `slots`, and with its index in `slots`.
     ///
     /// # Panics
     /// As for `with_slots`.

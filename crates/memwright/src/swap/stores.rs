@@ -1,4 +1,4 @@
-//! The list of the page stores that have pages in swap (Linux 7.2 `mm/shmem.c`, `shmem_swaplist`).
+//! The list of the page stores whose pages can be swapped out (Linux 7.2 `mm/shmem.c`, `shmem_swaplist`).
 
 use memwright_table::{Machine, OutOfMemory, Shared};
 

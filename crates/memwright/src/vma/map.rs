@@ -117,8 +117,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Ensures that `more` insertions cannot fail. A split is one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        // Each of a few insertions can split a different full chunk. A caller that reserves more inserts in ascending
-        // order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
+        // Each of a few insertions can split a different full chunk. A caller that reserves more insertions makes them
+        // in ascending order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
         self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
     }
 

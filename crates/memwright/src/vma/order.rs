@@ -315,7 +315,7 @@ impl Order {
         }
     }
 
-    /// Changes the start of a chunk, and those of the nodes whose first chunk it is.
+    /// Changes the start of a chunk, and the starts of the nodes whose first chunk it is.
     fn change_start(&mut self, chunk: ChunkId, change: impl Fn(Page) -> Page) {
         if self.height == 0 {
             return;
