@@ -37,7 +37,7 @@ fn own_bits(bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Counts the entries that map the zero page because they were merged (`ksm_zero_pages`).
+    /// Returns the number of entries that map the zero page because they were merged (`ksm_zero_pages`).
     pub fn merged_zero_pages(&self) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, space)) = self.merging().space_from(number) {
@@ -105,14 +105,14 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Counts the KSM pages of this address space (`/proc/PID/ksm_stat`).
+    /// Returns the counts of the KSM pages of this address space (`/proc/PID/ksm_stat`).
     pub fn merged_pages(&self) -> MergedPages {
         self.core.merged_pages()
     }
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts the KSM pages, by a walk of the entries of all mergeable areas.
+    /// Returns the counts of the KSM pages, found by a walk of the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
         if self.merge_number() == UNSCANNED {

@@ -287,7 +287,7 @@ pub struct Totals {
     pub table_frames: u64,
 }
 
-/// The data that the lock guards.
+/// The data that the lock of an address space guards.
 pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
     /// Where `mremap` has moved private pages.
@@ -431,7 +431,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Adds pages of an area whose pages stay in memory to the totals.
+    /// Adds pages of a locked or secret area to the totals.
     #[cold]
     fn count_kept_in(&mut self, flags: AreaFlags, pages: u64) {
         self.was_secret |= flags.contains(AreaFlags::SECRET);

@@ -224,7 +224,7 @@ impl<M: Machine> Core<M> {
         self.has_special_areas.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the address space ever mapped such pages.
+    /// Returns whether the address space ever mapped pages that are counted by examining their areas.
     pub(crate) fn has_special_areas(&self) -> bool {
         self.has_special_areas.load(Ordering::Relaxed)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Stable {
 
 /// The registered address spaces and the indexes.
 pub(crate) struct Known<M: Machine> {
-    /// Sorted by number.
+    /// The registered address spaces, sorted by number.
     pub(crate) spaces: Vec<Scanned<M>>,
     pub(crate) last_number: u64,
     /// KSM frames. The index holds a reference to each.
@@ -81,7 +81,7 @@ impl<M: Machine> Known<M> {
         }
     }
 
-    /// Forgets the places of a KSM frame.
+    /// Removes the records of the pages that map a KSM frame.
     pub(crate) fn forget_places(&mut self, key: u64, frame: Frame) {
         if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
             self.places.clear(&mut stable.places);

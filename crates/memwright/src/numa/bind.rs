@@ -28,13 +28,13 @@ pub enum Moving {
 pub enum BindError {
     /// The range is misaligned, ends before it begins, or begins or ends inside a hugetlb page.
     Misaligned,
-    /// Nothing is mapped here.
+    /// Nothing is mapped at this address.
     Hole(VirtAddr),
     /// The limit on areas would be exceeded.
     OverLimit(Limit),
     /// A page is not on a node of the policy.
     Misplaced(VirtAddr),
-    /// The policy of an area here does not support a home node (`set_mempolicy_home_node`).
+    /// The policy of the area at this address does not support a home node (`set_mempolicy_home_node`).
     NoHome(VirtAddr),
     /// There is no heap memory.
     OutOfMemory,

@@ -24,9 +24,9 @@ pub enum Moved {
 /// Why a page was not migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmoved {
-    /// There is no area here.
+    /// No area contains the page.
     NoArea,
-    /// Nothing is mapped here.
+    /// Nothing is mapped at the page.
     Absent,
     /// The page is the zero page or a 1 GiB page, or is in secret memory.
     Unmovable,

@@ -17,7 +17,7 @@ type Map<M> = AreaMap<Backing<M>>;
 /// The reason why flags were not changed up to the end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagsError {
-    /// Nothing is mapped here. With [`Holes::Pass`] the areas after the hole have changed.
+    /// Nothing is mapped at this address. With [`Holes::Pass`] the areas after the hole have changed.
     Hole(VirtAddr),
     OverLimit(Limit),
     /// The change would cut a hugetlb page.

@@ -31,7 +31,7 @@ pub(crate) enum Taken {
 /// Returns whether a zap removes every page that the area can have in the table, and leaves no markers in their place.
 fn takes_all_pages<M: Machine>(area: &Area<M>, taken: Taken) -> bool {
     let flags = area.flags();
-    // A private area has copies, and zero pages of `UFFDIO_ZEROPAGE`.
+    // A private area can have copies, and zero pages of `UFFDIO_ZEROPAGE`.
     let pages = match taken {
         Taken::All => true,
         Taken::Objects | Taken::Moving => area.is_shared(),
@@ -102,7 +102,7 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area.
+                    // Whether the entry maps the shared zero page, as `UFFDIO_ZEROPAGE` does in a private area.
                     let is_zero = page.bits.contains(Bits::BORROWED);
                     let stays = match taken {
                         Taken::All | Taken::Objects => false,

@@ -14,7 +14,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// No limit on either.
+    /// No limit on the entries scanned or on the pages reclaimed.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
         wanted: u64::MAX,

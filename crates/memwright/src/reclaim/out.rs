@@ -246,7 +246,7 @@ impl<M: Machine> Core<M> {
         gather.flush();
         let shed = swap.shed(frames, slot);
         if shed.refused {
-            // The device would refuse the other pages as well.
+            // The device would reject the other pages as well.
             effort.look = 0;
         }
         effort.wanted = effort.wanted.saturating_sub(u64::from(shed.freed));
@@ -295,7 +295,7 @@ impl<M: Machine> Core<M> {
                 let taken = transfers.finish(frames, number);
                 written += u64::from(taken.is_ok());
                 if taken == Err(DeviceError::Full) {
-                    // The device would refuse the other pages as well.
+                    // The device would reject the other pages as well.
                     effort.look = 0;
                 }
                 taken.is_ok()

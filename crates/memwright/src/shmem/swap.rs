@@ -134,10 +134,10 @@ impl<'a, M: Machine> Coming<'a, M> {
         for way in self.pages.into_iter().flatten() {
             if way.came {
                 let _ = way.frame.map(FrameRef::into_raw);
-                // The use that the store held.
+                // Release the use that the store held.
                 swap.release(frames, &[way.slot]);
             }
-            // The use that the read held.
+            // Release the use that the read held.
             swap.release(frames, &[way.slot]);
         }
     }
@@ -363,7 +363,7 @@ impl<M: Machine> Store<M> {
         let mut state = self.lock();
         let left = taken && state.pages.leave(way.index, frame, way.slot);
         if left {
-            // The store's reference. The caller holds another.
+            // Drop the store's reference. The caller holds another one.
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);
@@ -383,7 +383,7 @@ pub struct ObjectPlace {
 }
 
 impl<M: Machine> Swap<M> {
-    /// Counts the slots that hold pages of objects.
+    /// Returns the number of slots that hold pages of objects.
     pub fn slots_of_objects(&self) -> u64 {
         let stores = self.stores.lock();
         let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();

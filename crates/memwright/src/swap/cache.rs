@@ -20,7 +20,7 @@ pub(crate) enum Cached<'a, M: Machine> {
     Here,
     /// There are no other owners any more.
     Alone,
-    /// Another owner was faster: its frame is in the cache.
+    /// Another owner has added its frame to the cache first.
     Elsewhere(FrameRef<'a, M>),
 }
 
@@ -49,11 +49,12 @@ const TOGETHER: usize = 8;
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 enum Remains {
-    /// It has other uses.
+    /// The slot has other uses.
     Used,
-    /// Nothing. The caller frees the slot and drops the reference to the frame that the slot had.
+    /// Nothing remains. The caller frees the slot and drops the reference to the frame that the slot had.
     Nothing(Option<Frame>),
-    /// A copy of the page, which is also in this frame. The caller drops the slot's reference to the frame.
+    /// The slot keeps a copy of the page, which is also in this frame. The caller drops the slot's reference to the
+    /// frame.
     Copy(Frame),
 }
 
@@ -69,8 +70,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts consecutive slots from `slot` on, at most `most`, that a single entry names and whose pages are not in
-    /// memory.
+    /// Returns the number of consecutive slots from `slot` on, at most `most`, that a single entry names and whose
+    /// pages are not in memory.
     pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
         if most == 0 {
             return 0;
@@ -211,7 +212,7 @@ impl<M: Machine> Swap<M> {
         self.forget(frames, frame);
         let slot = self.reserve(memcg)?;
         let published = self.with_slots(slot, |slots, offset| {
-            // Another owner of the page may have been faster.
+            // Another owner of the page may have published a slot first.
             let first = frames.slot_of(frame).is_none();
             if first {
                 let shared = frames.share(frame).into_raw();
@@ -257,8 +258,8 @@ impl<M: Machine> Swap<M> {
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
-                // The use keeps the slot, and the reference keeps the frame. A fault on the page therefore finds that
-                // it is not exclusive, and another call of `shed` does nothing.
+                // The use keeps the slot allocated, and the reference keeps the frame. A fault on the page therefore
+                // finds that it is not exclusive, and another call of `shed` does nothing.
                 record.uses += 1;
                 frames.share(frame)
             });

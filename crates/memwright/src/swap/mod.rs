@@ -181,7 +181,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts the pages that are both in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
+    /// Returns the number of pages that are both in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
     pub fn cached_pages(&self) -> u64 {
         self.cached.get()
     }
@@ -196,7 +196,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts the slots in use; 0 if the lock is held. For reports of failures, which must not wait.
+    /// Returns the number of slots in use, or 0 if the lock is held. For reports of failures, which must not wait.
     pub(crate) fn slots_in_use(&self) -> u64 {
         let devices = self.devices.try_lock();
         devices.map_or(0, |devices| {
@@ -211,22 +211,22 @@ impl<M: Machine> Swap<M> {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Counts the objects that are charged to `memcg` or to a memcg below it.
+    /// Returns the number of objects that are charged to `memcg` or to a memcg below it.
     pub fn objects_of(&self, memcg: Memcg) -> u64 {
         self.bills.objects(memcg)
     }
 
-    /// Counts the slots charged to `memcg`, which include those of the memcgs below it.
+    /// Returns the number of slots that are charged to `memcg` or to a memcg below it.
     pub fn paid_by(&self, memcg: Memcg) -> u64 {
         self.bills.slots(memcg)
     }
 
-    /// Counts how often `memcg` was refused a slot because of its limit.
+    /// Returns the number of slot allocations, for `memcg` or a memcg below it, that a limit prevented.
     pub fn refused_to(&self, memcg: Memcg) -> u64 {
         self.bills.refused(memcg)
     }
 
-    /// Counts how often `memcg` got no slot because none was free.
+    /// Returns the number of slot allocations, for `memcg` or a memcg below it, that failed because no slot was free.
     pub fn full_for(&self, memcg: Memcg) -> u64 {
         self.bills.full(memcg)
     }

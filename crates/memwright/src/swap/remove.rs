@@ -18,7 +18,7 @@ impl<M: Machine> Swap<M> {
         active.is_some_and(|active| active.slots.set_closed(closed))
     }
 
-    /// Counts the slots of all devices that are not closed.
+    /// Returns the number of slots of all devices that are not closed.
     pub(crate) fn open_slots(&self) -> u64 {
         let devices = self.devices.lock();
         let open = devices.iter().flatten().map(|active| &active.slots);

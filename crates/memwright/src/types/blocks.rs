@@ -66,7 +66,7 @@ impl<T> Blocks<T> {
 }
 
 impl<T: Copy> Blocks<T> {
-    /// Returns a copy.
+    /// Returns a copy of the vector.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
         let mut copy = Self::new();
         for value in self.iter() {

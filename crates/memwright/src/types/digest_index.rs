@@ -25,7 +25,7 @@ impl<T: Copy> Index<T> {
         self.used
     }
 
-    /// Bytes of memory that the index takes.
+    /// Returns the bytes of memory that the index takes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Option<(u64, T)>>()
     }

@@ -146,7 +146,7 @@ pub enum AdviseError {
 /// repeats the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// The page.
+    /// The address of the page.
     pub at: VirtAddr,
     /// The access that faulted.
     pub access: Access,
@@ -191,9 +191,9 @@ impl From<Stopped> for LockError {
 /// Why a call that populates memory stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopulateError {
-    /// A userfaultfd must resolve a fault first.
+    /// A userfaultfd must resolve a fault before the call can continue.
     Watched(Awaited),
-    /// No frame is free, or there is no memory for a structure.
+    /// No frame is free, or a data structure could not be allocated.
     OutOfMemory,
 }
 
@@ -221,9 +221,9 @@ pub enum SealError {
     Invalid,
     /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
+    /// The operation would exceed a limit (ENOMEM). The areas at lower addresses have been sealed.
     OverLimit(Limit),
-    /// A data structure could not be allocated (ENOMEM). Areas below have been sealed.
+    /// A data structure could not be allocated (ENOMEM). The areas at lower addresses have been sealed.
     OutOfMemory,
 }
 

@@ -122,7 +122,7 @@ mod tests {
     fn which_folios_an_area_shows_whole() {
         #[rustfmt::skip]
         let rows: [(u64, u64, PageRange, &[u8]); 6] = [
-            // The page, its index in the object, the area.
+            // Columns: the page, its index in the object, the area, the expected orders.
             (512, 512, range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 0,   range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 16,  range(512, 1024), &[4, 3, 2]),

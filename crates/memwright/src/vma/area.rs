@@ -1,4 +1,4 @@
-//! One area.
+//! An area: its range, rights, flags and backing, and the conditions for a merge.
 
 use bitflags::bitflags;
 use memwright_table::{Page, PageRange};

@@ -22,7 +22,7 @@ pub(crate) type Displacement = u64;
 /// The displacements of a range of offsets that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The displacement of the pages now.
+    /// The present displacement of the pages.
     pub(crate) to: Displacement,
     /// The displacement at which the pages were first mapped.
     pub(crate) home: Displacement,
@@ -42,7 +42,7 @@ pub(crate) struct MovedAreas(
 struct Moves {
     /// The moves. The owner of an interval is 0 for offsets of anonymous memory, otherwise the number of the object.
     moves: IntervalTree<Move>,
-    /// The length at which the list is cleaned.
+    /// The length of the list at which stale entries are removed.
     most: usize,
 }
 
