@@ -26,37 +26,37 @@ pub enum AuditError {
     NotWritable(VirtAddr),
     /// An entry is marked exclusive, but its page is not anonymous or has other references.
     NotExclusive(VirtAddr),
-    /// An entry has the bit `BORROWED` and does not map a zero page, or maps one without the bit.
+    /// An entry has the bit `BORROWED` but does not map a zero page, or the reverse.
     NotZero(VirtAddr),
-    /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one,
-    /// anonymous memory in a shared area, or a hugetlb page outside a hugetlb area or the reverse.
+    /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one, anonymous
+    /// memory in a shared area, a hugetlb page outside hugetlb areas, or another page in a hugetlb area.
     WrongKind(VirtAddr),
     /// The count of resident pages is wrong.
     Resident {
-        /// Counted as pages were mapped and unmapped.
+        /// The counter that mapping and unmapping update.
         counted: u64,
-        /// Found in the page table.
+        /// The number of such pages in the page table.
         found: u64,
     },
     /// The count of resident pages of objects is wrong.
     ResidentObjects {
-        /// Counted as pages were mapped and unmapped.
+        /// The counter that mapping and unmapping update.
         counted: u64,
-        /// Found in the page table.
+        /// The number of such pages in the page table.
         found: u64,
     },
     /// The count of swap entries is wrong.
     Swapped {
-        /// Counted as pages were swapped out and in.
+        /// The counter that swap-out and swap-in update.
         counted: u64,
-        /// Found in the page table.
+        /// The number of swap entries in the page table.
         found: u64,
     },
     /// The count of page-table frames is wrong.
     Tables {
-        /// Counted as they were allocated and freed.
+        /// The counter that allocating and freeing page tables update.
         counted: u64,
-        /// Found by a walk.
+        /// The number that a walk of the page tables finds.
         found: u64,
     },
 }

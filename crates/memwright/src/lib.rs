@@ -52,22 +52,22 @@
 //!
 //! # Source tree
 //!
-//! Each folder refers only to folders above it in this list, by `use` and by method call alike. Operations are methods
-//! of [`AddressSpace`] and [`Memory`]; each method stands in the folder of what it does, not in that of its type.
+//! Each folder uses only the folders above it in this list. Operations are methods of [`AddressSpace`] and [`Memory`].
+//! A method is in the folder of the operation that it performs, which need not be the folder of the type.
 //!
 //! ```text
 //! types/     values that all layers share: errors, account rows, trace events, policies, settings of huge pages
 //! vma/       the map of areas: split, merge, free ranges; independent of page tables
 //!            writable.rs, the rule: may this entry be writable now?
-//! store/     what the pages of an object are stored in: a radix tree, slots, placement, limits
+//! store/     storage of the pages of an object: a radix tree, slots, placement, limits
 //! swap/      swap devices, slots, the swap cache
 //! mm/        the state: Memory (of a machine), AddressSpace and its Core, the trait Object and its mappings, commit
-//!            charges, KSM's lists; operations that only read or count
+//!            charges, KSM's lists; and operations that only read or count
 //! range/     operations on the entries of a range, or on all entries that map a page: reverse mapping, zapping, flags
 //! hugetlb/   areas and files of the hugetlb pool
-//! ksm/       pages with equal contents share one frame
-//! numa/      policies of areas, migration, NUMA balancing
-//! reclaim/   which pages leave memory, and how they are written to swap
+//! ksm/       KSM: merging pages with equal contents into one frame
+//! numa/      memory policies, migration, NUMA balancing
+//! reclaim/   selecting pages to reclaim, swapping out anonymous and shared memory, writing back files
 //! shmem/     shared memory and the files of a tmpfs; their swap-out and swap-in
 //! fault/     the page fault handler, one file per outcome
 //! huge/      collapsing small pages into huge pages, splitting folios
@@ -89,13 +89,13 @@
 //!            │                       └─ present ───────> fault/present.rs
 //!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
 //!          fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)
-//!                             writable says yes         ─> grant                 (write permission only)
+//!                             writable permits it        ─> grant                 (write permission only)
 //!                             the only reference        ─> mark exclusive, grant (write permission only)
 //!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped calls [`writable`]; no state records that a page was writable before.
-//! Exclusivity, the bit that decides for private memory, is stored in the page-table entry. A new anonymous page is
+//! Every path that leaves a page mapped calls [`writable`]; no state records that a page was writable before. For
+//! private memory, the decision depends on the exclusive bit of the page-table entry. A new anonymous page is
 //! exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
 //! exclusive again only if it holds the sole reference of any kind to the frame.
 //!
@@ -113,10 +113,9 @@
 //!             └ FrameCache, Frames   the frame allocator
 //! ```
 //!
-//! No lock is held when an operation returns or while a thread sleeps. Truncation walks the address spaces of
-//! an object without the object's locks. A fault that got a frame from the object before the truncation
-//! therefore checks the generation of [`object::Mappings`] under the page-table lock, and restarts if it has
-//! advanced.
+//! No lock is held when an operation returns or while a thread sleeps. Truncation walks the address spaces of an object
+//! without the object's locks. A fault that got a frame from the object before the truncation therefore checks the
+//! generation of [`object::Mappings`] under the page-table lock, and restarts if the generation has advanced.
 //!
 //! # Failure
 //!
@@ -240,7 +239,7 @@ pub use types::trace::{Event, TraceSink};
 pub use vma::area::{AreaFlags, Backed};
 pub use vma::writable::{Verdict, View, writable};
 
-/// Objects that areas map, and the parts that they are made of.
+/// Objects that areas can map, and the types from which objects are built.
 pub mod object {
     pub use crate::mm::huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
     pub use crate::mm::mappings::{CleanOutcome, Mappings};

@@ -16,7 +16,7 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
+    /// Unmaps the huge page at `index`, which is in `frame`, from private mappings without a reservation. Returns the
     /// number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
@@ -53,8 +53,8 @@ impl<M: Machine> Core<M> {
         frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
-    /// Frees the lowest page tables of `range`, where nothing is mapped: even an empty table would conflict with a huge
-    /// page.
+    /// Frees the lowest page tables of `range`, in which nothing is mapped. Even an empty table would conflict with a
+    /// huge page.
     #[cold]
     pub(crate) fn clear_way(&self, range: PageRange) {
         self.remove_entries(self.cpu(), range);
@@ -119,8 +119,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
-    /// number of entries removed.
+    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has a reservation. Returns
+    /// the number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
         let (object, index, frame) = {
@@ -141,7 +141,7 @@ impl<M: Machine> Core<M> {
         object.mappings().take_back(index, frame)
     }
 
-    /// Unmaps the page with the indices `span` from private areas without a reservation that map it to `frame`.
+    /// Unmaps the page with the indices `span`, which is in `frame`, from private areas without a reservation.
     pub(crate) fn lose_hugetlb(
         &self,
         mappings: &Mappings<M>,
@@ -186,7 +186,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
+/// Returns whether `object`, to which a mapping refers, has a reservation of huge pages.
 fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

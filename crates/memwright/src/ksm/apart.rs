@@ -37,7 +37,7 @@ fn own_bits(bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Counts the entries that map the zero page because they were merged (`ksm_zero_pages`).
+    /// Returns the number of entries that map the zero page because they were merged (`ksm_zero_pages`).
     pub fn merged_zero_pages(&self) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, space)) = self.merging().space_from(number) {
@@ -50,7 +50,7 @@ impl<M: Machine> Memory<M> {
     /// Unmerges all KSM pages (`/sys/kernel/mm/ksm/run`, 2).
     ///
     /// # Errors
-    /// No frame is free; pages that were unmerged before remain so.
+    /// No frame is free. Pages that were already unmerged stay unmerged.
     pub fn unmerge_all(&self) -> Result<(), OutOfFrames> {
         let merging = self.merging();
         let round = merging.round.lock();
@@ -68,12 +68,12 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
+    /// Returns whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
     pub fn merges_all(&self) -> bool {
         self.core.areas.read(self.core.cpu()).merge_all
     }
 
-    /// Whether any area is mergeable (`ksm_process_mergeable`).
+    /// Returns whether any area is mergeable (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.core.areas.read(self.core.cpu());
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -85,7 +85,7 @@ impl<M: Machine> AddressSpace<M> {
     /// (`PR_SET_MEMORY_MERGE`).
     ///
     /// # Errors
-    /// No frame is free for pages that are to be unmerged, or there is no heap.
+    /// No frame is free for pages that are to be unmerged, or there is no heap memory.
     pub fn merge_all(&self, on: bool) -> Result<(), OutOfFrames> {
         let core = &self.core;
         if on {
@@ -105,14 +105,14 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Counts the KSM pages of this address space (`/proc/PID/ksm_stat`).
+    /// Returns the counts of the KSM pages of this address space (`/proc/PID/ksm_stat`).
     pub fn merged_pages(&self) -> MergedPages {
         self.core.merged_pages()
     }
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts the KSM pages, by a walk of the entries of all mergeable areas.
+    /// Returns the counts of the KSM pages, found by a walk of the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
         if self.merge_number() == UNSCANNED {
@@ -177,7 +177,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::UnmergesWritten, 1);
     }
 
-    /// Whether the entry of `page` maps a KSM frame, or maps the zero page because the page was merged.
+    /// Returns whether the entry of `page` maps a KSM frame, or maps the zero page because the page was merged.
     pub(crate) fn is_merged(&self, page: Present) -> bool {
         page.bits.contains(Bits::MERGED)
             || page.size == PageSize::Size4K

@@ -49,8 +49,8 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// Registers the child of a fork for scanning. If that fails, records that the child may map KSM pages all the
-    /// same.
+    /// Registers the child of a fork for scanning. If that fails, records that the child may nevertheless map KSM
+    /// pages.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);
@@ -149,7 +149,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// Returns a KSM frame with this key that fewer entries map than the limit allows.
+    /// Returns a KSM frame with this key that is mapped by fewer entries than the limit allows.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);

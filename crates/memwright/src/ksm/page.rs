@@ -11,7 +11,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::writable;
 
-/// What a page is to be mapped to.
+/// The target to which the entry of a page is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A KSM frame, to which the caller holds a reference.
@@ -32,12 +32,12 @@ pub(super) enum MergeFailure {
     Gone,
     /// The page is pinned or has extra references.
     Busy,
-    /// Its contents differ.
+    /// The contents of the page and of the target differ.
     Different,
 }
 
 /// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
-/// Tracking bits are kept (rules: fold-before-clearing, never-under-report): nothing was written.
+/// Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
     match target {
@@ -48,7 +48,7 @@ pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether a page may be merged: it is anonymous, and cannot be written except through its entry (rule:
+    /// Returns whether a page may be merged: it is anonymous, and cannot be written except through its entry (rule:
     /// exclusive-before-pin). Called under the lock of its entry.
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
@@ -129,7 +129,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether the frame has the contents of the target.
+    /// Returns whether the frame has the contents of the target.
     fn has_contents_of(&self, target: Target, frame: Frame) -> bool {
         let frames = self.memory.frames();
         match target {
@@ -138,9 +138,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Changes the entries of the 4 KiB pages that `may` selects to map the target, if the pages have the target's
-    /// contents once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns
-    /// the number of entries changed.
+    /// Makes entries of 4 KiB pages map the target: those that `may` selects and whose pages have the target's contents
+    /// once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns the number
+    /// of entries changed.
     fn show_equal(
         &self,
         area: &Area<M>,
@@ -182,7 +182,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Changes the entry under the cursor, which is write-protected, to map the target.
+    /// Makes the entry under the cursor, which is write-protected, map the target.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -198,8 +198,8 @@ impl<M: Machine> Core<M> {
         cursor.replace(Entry::page(frame, bits), gather);
     }
 
-    /// Changes the entries of zero-filled pages of `range` in the area to map the zero page, as if the pages had never
-    /// been written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
+    /// Makes the entries of zero-filled pages of `range` in the area map the zero page, as if the pages had never been
+    /// written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
     /// otherwise referenced.
     pub(crate) fn show_zero(
         &self,

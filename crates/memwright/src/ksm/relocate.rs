@@ -27,7 +27,7 @@ impl<M: Machine> Merging<M> {
         let Some(places) = known.take(old_key, old) else {
             return;
         };
-        // There is room, because the old frame has just left the index.
+        // The index has room, because the old frame was just removed.
         let frame = new.into_raw();
         known.merged.insert(key, Stable { frame, places });
         drop(known);

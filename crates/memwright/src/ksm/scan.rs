@@ -1,4 +1,4 @@
-//! The scan of ksmd: which page is examined next, and what it is merged with (Linux 7.2 `mm/ksm.c`,
+//! The scan of ksmd: selects the next page to examine, and the page to merge it with (Linux 7.2 `mm/ksm.c`,
 //! `cmp_and_merge_page`).
 
 use core::sync::atomic::Ordering;
@@ -27,10 +27,10 @@ struct Seen {
     key: u64,
     /// The node that its KSM frame must be on, if any.
     node: Option<u8>,
-    /// The page had the same digest in the previous pass.
+    /// Whether the page had the same digest in the previous pass.
     settled: bool,
     zero: bool,
-    /// The page maps a KSM frame that it inherited at a fork.
+    /// Whether the page maps a KSM frame that it inherited at a fork.
     inherited: bool,
 }
 
@@ -144,8 +144,8 @@ impl<M: Machine> Memory<M> {
         if number != lone.space {
             return None;
         }
-        // This reference is held until the function returns: before the page `seen` maps the frame, the other page can
-        // be written and `shed` can run.
+        // This reference is held until the function returns: if the other page is written before the page `seen` maps
+        // the frame, `shed` must not free the frame.
         let merged = space.copy_for_merging(seen)?;
         let frame = merged.frame();
         {
@@ -167,7 +167,7 @@ impl<M: Machine> Memory<M> {
             page: lone.page,
         };
         merging.note_place(self, seen.key, frame, first);
-        // If this page has changed just now, the frame has one entry until the next equal page is found.
+        // If the page `seen` has changed meanwhile, only one entry maps the frame until the next equal page is found.
         if space.merge_page(seen.page, Target::Merged(frame)).is_ok() {
             merging.note_place(self, seen.key, frame, place);
         }

@@ -47,7 +47,7 @@ impl<M: Machine> Memory<M> {
             };
         }
         // The page count of an address space does not include entries that map the zero page: each full flush may have
-        // dropped the translations of all of them.
+        // dropped the translations of all such entries.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
         // Changed entries are counted only by kind: the total is the sum over the kinds.

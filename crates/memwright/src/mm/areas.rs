@@ -21,16 +21,16 @@ use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
 use crate::vma::moved::MovedAreas;
 
-/// What few areas have. Areas can share it, so an area stores one pointer for all of it.
+/// Properties that few areas have. Areas can share a tag, and each stores one pointer to it.
 pub(crate) struct Tag {
-    /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
+    /// The userfaultfd context that handles faults in the area. The flags of the area select the faults.
     watcher: Option<Watch>,
     /// The name of anonymous memory.
     name: Option<Arc<AreaName>>,
 }
 
 impl Tag {
-    /// Creates a tag; `None` if there is nothing to store.
+    /// Creates a tag. Returns `None` if there is nothing to store.
     fn new(
         watcher: Option<Watch>,
         name: Option<Arc<AreaName>>,
@@ -79,8 +79,8 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the tag with the userfaultfd context `watcher` and the name `name`. It is that of one of the backings
-    /// `models`, if one has such a tag.
+    /// Returns a tag with the userfaultfd context `watcher` and the name `name`: the tag of one of the backings
+    /// `models` if one has such a tag, otherwise a new one.
     pub(crate) fn tag_with<'a>(
         models: impl IntoIterator<Item = &'a Self>,
         watcher: Option<&Watch>,
@@ -98,7 +98,7 @@ impl<M: Machine> Backing<M> {
         self.tag = tag;
     }
 
-    /// Removes the userfaultfd context. If there is no memory for a tag with the name alone, the name goes too.
+    /// Removes the userfaultfd context. If there is no memory for a tag with the name alone, removes the name too.
     pub(crate) fn remove_watcher(&mut self) {
         self.tag = Tag::new(None, self.name().cloned()).unwrap_or(None);
     }
@@ -287,10 +287,10 @@ pub struct Totals {
     pub table_frames: u64,
 }
 
-/// The data that the lock guards.
+/// The data that the lock of an address space guards.
 pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
-    /// Where `mremap` has moved private memory with pages.
+    /// Where `mremap` has moved private pages.
     pub(crate) moved: MovedAreas,
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
@@ -311,11 +311,11 @@ pub(crate) struct Areas<M: Machine> {
     gained: Vec<PageRange>,
 }
 
-/// The number of areas that are compared before a move counts as current.
+/// The maximum number of areas that are checked for a recorded move. If there are more, the move counts as current.
 const NEIGHBOURS: usize = 8;
 
-/// Returns whether pages with these properties count as data, as stack, as executable (Linux 7.2 `mm/mmap.c`,
-/// `vm_stat_account`).
+/// Returns whether pages with these properties count as data, whether as stack, and whether as executable (Linux 7.2
+/// `mm/mmap.c`, `vm_stat_account`).
 fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     let stack = flags.contains(AreaFlags::GROWSDOWN);
     let write = rights.contains(Rights::WRITE);
@@ -324,7 +324,7 @@ fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     (data, stack, executable)
 }
 
-/// Returns the total of a class after `pages` pages have entered the class, or, if not `enter`, left it.
+/// Returns the total of a class after `pages` pages were added to it, or, if `enter` is false, removed from it.
 #[inline]
 fn moved(total: u64, enter: bool, pages: u64) -> u64 {
     if enter { total + pages } else { total - pages }
@@ -346,8 +346,8 @@ pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
         && (part.start.number() | part.end.number()) % HUGE_PAGES != 0
 }
 
-/// Returns what the offsets of an area with this object belong to: a number of the object, or 0 for anonymous memory. It
-/// is only compared.
+/// Returns the owner of the offsets of an area with this object: a number that identifies the object's pages, or 0 for
+/// anonymous memory. Owners are only compared.
 pub(crate) fn owner_of<M: Machine>(object: Option<&Arc<dyn Object<M>>>) -> u64 {
     object.map_or(0, |object| {
         core::ptr::from_ref(object.mappings()).addr() as u64
@@ -375,8 +375,8 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Records that the private pages `old` of `area`, if it has any, move to `target`. Their children's pages are found
-    /// there.
+    /// Records that the private pages in `old`, if there are any, move to `target`, so that the reverse mapping also
+    /// looks for them there.
     pub(crate) fn note_move(&mut self, old: PageRange, target: Page) -> Result<(), OutOfMemory> {
         let Some(area) = self.map.find(old.start) else {
             return Ok(());
@@ -405,8 +405,8 @@ impl<M: Machine> Areas<M> {
             .record(owner, span, displacements, self.map.len(), exists)
     }
 
-    /// Records that `range`, a part of a locked area, becomes writable, so that its pages are copied at once. Without
-    /// heap memory for the record, later faults copy the pages instead.
+    /// Records that a protection change makes `range`, a part of a locked area, writable, so that its pages are copied
+    /// at once. If there is no heap memory for the record, later faults copy the pages instead.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_gained(&mut self, range: PageRange) {
@@ -431,7 +431,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Adds pages of an area whose pages stay in memory to the totals.
+    /// Adds pages of a locked or secret area to the totals.
     #[cold]
     fn count_kept_in(&mut self, flags: AreaFlags, pages: u64) {
         self.was_secret |= flags.contains(AreaFlags::SECRET);
@@ -440,7 +440,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Whether there can be areas whose pages stay in memory: locked or secret ones.
+    /// Returns whether there can be areas whose pages stay in memory: locked or secret ones.
     pub(crate) fn may_keep_pages(&self) -> bool {
         self.locked > 0 || self.was_secret
     }

@@ -10,7 +10,8 @@ use crate::types::rights::Rights;
 
 impl<M: Machine> Core<M> {
     /// Checks whether the protection keys of this CPU permit the access to an area with these rights. The processor
-    /// checks mapped pages itself. This is for unmapped pages, and for accesses by the kernel on behalf of the program.
+    /// checks accesses to mapped pages itself. This check is for unmapped pages, and for accesses by the kernel on
+    /// behalf of the program.
     #[cold]
     #[inline(never)]
     pub(crate) fn check_key(&self, rights: Rights, access: Access) -> Result<(), FaultError> {

@@ -12,7 +12,7 @@ use crate::types::settled::settle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit;
 
-/// The charges that are granted (`vm.overcommit_memory`).
+/// Which charges are granted (`vm.overcommit_memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvercommitMode {
     /// All except a single charge larger than memory and swap together.
@@ -34,9 +34,9 @@ pub struct Commit {
     /// Pages of swap on devices that are open.
     swap: AtomicU64,
     mode: AtomicU8,
-    /// Percent of memory that may be committed beside swap in mode `Never`, used while `most` is 0.
+    /// The percentage of memory that may be committed in addition to swap in mode `Never`, used while `most` is 0.
     ratio: AtomicU32,
-    /// Pages that may be committed beside swap in mode `Never`; 0 if `ratio` applies.
+    /// Pages that may be committed in addition to swap in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
     /// The largest charge that is granted without a further check, so that a charge usually costs one comparison.
     unasked: AtomicU64,
@@ -52,7 +52,7 @@ impl Commit {
     /// Creates the count for `cpus` CPUs and a memory of `total` pages.
     ///
     /// # Errors
-    /// There is no heap for the counters.
+    /// [`OutOfMemory`] if the counters cannot be allocated.
     pub fn new(cpus: usize, total: u64) -> Result<Self, OutOfMemory> {
         let mut shares = Vec::new();
         shares.try_make_room(cpus)?;
@@ -143,21 +143,22 @@ impl Commit {
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that may be committed beside swap in mode `Never` (`vm.overcommit_kbytes`), or 0 if a
-    /// percentage is set instead.
+    /// Returns the number of pages that may be committed in addition to swap in mode `Never` (`vm.overcommit_kbytes`),
+    /// or 0 if a percentage is set instead.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of pages that may be committed beside swap in mode `Never`, and clears the percentage. With 0, the
-    /// limit is the amount of swap.
+    /// Sets the number of pages that may be committed in addition to swap in mode `Never`, and clears the percentage.
+    /// With 0, the limit is the amount of swap.
     pub fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.ratio.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo): a part of
-    /// memory, or the number that was set, and all of swap (Linux 7.3 `mm/util.c`, `vm_commit_limit`).
+    /// Returns the number of pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo): all of swap,
+    /// and in addition a percentage of memory or the number of pages that was set (Linux 7.3 `mm/util.c`,
+    /// `vm_commit_limit`).
     pub fn limit(&self) -> u64 {
         let memory = match self.most() {
             0 => self.memory * u64::from(self.ratio()) / 100,

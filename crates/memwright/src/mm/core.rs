@@ -1,4 +1,4 @@
-//! The part of an address space to which the objects that it maps hold references.
+//! The part of an address space to which the mapped objects hold references.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ struct CpuResident {
     pages: AtomicI64,
     /// The part of `pages` that are pages of objects.
     objects: AtomicI64,
-    /// The highest count over all CPUs that this CPU sampled before it unmapped pages.
+    /// The highest resident count over all CPUs that this CPU sampled before it unmapped pages.
     peak: AtomicU64,
     /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
     /// pages that were mapped by a trapped fault are not included.
@@ -42,7 +42,7 @@ struct CpuResident {
 pub(crate) struct Core<M: Machine> {
     /// The number of this address space among all address spaces of the machine.
     number: AtomicU64,
-    /// The node of this address space in the list of all.
+    /// The number of the node of this address space in the forest of all address spaces.
     node: AtomicU32,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
@@ -65,9 +65,9 @@ pub(crate) struct Core<M: Machine> {
     merge_number: AtomicU64,
     /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
-    /// Pages that are accounted as pinned for a long time.
+    /// Pages that are accounted as long-term pinned.
     pinned_pages: AtomicU64,
-    /// Whether the address space ever mapped an area whose pages `totals` has to look at.
+    /// Whether the address space ever mapped an area whose pages `totals` counts by examining the area.
     has_special_areas: AtomicBool,
 }
 
@@ -111,12 +111,12 @@ impl<M: Machine> Core<M> {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Returns the node of this address space in the list of all.
+    /// Returns the number of the node of this address space in the forest of all address spaces.
     pub(crate) fn node(&self) -> u32 {
         self.node.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of this address space, and its node in the list of all.
+    /// Sets the number of this address space, and the number of its node in the forest of all address spaces.
     pub(crate) fn set_place(&self, number: u64, node: u32) {
         self.number.store(number, Ordering::Relaxed);
         self.node.store(node, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl<M: Machine> Core<M> {
         &self.pace
     }
 
-    /// Returns its number in the scan for equal pages (KSM).
+    /// Returns the number of this address space in the scan for equal pages (KSM).
     pub(crate) fn merge_number(&self) -> u64 {
         self.merge_number.load(Ordering::Acquire)
     }
@@ -141,8 +141,8 @@ impl<M: Machine> Core<M> {
         self.pinned.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. The answer is valid
-    /// for a page only under the lock of its entry.
+    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. For a page, the result
+    /// is valid only under the lock of its entry.
     pub(crate) fn may_have_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
     }
@@ -208,7 +208,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
-    /// Counts `pages` resident pages, which are counted already, as pages of objects.
+    /// Counts `pages` pages, which are already counted as resident, as pages of objects.
     #[inline]
     pub(crate) fn note_objects(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].objects;
@@ -218,13 +218,13 @@ impl<M: Machine> Core<M> {
         );
     }
 
-    /// Records that the address space maps pages which are counted by looking at their areas: huge pages of the pool,
+    /// Records that the address space maps pages that are counted by examining their areas: pages of the hugetlb pool,
     /// or pages of objects that are not memory.
     pub(crate) fn note_special_areas(&self) {
         self.has_special_areas.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the address space ever mapped such pages.
+    /// Returns whether the address space ever mapped pages that are counted by examining their areas.
     pub(crate) fn has_special_areas(&self) -> bool {
         self.has_special_areas.load(Ordering::Relaxed)
     }
@@ -234,7 +234,7 @@ impl<M: Machine> Core<M> {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
     }
 
-    /// Sets which huge pages the process opts out of to what its `parent` opts out of.
+    /// Lets the process opt out of the huge pages that its `parent` opts out of.
     pub(crate) fn inherit_huge_refusal(&self, parent: &Self) {
         let refusal = parent.huge_refusal.load(Ordering::Relaxed);
         self.huge_refusal.store(refusal, Ordering::Relaxed);
@@ -287,7 +287,7 @@ impl<M: Machine> Core<M> {
         self.memory.swap().bills.rename_space(before, memcg);
     }
 
-    /// Returns the number of pages that are accounted as pinned for a long time.
+    /// Returns the number of pages that are accounted as long-term pinned.
     pub(crate) fn pinned_pages(&self) -> &AtomicU64 {
         &self.pinned_pages
     }
@@ -327,8 +327,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts an entry that was empty and that a fault mapped to the zero page. The statistics count these pages, the
-    /// address space does not.
+    /// Counts an entry that was empty and that a fault mapped to the zero page. The fault statistics count these pages,
+    /// so the counters of the address space do not.
     #[inline]
     pub(crate) fn note_zero_page(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);

@@ -28,7 +28,7 @@ impl<M: Machine> Memory<M> {
             .with(self.policy().huge())
     }
 
-    /// Whether khugepaged has anything to scan; `asked` says whether any area has `MADV_HUGEPAGE` (Linux 7.2
+    /// Returns whether khugepaged has anything to scan. `asked` is whether any area has `MADV_HUGEPAGE` (Linux 7.2
     /// `mm/khugepaged.c`, `hugepage_pmd_enabled`).
     pub fn may_collapse(&self, asked: bool) -> bool {
         let anonymous = match self.huge_mode() {
@@ -41,8 +41,8 @@ impl<M: Machine> Memory<M> {
         anonymous || settings.into_iter().any(shared)
     }
 
-    /// Returns the huge zero page, which is allocated when it is first needed and then kept; `None` if there is no
-    /// memory.
+    /// Returns the huge zero page, or `None` if there is no memory for it. The page is allocated when it is first
+    /// needed, and then kept.
     pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
         let zero = &self.huge().zero;
         let made = zero.load(Ordering::Acquire);
@@ -69,7 +69,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
+    /// Returns whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
     pub fn may_be_huge(&self, area: &Area<M>) -> bool {
         let first = area.start().number().next_multiple_of(HUGE_PAGES);
         let range = around(Page::new(first));
@@ -91,7 +91,7 @@ impl<M: Machine> Core<M> {
         memory.huge().sizes.orders(memory.policy().huge(), allows)
     }
 
-    /// Whether `area` may have the huge page `range`.
+    /// Returns whether `area` may have the huge page `range`.
     pub(crate) fn area_may_be_huge(
         &self,
         area: &Area<M>,

@@ -36,8 +36,8 @@ pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 /// The data that the lock of a file guards.
 pub(crate) struct HugeState<M: Machine> {
     pub(crate) pages: Pages<M>,
-    /// In bytes. After `fallocate`, a file of a mount need not end with a page: the bytes of such a last page can be read
-    /// but not mapped.
+    /// The size in bytes. After `fallocate`, a file of a mount can end inside a huge page. The bytes of such a last
+    /// page can be read but not mapped.
     pub(crate) size: u64,
     /// Pages that are reserved and do not exist yet.
     pub(crate) reserved: Runs,
@@ -83,7 +83,7 @@ impl<M: Machine> HugeState<M> {
     /// Returns the page at this index, if it exists.
     ///
     /// # Errors
-    /// The file ends before it.
+    /// [`ObjectError::BeyondEnd`] if the file ends before the page.
     pub(crate) fn page(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
         if index >= self.size / HUGE_BYTES {
             return Err(ObjectError::BeyondEnd);
@@ -100,7 +100,7 @@ impl<M: Machine> HugeState<M> {
     /// page, for a shared or a private mapping.
     ///
     /// # Errors
-    /// No heap memory for the record.
+    /// [`OutOfMemory`] if there is no heap memory for the record.
     pub(crate) fn begin_filling(&mut self, index: u64) -> Result<bool, OutOfMemory> {
         Ok(self.filling.insert(index..index + 1)? == 1)
     }
@@ -114,7 +114,7 @@ impl<M: Machine> HugeState<M> {
     /// Stores `page` as page `index`, which must not exist yet, and takes over its reference.
     ///
     /// # Errors
-    /// No memory for the index. The page is freed.
+    /// [`ObjectError::OutOfMemory`] if there is no memory for the index. The page is freed.
     pub(crate) fn put(&mut self, index: u64, page: FrameRef<'_, M>) -> Result<(), ObjectError> {
         self.pages.insert(index, page.frame())?;
         let _ = page.into_raw();
@@ -186,7 +186,8 @@ impl<M: Machine> HugeFile<M> {
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         let (frames, within) = (self.memory.frames(), self.within());
         let mut state = self.state.lock();
-        // At least so many pages are missing. The check keeps the walk below short if the range is huge.
+        // This difference is a lower bound of the missing pages. The check keeps the walk below short if the range is
+        // huge.
         let there = state.pages.len() + state.reserved.count(&range);
         if (range.end - range.start).saturating_sub(there) > frames.total() / HUGE_PAGES {
             return Err(ObjectError::OutOfMemory);
@@ -226,7 +227,7 @@ impl<M: Machine> HugeFile<M> {
         frames.take_huge(promised, FrameKind::PoolObject, self.within())
     }
 
-    /// Like [`take_page`](Self::take_page), but zeroed.
+    /// Like [`take_page`](Self::take_page), but the page is zeroed.
     ///
     /// # Errors
     /// The pool has no free page.
@@ -244,7 +245,7 @@ impl<M: Machine> HugeFile<M> {
     /// `promised` is set, reserves page `index` again, if the pool has a free page.
     ///
     /// # Errors
-    /// No memory for the index. The page is freed.
+    /// [`ObjectError::OutOfMemory`] if there is no memory for the index. The page is freed.
     pub(crate) fn put_new(
         &self,
         state: &mut HugeState<M>,
@@ -299,7 +300,7 @@ impl<M: Machine> HugeFile<M> {
     /// Returns the frame of 4 KiB page `index`, with one reference to the huge page, if the page exists.
     ///
     /// # Errors
-    /// The file ends before it.
+    /// [`ObjectError::BeyondEnd`] if the file ends before the page.
     pub fn frame_at(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
         let state = self.state.lock();
         if index >= state.size.div_ceil(4096) {
@@ -336,7 +337,7 @@ impl<M: Machine> Drop for HugeFile<M> {
     }
 }
 
-/// The huge pages reserved for a private mapping and the parts it is split into.
+/// The huge pages reserved for a private mapping and for the parts into which it is split.
 pub(crate) struct Reservation<M: Machine> {
     memory: Arc<Memory<M>>,
     /// The subpool of the file.
@@ -354,7 +355,7 @@ impl<M: Machine> Reservation<M> {
         frames.take_huge(promised, FrameKind::PoolAnonymous, self.within)
     }
 
-    /// Reserves the pages of `range` again that were taken and freed, as long as the pool has free pages.
+    /// Reserves again those pages of `range` that were taken and freed, as long as the pool has free pages.
     pub(crate) fn restore(&self, range: Range<u64>) {
         let frames = self.memory.frames();
         for index in range {

@@ -1,10 +1,10 @@
-//! The areas that map an object (Linux 7.2 `struct address_space`, `i_mmap`). What truncation and cleaning do with it is
-//! in `range/mappings.rs`.
+//! The areas that map an object (Linux 7.2 `struct address_space`, `i_mmap`). Truncation and cleaning, which use this
+//! list, are in `range/mappings.rs`.
 //!
-//! Areas are found by the pages of the object that they map. An area maps each page at the same distance from its index,
-//! and neither a split nor a merge changes that distance. The object therefore records intervals of indices, each with an
-//! address space and a displacement, and the map of areas tells which areas are there. A protection change that splits
-//! an area changes no interval.
+//! Areas are found by the pages of the object that they map. An area maps each page at the same distance from its
+//! index, and neither a split nor a merge changes that distance. The object therefore records intervals of indices,
+//! each with an address space and a displacement. The areas at the resulting addresses are looked up in the map of
+//! areas. A protection change that splits an area changes no interval.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -18,13 +18,13 @@ use crate::mm::object::Object;
 use crate::mm::space::Area;
 use crate::types::interval_tree::{IntervalId, IntervalKey, IntervalTree};
 
-/// The number of intervals that are looked at before other CPUs may take the lock of the list.
+/// The number of intervals that are examined before other CPUs may take the lock of the list.
 const TOGETHER: usize = 256;
 
 /// Areas of one address space that map the object at the same displacement.
 struct Mapping<M: Machine> {
     space: Shared<Core<M>>,
-    /// What added to the index of a page gives the number of the page that maps it, modulo 2^64.
+    /// The number of the mapped page minus its index in the object, modulo 2^64.
     displacement: u64,
     /// The number of areas.
     areas: u32,
@@ -32,19 +32,19 @@ struct Mapping<M: Machine> {
 
 /// The areas that map an object, by the indices that they map.
 ///
-/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: an
-/// address space locks its areas first and this list second.
+/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: the
+/// areas of an address space, then this list.
 pub struct Mappings<M: Machine> {
     /// The owner of an interval is the number of its address space. The intervals of an address space change only while
     /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.
     list: Lock<IntervalTree<Mapping<M>>>,
-    /// Increased before pages are removed from the object and before they are cleaned. A fault compares the value from
-    /// before its lookup in the object with the current one while it holds the page-table lock. If they differ, the
-    /// result of the lookup may be stale, and the fault starts again.
+    /// Increased before pages are removed from the object and before they are cleaned. A fault reads the value before
+    /// its lookup in the object, and again while it holds the page-table lock. If the two values differ, the result of
+    /// the lookup may be stale, and the fault starts again.
     generation: AtomicU64,
 }
 
-/// Pages of an address space at which an interval says that the object is mapped.
+/// Pages at which an address space maps the object, according to an interval.
 pub(crate) struct Mapped {
     interval: IntervalId,
     pub(crate) pages: PageRange,
@@ -52,14 +52,15 @@ pub(crate) struct Mapped {
 
 /// The places at which an address space may map an object, during a visit.
 pub(crate) struct Places {
-    /// Before the next place.
+    /// A key before the next place.
     key: IntervalKey,
-    /// The next interval after `key`, possibly of another address space, and the changes of the list when it was found.
+    /// The next interval after `key`, possibly of another address space, and the change counter of the list when the
+    /// interval was found.
     ahead: Option<(IntervalId, u64)>,
 }
 
 impl Places {
-    /// Returns the next interval of any address space, and forgets it.
+    /// Returns the next interval of any address space. Clears `ahead`.
     fn take_next<T>(&mut self, list: &IntervalTree<T>, span: &Range<u64>) -> Option<IntervalId> {
         match self.ahead.take() {
             Some((found, changes)) if changes == list.changes() => Some(found),
@@ -68,7 +69,7 @@ impl Places {
     }
 }
 
-/// The result of cleaning.
+/// The result of cleaning entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanOutcome {
     /// Entries that were dirty.
@@ -112,9 +113,9 @@ impl<M: Machine> Mappings<M> {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Calls `visitor` for each address space that may map one of the pages `span`, in the order of their numbers, and
-    /// with the places at which it may. A child that a process forks during the visit is included, because its number is
-    /// higher than its parent's.
+    /// Calls `visitor` with each address space that may map one of the pages `span`, and with the places at which it
+    /// may map them. The address spaces are visited in the order of their numbers. A child that a process forks during
+    /// the visit is included, because its number is higher than its parent's.
     pub(crate) fn visit(
         &self,
         span: &Range<u64>,
@@ -135,7 +136,7 @@ impl<M: Machine> Mappings<M> {
         let visited = places.key.owner;
         let mut found = places.take_next(&list, span)?;
         if list.key(found).owner == visited {
-            // The visit has not seen all places, or the address space has new ones.
+            // The visitor did not take all places of this address space, or new ones were added: skip them.
             found = list.next(IntervalKey::after(visited), span)?;
         }
         *places = Places {
@@ -145,7 +146,7 @@ impl<M: Machine> Mappings<M> {
         Some(list.value(found)?.space.clone())
     }
 
-    /// Returns the next place of the address space that is visited, where it may map some of the pages `span`.
+    /// Returns the next place at which the visited address space may map some of the pages `span`.
     ///
     /// # Locks
     /// The caller holds the lock of the areas of the address space, so that no interval is added before the next one.
@@ -205,8 +206,8 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Calls `add` with each address space that may map the page `index`, in the order of their numbers, and the page at
-    /// which it may.
+    /// Calls `add` with each address space that may map the page `index`, in the order of their numbers, and with the
+    /// page at which it may map it.
     ///
     /// # Errors
     /// Those of `add`, which ends the search.
@@ -243,7 +244,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Returns whether the area is one of those of an interval.
+    /// Returns whether the area belongs to the interval of `mapped`.
     pub(crate) fn is_in(&self, area: &Area<M>, mapped: &Mapped) -> bool {
         let attachment = area.backing().attachment();
         attachment.is_some_and(|own| {
@@ -294,7 +295,7 @@ impl<M: Machine> Mappings<M> {
         list.try_insert(child.space_number(), span, mapping)
     }
 
-    /// Records one more area of an interval, which is part of what the interval covers.
+    /// Records one more area of an interval. The area maps pages that the interval already covers.
     fn attach_part(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let mapping = list.value_mut(interval);
@@ -319,7 +320,7 @@ impl<M: Machine> Mappings<M> {
     }
 }
 
-/// The reference of an area to an object: it keeps the object alive and the area in the object's list.
+/// The reference of an area to an object. It keeps the object alive, and it keeps the area in the object's list.
 pub(crate) struct Attachment<M: Machine> {
     object: Arc<dyn Object<M>>,
     space: Shared<Core<M>>,
@@ -345,8 +346,9 @@ impl<M: Machine> Attachment<M> {
         })
     }
 
-    /// Returns the reference of the copy of this area in a forked child, to `object`, which has the same list. `previous`
-    /// is the reference of the area before this one in both address spaces, if the two have one.
+    /// Returns the attachment of the copy of this area in a forked child. `object` is the object that the child maps,
+    /// which has the same list. `previous` has the attachments of the previous area in the parent and in the child, if
+    /// they have any.
     pub(crate) fn of_child(
         &self,
         object: &Arc<dyn Object<M>>,

@@ -50,7 +50,7 @@ impl<M: Machine> Memory<M> {
     /// Creates the memory manager for the frames of a machine.
     ///
     /// # Errors
-    /// No frame is free for the zero page, or there is no heap for the counters.
+    /// No frame is free for the zero page, or the counters cannot be allocated.
     pub fn new(frames: Arc<Frames<M>>, policy: Policy) -> Result<Self, OutOfMemory> {
         let zero = frames
             .allocate_zeroed(0, FrameKind::Zero)
@@ -146,7 +146,7 @@ impl<M: Machine> Memory<M> {
     /// Returns the number by which areas refer to the memory policy `policy`. Adds the policy if it is new.
     ///
     /// # Errors
-    /// There is no heap for one more policy.
+    /// [`OutOfMemory`] if there is no heap memory for one more policy.
     pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
         self.placements.number(policy)
     }
@@ -162,8 +162,8 @@ impl<M: Machine> Memory<M> {
         &self.swap
     }
 
-    /// Returns an upper bound of the number of pages mapped so far, over all address spaces. Between two moments, the
-    /// number of mapped pages rises by at most as much as this count.
+    /// Returns an upper bound of the number of pages that were ever mapped, over all address spaces. Between two
+    /// moments, the number of mapped pages rises by at most as much as this count.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
         let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
@@ -175,7 +175,7 @@ impl<M: Machine> Memory<M> {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
 
-    /// Whether a swap device was ever added.
+    /// Returns whether a swap device was ever added.
     #[inline]
     pub(crate) fn swaps(&self) -> bool {
         self.swapping.load(Ordering::Acquire)
@@ -203,8 +203,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Starts or stops taking [lock statistics](stat). Starting clears what was recorded of locks and lines. The
-    /// statistics are per machine: memory managers on one machine share them.
+    /// Starts or stops taking [lock statistics](stat). Starting clears the records of locks and lines. The statistics
+    /// are per machine: memory managers on one machine share them.
     pub fn set_lock_statistics(&self, on: bool) {
         let watched = on || self.tracing.load(Ordering::Acquire);
         self.watched.store(watched, Ordering::Release);
@@ -215,7 +215,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Whether events are traced or lock statistics are taken.
+    /// Returns whether events are traced or lock statistics are taken.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Acquire)

@@ -1,8 +1,9 @@
 //! The pages that map a KSM frame (Linux 7.2 `mm/ksm.c`, `struct ksm_rmap_item`).
 //!
-//! Each merge records its page. A record may be out of date: the page may have been written, moved or unmapped since, and
-//! a child that inherited a page is recorded by a later scan. The references of the frame tell whether the records are
-//! complete. If they are not, the caller searches all mergeable memory and records what it finds.
+//! Each merge records its page. A record may be stale, because the page was written, moved or unmapped since. A page
+//! that a child inherited has no record until a later scan. The caller finds out from the reference count of the frame
+//! whether the records are complete. If they are not, it searches all mergeable memory and records the pages that it
+//! finds.
 
 use core::sync::atomic::Ordering;
 use memwright_table::{Frame, Machine, OutOfMemory, Page, Shared};
@@ -12,7 +13,7 @@ use crate::mm::memory::Memory;
 use crate::mm::merging::{MergedPlace, Merging};
 use crate::types::digest_index::key_of;
 
-/// Records of a frame beyond twice its entries that are kept.
+/// The number of records that a frame may have beyond twice the number of its entries.
 const SPARE: u32 = 16;
 
 impl<M: Machine> Merging<M> {
@@ -24,7 +25,7 @@ impl<M: Machine> Merging<M> {
         key_of(frames.digest(frame), node)
     }
 
-    /// Records a page that maps the KSM frame with this key. If most of the frame's records are out of date, it drops
+    /// Records a page that maps the KSM frame with this key. If most of the frame's records are stale, first drops
     /// them: the next search finds the entries again.
     pub(crate) fn note_place(
         &self,

@@ -10,10 +10,10 @@ use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
-/// The number of an address space that may map KSM pages, but could not be registered because there was no heap.
+/// The number of an address space that may map KSM pages, but could not be registered because there was no heap memory.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// A page without an equal page so far in this pass.
+/// A page for which this pass has not found an equal page yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Lone {
     pub(crate) space: u64,
@@ -39,14 +39,14 @@ pub(crate) struct MergedPlace {
 #[derive(Clone, Copy)]
 pub(crate) struct Stable {
     pub(crate) frame: Frame,
-    /// The pages that were merged into it. Some may map another frame by now; children of a fork are missing until the
-    /// scan or a search has found them.
+    /// The pages that were merged into the frame. Some may map another frame by now. Pages of forked children are
+    /// missing until the scan or a search has found them.
     pub(crate) places: Chain,
 }
 
 /// The registered address spaces and the indexes.
 pub(crate) struct Known<M: Machine> {
-    /// Sorted by number.
+    /// The registered address spaces, sorted by number.
     pub(crate) spaces: Vec<Scanned<M>>,
     pub(crate) last_number: u64,
     /// KSM frames. The index holds a reference to each.
@@ -69,8 +69,8 @@ impl<M: Machine> Known<M> {
         Some(&self.spaces[at.ok()?].space)
     }
 
-    /// Records a page that maps the KSM frame `frame` with this key, and forgets the frame's other records if there are
-    /// more than `most`. Without memory the page is not recorded, and a search for the mappers of the frame goes over all
+    /// Records a page that maps the KSM frame `frame` with this key. First drops the frame's other records if there are
+    /// more than `most`. If there is no memory for the record, a search for the entries of the frame examines all
     /// mergeable memory.
     pub(crate) fn note_place(&mut self, key: u64, frame: Frame, place: MergedPlace, most: u32) {
         if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
@@ -81,7 +81,7 @@ impl<M: Machine> Known<M> {
         }
     }
 
-    /// Forgets the places of a KSM frame.
+    /// Removes the records of the pages that map a KSM frame.
     pub(crate) fn forget_places(&mut self, key: u64, frame: Frame) {
         if let Some(stable) = self.merged.find_mut(key, |one| one.frame == frame) {
             self.places.clear(&mut stable.places);
@@ -93,7 +93,7 @@ impl<M: Machine> Known<M> {
 pub(crate) struct Round {
     pub(crate) space: u64,
     pub(crate) page: Page,
-    /// Pages that have changed, so far in this pass.
+    /// The number of pages that this pass has found changed so far.
     pub(crate) volatile: u64,
 }
 
@@ -146,7 +146,7 @@ impl<M: Machine> Merging<M> {
         &self.settings
     }
 
-    /// Whether an address space is registered for scanning.
+    /// Returns whether an address space is registered for scanning.
     pub fn is_wanted(&self) -> bool {
         !self.known.lock().spaces.is_empty()
     }

@@ -30,12 +30,12 @@ pub enum Put {
     Exists,
 }
 
-/// The maximum number of an object's pages in each state when they are collapsed into a huge page.
+/// Limits on an object's pages for a collapse into a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollapseLimits {
-    /// The largest permitted number of missing pages.
+    /// The maximum number of missing pages.
     pub missing: u64,
-    /// The largest permitted number of pages in swap.
+    /// The maximum number of pages in swap.
     pub swapped: u64,
 }
 
@@ -63,7 +63,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one
     /// reference, as from `FrameRef::into_raw`.
     ///
-    /// `write` says whether a store through a shared mapping is about to happen.
+    /// `write` is whether a store through a shared mapping is about to happen.
     ///
     /// # Errors
     /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
@@ -89,8 +89,8 @@ pub trait Object<M: Machine>: Send + Sync {
         0
     }
 
-    /// Swaps in page `index` if it is in swap, and with it following pages, up to `most` pages in total, where that is
-    /// cheap. Returns the number of pages read from a device.
+    /// Swaps in page `index` if it is in swap. Also swaps in following pages, up to `most` pages in total, where this
+    /// is cheap. Returns the number of pages read from a device.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
@@ -99,15 +99,15 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(0)
     }
 
-    /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they came into
-    /// memory. `pages` is at most 64.
+    /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they were stored
+    /// or swapped in. `pages` is at most 64.
     fn asked_for(&self, first: u64, pages: u64) -> u64 {
         let _ = (first, pages);
         0
     }
 
-    /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps these pages, and the next
-    /// access faults them in again. The caller holds no lock of any address space.
+    /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps the reclaimed pages, and the
+    /// next access faults them in again. The caller holds no lock of any address space.
     ///
     /// A file system first removes the pages that must stay from the set ([`Mappings::keep`]) and writes back dirty
     /// pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified of later
@@ -164,7 +164,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Those of `out`.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// Returns the address spaces that map the object.
+    /// Returns the list of areas that map the object.
     fn mappings(&self) -> &Mappings<M>;
 
     /// Writes the `pages` pages from `first` on back to the backing store.
@@ -185,7 +185,7 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(false)
     }
 
-    /// Returns whether this is shared anonymous memory, which no file name leads to.
+    /// Returns whether this is shared anonymous memory, which has no file name.
     fn is_anonymous(&self) -> bool {
         false
     }
@@ -195,8 +195,8 @@ pub trait Object<M: Machine>: Send + Sync {
         false
     }
 
-    /// Returns the huge page that consists of the 512 pages from `first` on, a multiple of 512. It is created if the
-    /// settings allow it and none of the pages exists. `asked` says that the area has `MADV_HUGEPAGE`. The frame
+    /// Returns the huge page that consists of the 512 pages from `first` on, a multiple of 512. Creates it if the
+    /// settings allow it and none of the pages exists. `asked` is whether the area has `MADV_HUGEPAGE`. The frame
     /// carries one reference to the folio.
     fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
         let _ = (memory, first, asked);
@@ -204,14 +204,15 @@ pub trait Object<M: Machine>: Send + Sync {
     }
 
     /// If the 512 pages from `first` on, a multiple of 512, are a huge page, splits it in the object: from now on the
-    /// object stores and returns single pages. Entries that map the huge page as one stay.
+    /// object stores and returns single pages. Huge entries that map the page stay.
     fn part(&self, first: u64) {
         let _ = first;
     }
 
-    /// Fills the hole around page `index`, if there is one, with the largest zeroed folio of the orders `fitting` that
-    /// the hole has room for and the settings allow. `asked` says that the area has `MADV_HUGEPAGE`. The object stores
-    /// the frames of the folio as single pages. Returns the order, or `None` if the page must be filled alone.
+    /// Fills the hole around page `index`, if there is one, with a zeroed folio: the largest of the orders `fitting`
+    /// that fits into the hole and that the settings allow. `asked` is whether the area has `MADV_HUGEPAGE`. The object
+    /// stores the frames of the folio as single pages. Returns the order, or `None` if the caller must fill the page
+    /// alone.
     fn fill_folio(
         &self,
         memory: &Memory<M>,
@@ -229,7 +230,7 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
-    /// Returns whether the settings allow huge pages for the object. `asked` says that the area has `MADV_HUGEPAGE`.
+    /// Returns whether the settings allow huge pages for the object. `asked` is whether the area has `MADV_HUGEPAGE`.
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let _ = (memory, asked);
         false
@@ -251,7 +252,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// policies of the areas apply.
     ///
     /// # Errors
-    /// No heap memory. Nothing has changed.
+    /// [`OutOfMemory`] if there is no heap memory. Nothing has changed.
     fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
         let _ = (first, pages, policy);
         Ok(false)
@@ -263,11 +264,11 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
-    /// Replaces the frame of page `index`, or the huge page that begins there. `exchange` is called with the old frame
-    /// once it can no longer be looked up in the object. It returns the new frame with a reference, which the object
-    /// takes over; the object then drops its reference to the old frame. Nothing changes if `exchange` returns `None`,
-    /// or the object has no page of this size there. The caller holds the area locks of every address space that maps
-    /// the page.
+    /// Replaces the frame of page `index`, or the huge page that begins at that index. The object calls `exchange` with
+    /// the old frame once the frame can no longer be looked up in the object. `exchange` returns the new frame with a
+    /// reference, which the object takes over. The object then drops its reference to the old frame. Nothing changes if
+    /// `exchange` returns `None`, or if the object has no page of this size there. The caller holds the area locks of
+    /// every address space that maps the page.
     fn exchange(
         &self,
         memory: &Memory<M>,
@@ -278,8 +279,8 @@ pub trait Object<M: Machine>: Send + Sync {
         let _ = (memory, index, size, exchange);
     }
 
-    /// Returns the hugetlb file, if the object is one or is backed by one. Its areas can be split only at huge page
-    /// boundaries.
+    /// Returns the hugetlb file, if the object is one or is backed by one. Areas that map such an object can be split
+    /// only at huge page boundaries.
     fn huge(&self) -> Option<HugeView<'_, M>> {
         None
     }

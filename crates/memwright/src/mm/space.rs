@@ -1,4 +1,4 @@
-//! Address spaces: one file per operation.
+//! Address spaces. Each operation is in a separate file.
 
 use alloc::sync::Arc;
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};

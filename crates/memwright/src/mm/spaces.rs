@@ -1,4 +1,4 @@
-//! The address spaces of the machine, each below the one that it was forked from.
+//! The address spaces of the machine, each a child of the one from which it was forked.
 //!
 //! A private page is mapped by the address space that created it and by those that descend from it (Linux 7.2
 //! `mm/rmap.c`, `struct anon_vma`, which Linux has for each area). A search for the entries of a page therefore begins
@@ -11,17 +11,17 @@ use memwright_table::{Machine, OutOfMemory, Shared, TryPush};
 use crate::mm::core::Core;
 use crate::types::blocks::Blocks;
 
-/// The number that stands for no node.
+/// The node number that means "none".
 const NONE: u32 = u32::MAX;
 
 /// All address spaces.
 pub(crate) struct Spaces<M: Machine>(Lock<Forest<M>>);
 
-/// An address space, or one that is gone and had several children.
+/// An address space, or the place of a dropped one that had several children.
 struct Node<M: Machine> {
-    /// `None` if the address space is gone. The children are relatives nevertheless.
+    /// `None` if the address space was dropped. The node then only connects its children.
     space: Option<Shared<Core<M>>>,
-    /// The number of the address space, which no other has or had. 0 in a vacant node.
+    /// The number of the address space, which is never used again. 0 in a vacant node.
     number: u64,
     /// The parent. In a vacant node, the next vacant one.
     parent: u32,
@@ -48,8 +48,8 @@ struct Place {
     number: u64,
 }
 
-/// A walk over the relatives of an address space: itself, its descendants, its parent, the parent's other descendants, and
-/// so on.
+/// A walk over the relatives of an address space: itself, its descendants, its parent, the parent's other descendants,
+/// and so on.
 pub(crate) struct Relatives {
     /// The node whose descendants are being visited.
     top: Place,
@@ -65,7 +65,7 @@ pub(crate) enum Relative<M: Machine> {
     Space(Shared<Core<M>>),
     /// There are no more relatives.
     End,
-    /// The address spaces around the last one have changed, so that the walk cannot continue.
+    /// The node that was visited last has been removed, so that the walk cannot continue.
     Changed,
 }
 
@@ -79,8 +79,8 @@ impl<M: Machine> Spaces<M> {
         Self(Lock::new(Rank::Lists, forest))
     }
 
-    /// Adds a new address space, forked from `parent`, if any, and assigns its number, which is higher than that of
-    /// every earlier address space, and never assigned again.
+    /// Adds a new address space, forked from `parent`, if any, and assigns its number. The number is higher than that
+    /// of every earlier address space, and is never assigned again.
     pub(crate) fn enter(
         &self,
         space: &Shared<Core<M>>,
@@ -152,7 +152,7 @@ impl<M: Machine> Spaces<M> {
 }
 
 impl Relatives {
-    /// Returns a walk that begins with `space`, which must stay until the walk has begun.
+    /// Returns a walk that begins with `space`, which must not be removed before the first step.
     pub(crate) fn of<M: Machine>(space: &Core<M>) -> Self {
         Self {
             top: Place {
@@ -194,8 +194,8 @@ impl<M: Machine> Forest<M> {
         (node.parent, node.next) = (parent, next);
     }
 
-    /// Removes a node whose address space is gone if it has fewer than two children, and then its parent likewise. The
-    /// only child takes its place.
+    /// Removes a node whose address space was dropped if it has fewer than two children. An only child takes its place.
+    /// Then does the same with the parent.
     fn prune(&mut self, mut node: u32) {
         while let Some(gone) = self.nodes.get(node) {
             let Node { parent, child, .. } = *gone;
@@ -212,7 +212,7 @@ impl<M: Machine> Forest<M> {
         }
     }
 
-    /// Puts `other`, a node without siblings, or none, in the place of `node` among its siblings.
+    /// Replaces `node`, among its siblings, by `other`: a node without siblings, or `NONE`.
     fn replace(&mut self, node: u32, other: u32) {
         let Node {
             parent,
@@ -240,7 +240,7 @@ impl<M: Machine> Forest<M> {
         Place { node, number }
     }
 
-    /// Returns whether the node is still the one that the place stands for.
+    /// Returns whether the node still is the one to which `place` refers.
     fn is_current(&self, place: Place) -> bool {
         let node = self.nodes.get(place.node);
         node.is_some_and(|node| node.number == place.number)

@@ -3,10 +3,10 @@
 //!
 //! A run of pages that are adjacent in memory and on the device is cut as a buddy allocator would cut it: each block is
 //! the largest that is aligned in memory at its start and ends within the run. The alignment of its slots does not
-//! matter. Linux requires the slots to be aligned like the pages, because its swap cache keeps a folio that is being
-//! read under a naturally aligned range of slots. Here a page that only one entry names never enters a swap cache, and
-//! devices are read page by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not
-//! aligned like its address.
+//! matter. Linux requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally
+//! aligned range of slots during the read. Here a page that only one entry names never enters a swap cache, and devices
+//! are read page by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned
+//! like its address.
 
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
@@ -47,8 +47,8 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         }
     }
 
-    /// Returns the frame for the page with this number, which determines its alignment. The page is the first of `left`
-    /// that are still to be read and are adjacent in memory and on the device.
+    /// Returns the frame for the page with this number, which determines the alignment. The page is the first of `left`
+    /// pages that are still to be read and are adjacent in memory and on the device.
     ///
     /// # Errors
     /// No frame is free.

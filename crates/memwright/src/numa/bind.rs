@@ -23,20 +23,20 @@ pub enum Moving {
     All,
 }
 
-/// Why an area did not get a policy, or its pages do not conform to it.
+/// Why the policy of an area was not set, or why its pages do not conform to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// The range is misaligned, ends before it begins, or begins or ends inside a hugetlb page.
     Misaligned,
-    /// Nothing is mapped here.
+    /// Nothing is mapped at this address.
     Hole(VirtAddr),
     /// The limit on areas would be exceeded.
     OverLimit(Limit),
     /// A page is not on a node of the policy.
     Misplaced(VirtAddr),
-    /// The policy of an area here does not support a home node (`set_mempolicy_home_node`).
+    /// The policy of the area at this address does not support a home node (`set_mempolicy_home_node`).
     NoHome(VirtAddr),
-    /// There is no heap.
+    /// There is no heap memory.
     OutOfMemory,
 }
 
@@ -86,7 +86,7 @@ impl<M: Machine> AddressSpace<M> {
         core.place_areas(&mut areas, range, |_| Ok(Some(id)))
     }
 
-    /// Sets the home node of the policies of the areas in a range. Areas without a policy are unchanged. `may` says
+    /// Sets the home node of the policies of the areas in a range. Areas without a policy are unchanged. `may` returns
     /// whether a policy supports a home node.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl<M: Machine> Core<M> {
         Some(policy.choice(near, turn, all, |_| 1))
     }
 
-    /// Checks that areas cover the complete range; with `may_have_holes`, that there is any area.
+    /// Checks that areas cover the complete range. With `may_have_holes`, checks only that the range has an area.
     fn check_covered(
         &self,
         areas: &Areas<M>,
@@ -267,8 +267,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Sets the policy of every area of the range to the one that `choose` returns, or leaves it if that is `None`.
-    /// Splits and merges areas as needed.
+    /// Sets the policy of every area of the range to the one that `choose` returns, or leaves it if `choose` returns
+    /// `None`. Splits and merges areas as needed.
     fn place_areas(
         &self,
         areas: &mut Areas<M>,

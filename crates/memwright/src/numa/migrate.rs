@@ -17,16 +17,16 @@ use crate::vma::writable::upgrade;
 pub enum Moved {
     /// The page was migrated to this node.
     To(u8),
-    /// The page was on this node already, where it is wanted.
+    /// The page already was on this node, which is one of the wanted nodes.
     Stays(u8),
 }
 
 /// Why a page was not migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmoved {
-    /// There is no area here.
+    /// No area contains the page.
     NoArea,
-    /// Nothing is mapped here.
+    /// Nothing is mapped at the page.
     Absent,
     /// The page is the zero page or a 1 GiB page, or is in secret memory.
     Unmovable,
@@ -59,7 +59,7 @@ impl<M: Machine> AddressSpace<M> {
     /// or if it has a single user.
     ///
     /// # Errors
-    /// See [`Unmoved`]; the page stays where it was, as writable as the rule allows.
+    /// See [`Unmoved`]; the page stays in its frame, as writable as the rule allows.
     pub fn migrate(
         &self,
         page: Page,
@@ -104,8 +104,8 @@ pub(crate) enum Way {
     Together,
 }
 
-/// Decides how a page is migrated: `alone` says whether its single entry permits it, and `sharers` how many users the
-/// page has (`__add_folio_for_migration`).
+/// Decides how a page is migrated. `alone` is whether its single entry permits the migration, and `sharers` is the
+/// number of users of the page (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,
@@ -240,7 +240,7 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, the lazily freed
+    /// Transfers to `new` the state of a private page that its entries do not hold: its copy in swap, the lazily freed
     /// mark, and the subpool of a page of the hugetlb pool.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         let frames = self.memory.frames();

@@ -4,28 +4,28 @@
 //! bind.rs     mbind: policies of areas, and the pages that violate them
 //! migrate.rs  migration of a page with one entry
 //! together.rs migration of a page with several entries
-//! scan.rs     NUMA balancing: installs NUMA hints; their faults: ../fault/hint.rs
+//! scan.rs     NUMA balancing: installs NUMA hints, whose faults ../fault/hint.rs handles
 //! pace.rs     the scan period
 //! ```
 //!
-//! Below this folder stand the memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page
-//! with several entries (`range/rmap.rs`).
+//! The memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with several entries
+//! (`range/rmap.rs`) are in folders below this one.
 //!
 //! # First touch
-//! A page is allocated on the node of the CPU that touches it first, as far as that node has memory, then on the
-//! nearest ([`memwright_table::frame::NodeChoice`]). A memory policy overrides this; that of the area takes precedence
-//! over that of the thread.
+//! A page is allocated on the node of the CPU that touches it first. If that node has no free memory, the page is
+//! allocated on the nearest node that has some ([`memwright_table::frame::NodeChoice`]). A memory policy overrides
+//! this; the policy of the area takes precedence over that of the thread.
 //!
 //! # Migration
 //! A page with one entry and no other reference is migrated under the lock of that entry's page table: empty the entry,
 //! flush, copy the page, set the new entry. A CPU that stores to the page meanwhile faults, waits for the lock and
 //! finds the new frame. The exclusive, tracking and userfaultfd write-protection bits are part of the entry and are
-//! kept. If a swap slot holds a copy of the page, it then refers to the new frame. [The rule](crate::writable) decides
-//! on write permission. A pinned page is not migrated.
+//! kept. If a swap slot holds a copy of the page, the slot then refers to the new frame. [The rule](crate::writable)
+//! decides on write permission. A pinned page is not migrated.
 //!
 //! A page with several entries, because of a fork, an object or KSM, is migrated for all of them at once, under the
-//! locks of their address spaces. It is not migrated if there is any other reference: of a system call that accesses
-//! it, of a swap slot that other entries name, or of an entry of another size.
+//! locks of their address spaces. It is not migrated if there is any other reference: from a system call that accesses
+//! the page, from a swap slot that other entries name, or from an entry of another size.
 
 pub(crate) mod bind;
 pub(crate) mod migrate;

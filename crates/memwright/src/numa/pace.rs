@@ -6,7 +6,7 @@ use memwright_table::Machine;
 use crate::mm::space::AddressSpace;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether [`scan_for_hints`](Self::scan_for_hints) is due in this round. The caller counts the rounds.
+    /// Returns whether [`scan_for_hints`](Self::scan_for_hints) is due in this round. The caller counts the rounds.
     pub fn wants_hints(&self, round: u64) -> bool {
         self.core.pace().is_due(round)
     }

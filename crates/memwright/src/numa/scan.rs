@@ -25,7 +25,7 @@ fn hinting(bits: Bits) -> Edit {
     }
 }
 
-/// Whether NUMA hints are installed in the area: its pages are private anonymous memory and movable.
+/// Returns whether NUMA hints are installed in the area: its pages are private anonymous memory and movable.
 fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
     let excluded = AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::SHARED;
     area.object().is_none()

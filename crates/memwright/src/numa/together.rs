@@ -29,11 +29,11 @@ struct Locked<'a, M: Machine> {
 
 /// An entry that maps the page.
 struct Place {
-    /// The index of its address space in the list of locked ones.
+    /// The index of the address space in the list of locked ones.
     space: usize,
     page: Page,
     view: View,
-    /// Its state before it became a migration entry.
+    /// The state of the entry before it became a migration entry.
     old: Option<Present>,
 }
 
@@ -171,9 +171,9 @@ fn find_all<M: Machine>(
     Ok(places)
 }
 
-/// Copies the page to the target and sets every entry to it, if the old frame has no references beside those of the
-/// entries and `others` more. Afterwards the caller owns the references that the entries held to the old frame: those of
-/// the places with an old state. Each entry holds a reference to the target, in addition to the caller's.
+/// Copies the page to the target and makes every entry map the target. Fails if the old frame has references other than
+/// those of the entries and `others` more. Afterwards the caller owns the references to the old frame that the entries
+/// held, one for each place with an old state. Each entry holds a reference to the target, in addition to the caller's.
 fn carry<M: Machine>(
     mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],
@@ -195,7 +195,7 @@ fn carry<M: Machine>(
         PageSize::Size4K => Some(frames.references(mapped.frame)),
         PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(mapped.frame),
     };
-    // The entries may have changed since they were found, but no reference is added now.
+    // The entries may have changed since they were found, but no reference can be added while the areas are locked.
     let known = places.len() as u32 + others;
     let references = references.filter(|count| *count <= known && frames.pins(mapped.frame) == 0);
     let references = references.ok_or(Unmoved::Busy)?;
@@ -228,8 +228,8 @@ fn carry<M: Machine>(
     Ok(())
 }
 
-/// Turns the entries that map the page into migration entries, with one flush for each address space. Returns how many
-/// they are.
+/// Turns the entries that map the page into migration entries, with one flush for each address space. Returns the
+/// number of these entries.
 fn take_away<M: Machine>(
     mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],

@@ -17,10 +17,10 @@ type Map<M> = AreaMap<Backing<M>>;
 /// The reason why flags were not changed up to the end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagsError {
-    /// Nothing is mapped here. With [`Holes::Pass`] the areas after the hole have changed.
+    /// Nothing is mapped at this address. With [`Holes::Pass`] the areas after the hole have changed.
     Hole(VirtAddr),
     OverLimit(Limit),
-    /// A hugetlb page would be cut.
+    /// The change would cut a hugetlb page.
     Misaligned,
     OutOfMemory,
 }
@@ -61,8 +61,8 @@ impl<M: Machine> Core<M> {
         self.change_areas(areas, range, holes, plan, |area, flags| area.flags = flags)
     }
 
-    /// Applies `change` to the part in `range` of every area for which `plan` returns a change, splitting and merging as
-    /// needed. On error the areas before the failing one have changed.
+    /// Applies `change` to the part in `range` of every area for which `plan` returns a change. Splits and merges areas
+    /// as needed. On error the areas before the failing one have changed.
     pub(crate) fn change_areas<T>(
         &self,
         areas: &mut Areas<M>,

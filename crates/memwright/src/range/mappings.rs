@@ -19,8 +19,9 @@ impl<M: Machine> Mappings<M> {
 
     /// Unmaps the pages `first..end` of the object from every address space.
     ///
-    /// Call [`stale`](Self::stale) first, after the object has removed the pages. `copies` also unmaps the private
-    /// copies: truncation does, punching a hole does not (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
+    /// Call [`stale`](Self::stale) first, after the object has removed the pages. If `copies` is set, private copies
+    /// are unmapped too, as for truncation. Punching a hole keeps them (Linux 7.2 `mm/memory.c`,
+    /// `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         let taken = if copies { Taken::All } else { Taken::Objects };
         self.visit(&(first..end), |space, places| {
@@ -48,7 +49,7 @@ impl<M: Machine> Mappings<M> {
     /// accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
     /// [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
-        // The entries of pages that stay are looked at too, so that the next check finds only later accesses.
+        // The entries of pages that stay are aged too, so that the next check finds only later accesses.
         let all = *pages;
         self.visit(&all.span(), |space, places| {
             space.keep_of_object(self, places, (&all, pages), unused);
@@ -56,7 +57,7 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object is notified of the
-    /// next store. Returns the number of entries changed.
+    /// next store. Returns the numbers of entries changed.
     pub fn clean(&self, first: u64, end: u64) -> CleanOutcome {
         // A fault may have notified the object of a first store and not made the entry writable yet. The new generation
         // makes that fault start again and notify the object again.

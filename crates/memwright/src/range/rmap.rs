@@ -1,9 +1,9 @@
 //! Reverse mapping: the entries that map a page (Linux 7.2 `mm/rmap.c`, `rmap_walk`, and `mm/ksm.c`, `rmap_walk_ksm`).
 //!
-//! Frames do not record their entries. A page of an object has an index, and the object knows which areas map it. A
-//! private page is mapped by relatives of one address space, at the address at which it was created or to which `mremap`
-//! has moved it since. KSM records the pages that it merges; where its records are not complete, all mergeable areas are
-//! walked.
+//! Frames do not record their entries. A page of an object has an index, and the object lists the areas that map it. A
+//! private page is mapped by relatives of one address space, at the address at which it was created or to which
+//! `mremap` has moved it since. KSM records the pages that it merges. If its records are not complete, all mergeable
+//! areas are walked.
 //!
 //! The caller compares counts: if the frame has more references than the entries found, something else has a reference,
 //! or the mappings have changed during the search.
@@ -24,7 +24,7 @@ use crate::types::merge::UNSCANNED;
 use crate::vma::area::AreaFlags;
 use crate::vma::moved::Displacement;
 
-/// How often a search is repeated if address spaces come and go.
+/// The maximum number of searches if an address space is dropped during a search.
 const SEARCHES: u32 = 3;
 
 /// What identifies a page in the areas that map it.
@@ -33,7 +33,7 @@ enum Identity<M: Machine> {
     Object(Arc<dyn Object<M>>, u64),
     /// The offset of a private page.
     Private {
-        /// What the offset belongs to, see [`owner_of`].
+        /// The owner of the offset, see [`owner_of`].
         owner: u64,
         offset: u64,
         /// The displacement at which the page was created.
@@ -134,7 +134,7 @@ impl<M: Machine> MappedPage<M> {
         }
     }
 
-    /// Whether the page is a KSM page.
+    /// Returns whether the page is a KSM page.
     pub(crate) fn is_merged(&self) -> bool {
         self.kind == FrameKind::Merged
     }
@@ -155,8 +155,8 @@ impl<M: Machine> MappedPage<M> {
         entry.frame == self.frame && entry.size == self.size
     }
 
-    /// Returns the entries that map the page now, by address space and address. `asking` is an address space that maps
-    /// it.
+    /// Returns the entries that currently map the page, sorted by address space and address. `asking` is an address
+    /// space that maps the page.
     ///
     /// # Errors
     /// Fails if there is no heap memory for the list.
@@ -191,7 +191,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(found)
     }
 
-    /// Keeps the places at which an entry maps the page.
+    /// Keeps only the places at which an entry maps the page.
     fn keep_mapped(&self, found: &mut Vec<Mapper<M>>) {
         found.retain(|Mapper { space, page }| {
             let _areas = space.areas.read(space.cpu());
@@ -200,7 +200,7 @@ impl<M: Machine> MappedPage<M> {
     }
 
     /// Adds the entries of `asking` and its relatives that map the private page. Stops when there are as many as the
-    /// frame has references. Returns false if address spaces came or went so that the search could not end.
+    /// frame has references. Returns false if the search cannot be completed because an address space was dropped.
     fn search_relatives(
         &self,
         asking: &Core<M>,
@@ -241,7 +241,7 @@ impl<M: Machine> MappedPage<M> {
         let elsewhere = moved.filter(|to| *to != home);
         for displacement in core::iter::once(home).chain(elsewhere) {
             let page = Page::new(offset.wrapping_add(displacement));
-            // The frame tells whether the entry is one of this page: the area need not be asked.
+            // The frame identifies the page, so the area need not be checked.
             if page < Page::USER_END && self.is_mapped_at(space, page) {
                 add(found, space, page)?;
             }
@@ -249,7 +249,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(())
     }
 
-    /// Adds the entries of the KSM page that KSM has recorded.
+    /// Adds those entries of the KSM page that are recorded.
     fn recorded(&self, asking: &Core<M>, found: &mut Vec<Mapper<M>>) -> Result<(), OutOfMemory> {
         let memory = &*asking.memory;
         let merging = memory.merging();

@@ -28,10 +28,10 @@ pub(crate) enum Taken {
     Leaving,
 }
 
-/// Returns whether a zap removes every page that the area can have in the table, and leaves no marker in its place.
+/// Returns whether a zap removes every page that the area can have in the table, and leaves no markers in their place.
 fn takes_all_pages<M: Machine>(area: &Area<M>, taken: Taken) -> bool {
     let flags = area.flags();
-    // A private area has copies, and zero pages of `UFFDIO_ZEROPAGE`.
+    // A private area can have copies, and zero pages of `UFFDIO_ZEROPAGE`.
     let pages = match taken {
         Taken::All => true,
         Taken::Objects | Taken::Moving => area.is_shared(),
@@ -74,8 +74,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Removes the pages of `area` that `taken` selects, from the cursor's position on. Markers stay, except poison
-    /// markers, which are removed with private copies. Where a page or a swap entry was write-protected, a marker takes
-    /// its place (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// markers, which are removed with private copies. A page or a swap entry with userfaultfd write protection is
+    /// replaced by a marker (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
@@ -102,7 +102,7 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area.
+                    // Whether the entry maps the shared zero page, as `UFFDIO_ZEROPAGE` does in a private area.
                     let is_zero = page.bits.contains(Bits::BORROWED);
                     let stays = match taken {
                         Taken::All | Taken::Objects => false,
@@ -129,9 +129,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages`, which are left of `all`, the pages of the object that a locked or secret area of this address
-    /// space maps. If `unused` is set, also removes those whose entry in this address space has the accessed bit, and clears that bit,
-    /// so that they are reclaimed next time unless they are accessed again.
+    /// Removes from `pages`, which are left of `all`, the pages of the object that a locked or secret area of this
+    /// address space maps. If `unused` is set, also removes the pages whose entry in this address space has the
+    /// accessed bit. Clears that bit, so that the next call does not remove these pages unless they are accessed again.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -163,8 +163,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit, and clears it if they
-    /// are among `all`.
+    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit of
+    /// the pages that are among `all`.
     fn age_of_object(
         &self,
         area: &Area<M>,
@@ -205,7 +205,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Does what `age_of_object` does, from the cursor's position to `end`, in one table of 4 KiB pages.
+    /// Like `age_of_object`, from the cursor's position to `end`, in one table of 4 KiB pages.
     fn age_in_table(
         &self,
         area: &Area<M>,
@@ -269,8 +269,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether unmapping pages of the area must leave userfaultfd write-protection markers: pages of an object can be
-/// faulted in again, and must then still be protected.
+/// Returns whether unmapping pages of the area must leave uffd-wp markers: pages of an object can be faulted in again,
+/// and must then still be write-protected.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }

@@ -1,4 +1,5 @@
-//! How much one call of reclaim examines and takes (Linux 7.2 `mm/vmscan.c`, `struct scan_control`).
+//! The limits of one call of reclaim: how much it examines, and how much it reclaims (Linux 7.2 `mm/vmscan.c`,
+//! `struct scan_control`).
 
 /// Scan control: how much to scan, and how much to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,20 +8,20 @@ pub struct Effort {
     pub look: u64,
     /// The number of pages still to reclaim.
     pub wanted: u64,
-    /// Whether only pages are reclaimed that a memcg is charged for: private ones, and those of shared mappings. The text
-    /// of a program is not.
+    /// Whether to reclaim only pages that are charged to a memcg: private pages, and pages of shared mappings. The text
+    /// of a program is not charged.
     pub charged: bool,
 }
 
 impl Effort {
-    /// No limit on either.
+    /// No limit on the entries scanned or on the pages reclaimed.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
         wanted: u64::MAX,
         charged: false,
     };
 
-    /// Whether the scan is finished.
+    /// Returns whether the scan is finished.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.look == 0 || self.wanted == 0

@@ -12,9 +12,9 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes it
-/// dirty again, and the page is then kept. A dirty bit that is cleared here is passed on to the write tracking (rule:
-/// fold-before-clearing).
+/// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes the
+/// entry dirty again, and reclaim then keeps the page. A dirty bit that is cleared here is passed on to the store
+/// tracking (rule: fold-before-clearing).
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
     let mut clear = Bits::DIRTY | Bits::FOLDED_DIRTY | Bits::ACCESSED;
@@ -73,8 +73,9 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages under userfaultfd
-    /// are not excluded: a discarded page loses its write protection, and its next access is a missing fault.
+    /// Returns whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages registered
+    /// with a userfaultfd are not excluded: a discarded page loses its write protection, and its next access is a
+    /// missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
@@ -85,7 +86,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Discards the lazily freed page under the cursor, unless it was written since. Returns whether it was discarded.
+    /// Discards the lazily freed page under the cursor, unless it was written since it was marked. Returns whether it
+    /// was discarded.
     pub(super) fn drop_lazy(
         &self,
         cursor: &mut Cursor<'_, M>,

@@ -1,4 +1,4 @@
-//! Reclaim: which pages leave memory, and how they are written to swap.
+//! Reclaim: selecting pages, writing them to swap or back to their files, and freeing their frames.
 
 pub(crate) mod effort;
 pub(crate) mod lazy;

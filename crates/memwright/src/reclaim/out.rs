@@ -17,9 +17,9 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no page-table lock
-/// held. Here the lock is held and the other threads of the CPU wait, and compressing a page may take 100,000
-/// instructions.
+/// The number of pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no
+/// page-table lock held. Here the lock is held and the other threads of the CPU wait, and compressing a page may take
+/// 100,000 instructions.
 const TOGETHER: usize = 16;
 
 /// A page that is being swapped out.
@@ -28,13 +28,13 @@ struct Leaving {
     page: Page,
     old: Present,
     slot: u64,
-    /// The slot already holds the page's contents.
+    /// Whether the slot already holds the contents of the page.
     kept: bool,
 }
 
-/// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. The dirty bit is
-/// not carried, so a dirty page is reported to the write tracking here, and neither is the accessed bit, which is
-/// reported to the access tracking (rule: fold-before-clearing).
+/// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. A swap entry
+/// carries neither the dirty bit nor the accessed bit. They are therefore passed on to the store tracking and to the
+/// access tracking here (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     const KEPT: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)
@@ -52,7 +52,7 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether private pages of the area are allowed to be swapped out.
+    /// Returns whether private pages of the area are allowed to be swapped out.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         !area.flags().intersects(kept)
@@ -101,7 +101,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Splits a huge page that may be swapped out, so that its pages are handled one by one. With `Choice::Unused`, a
-    /// huge page that was accessed is aged and not split. Returns false if the entry was not split.
+    /// huge page that was accessed is aged and not split. Returns whether the entry was split.
     fn part_huge(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -211,7 +211,7 @@ impl<M: Machine> Core<M> {
         out
     }
 
-    /// Whether the page has other users, none of which can write to it.
+    /// Returns whether the page has other users, none of which can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page
@@ -240,13 +240,13 @@ impl<M: Machine> Core<M> {
         };
         let flags = area.flags();
         let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-        // No CPU can write through the entry, so the page may be written before the flush. Until the flush a CPU may
-        // still read the frame, so its free is deferred.
+        // No CPU can write through the entry, so the page may be written to the device before the flush. Until the
+        // flush a CPU may still read the frame, so the gather frees it later.
         gather.free(frames.adopt(old.frame));
         gather.flush();
         let shed = swap.shed(frames, slot);
         if shed.refused {
-            // The device would refuse the other pages as well.
+            // The device would reject the other pages as well.
             effort.look = 0;
         }
         effort.wanted = effort.wanted.saturating_sub(u64::from(shed.freed));
@@ -255,7 +255,8 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Returns the slot for a page, if the page may be swapped out, and whether the slot already holds its contents.
+    /// Returns the slot for a page, and whether the slot already holds its contents. Returns `None` if the page may not
+    /// be swapped out or there is no slot.
     fn slot_for(&self, page: Present) -> Option<(u64, bool)> {
         let frames = self.memory.frames();
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
@@ -271,8 +272,8 @@ impl<M: Machine> Core<M> {
         Some((way.slot, way.kept))
     }
 
-    /// Writes the pages to the device, and frees their frames. Restores the entries of pages that the device refuses.
-    /// Returns the number of pages that left memory.
+    /// Writes the pages to the device, and frees their frames. Restores the entries of pages that the device rejects.
+    /// Returns the number of pages that were swapped out.
     fn write_out(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -294,7 +295,7 @@ impl<M: Machine> Core<M> {
                 let taken = transfers.finish(frames, number);
                 written += u64::from(taken.is_ok());
                 if taken == Err(DeviceError::Full) {
-                    // The device would refuse the other pages as well.
+                    // The device would reject the other pages as well.
                     effort.look = 0;
                 }
                 taken.is_ok()

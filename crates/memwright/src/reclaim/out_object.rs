@@ -1,4 +1,4 @@
-//! Which pages of objects are reclaimed, judged by the entries that map them (Linux 7.2 `mm/madvise.c`,
+//! Selects the pages of objects that are reclaimed, by the entries that map them (Linux 7.2 `mm/madvise.c`,
 //! `madvise_cold_or_pageout_pte_range`, and `mm/vmscan.c`, `folio_check_references`).
 //!
 //! An area is scanned under the locks of its address space and page tables. The pages that the scan selects are swapped
@@ -30,12 +30,13 @@ struct Found<M: Machine> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether this area permits pages of its object to leave memory, and the scan looks for such pages.
+    /// Returns whether this area permits the reclaim of its object's pages, and a scan with `effort` includes such
+    /// pages.
     pub(super) fn objects_are_scanned(&self, area: &Area<M>, effort: &Effort) -> bool {
         self.object_may_leave(area) && (!effort.charged || area.is_shared())
     }
 
-    /// Whether this area permits pages of its object to leave memory.
+    /// Returns whether this area permits the reclaim of its object's pages.
     pub(crate) fn object_may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB;
         area.object().is_some() && !area.flags().intersects(kept)
@@ -134,8 +135,8 @@ impl<M: Machine> Core<M> {
         (pages, range.end)
     }
 
-    /// Whether the pages under the cursor belong to the object and are selected. Clears the accessed bit of pages that
-    /// were accessed.
+    /// Returns whether the pages under the cursor belong to the object and `choice` selects them. Clears the accessed
+    /// bit of pages that were accessed.
     fn goes(
         &self,
         cursor: &mut Cursor<'_, M>,

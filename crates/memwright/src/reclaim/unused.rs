@@ -12,9 +12,9 @@ use crate::reclaim::effort::{Choice, Effort};
 
 impl<M: Machine> AddressSpace<M> {
     /// Scans from `from` on: ages pages, and reclaims those that were not accessed since the previous scan. Private
-    /// pages are swapped out, pages of objects are swapped out or written back. Subtracts the entries scanned and the
-    /// pages reclaimed from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the address
-    /// space.
+    /// pages are swapped out. Pages of objects are swapped out or written back. Subtracts the entries scanned and the
+    /// pages reclaimed from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the
+    /// address space.
     ///
     /// # Locks
     /// Takes the lock of the areas for reading. Pages of objects are reclaimed without it.
@@ -23,7 +23,8 @@ impl<M: Machine> AddressSpace<M> {
         let mut next = from.min(Page::USER_END);
         while next < Page::USER_END {
             let rest = PageRange::new(next, Page::USER_END);
-            // Stops after the first area that maps an object, whose pages are swapped out without the lock.
+            // `reclaim_private` stops after the first area that maps an object, whose pages are reclaimed without the
+            // lock.
             let (private_end, shown) = core.reclaim_private(rest, effort);
             if effort.is_over() {
                 return Some(private_end);

@@ -52,7 +52,7 @@ pub struct Shmem<M: Machine> {
     /// The setting that controls the huge pages of the object. `None` if the setting of the mount, if any, controls
     /// them.
     huge: Option<SharedSetting>,
-    /// Whether the pages can be swapped out. Only such an object has NUMA policies of its own.
+    /// Whether the pages can be swapped out. Only then does the object have NUMA policies.
     leaves: bool,
 }
 
@@ -60,7 +60,7 @@ impl<M: Machine> Shmem<M> {
     /// Creates an object of `size` bytes, all zero.
     ///
     /// # Errors
-    /// No heap memory.
+    /// There is no heap memory.
     pub fn new(
         memory: Arc<Memory<M>>,
         size: u64,
@@ -73,7 +73,7 @@ impl<M: Machine> Shmem<M> {
     /// their huge pages.
     ///
     /// # Errors
-    /// No heap memory.
+    /// There is no heap memory.
     pub fn in_room(
         memory: Arc<Memory<M>>,
         size: u64,
@@ -215,8 +215,8 @@ impl<M: Machine> Shmem<M> {
         Ok(available)
     }
 
-    /// Writes `bytes` at `offset`, growing the object if needed, and returns how many bytes were written. These are
-    /// fewer than requested if a page after the first one fails.
+    /// Writes `bytes` at `offset`, growing the object if needed, and returns the number of bytes written. Fewer bytes
+    /// than requested are written if a page after the first one fails.
     ///
     /// # Errors
     /// Nothing was written: no frame is free, the limit of the mount is reached, or the page is in swap and cannot be
@@ -352,8 +352,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set; `None` if `offset`
-    /// is at or past the end, or there is no data up to the end. The end counts as a hole.
+    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set. The end counts as
+    /// a hole. Returns `None` if `offset` is at or past the end, or if there is no data from `offset` to the end.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {

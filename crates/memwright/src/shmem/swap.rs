@@ -29,7 +29,7 @@ impl<M: Machine> Swap<M> {
     /// Opens a memcg below `parent`, with no slots and no limit. Without a memcg above, `parent` is [`Memcg::NOBODY`].
     ///
     /// # Errors
-    /// There is no heap for the charge records, or there are too many memcgs.
+    /// The charge records cannot be allocated, or there are too many memcgs.
     pub fn open_memcg(&self, parent: Memcg) -> Result<Memcg, NoMemcg> {
         let mut devices = self.devices.lock();
         let opened = self.bills.open(parent)?;
@@ -60,9 +60,9 @@ struct OnItsWay<'a, M: Machine> {
 struct OnItsWayBack<'a, M: Machine> {
     index: u64,
     slot: u64,
-    /// The frame that it is read into.
+    /// The frame into which the page is read, or `None` if there is none.
     frame: Option<FrameRef<'a, M>>,
-    /// The store now has the page in the frame, not in the slot.
+    /// Whether the store now has the page in the frame, not in the slot.
     came: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Submits the reads, as far as frames are available.
+    /// Submits the reads for as many pages as there are free frames.
     ///
     /// # Errors
     /// No frame is available for the first page.
@@ -128,16 +128,16 @@ impl<'a, M: Machine> Coming<'a, M> {
     }
 
     /// Drops the uses of slots that the reads held. Also drops the store's uses of the slots of pages that were swapped
-    /// in, and frees the frames of the other pages.
+    /// in, and frees the frames of pages that were not.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
             if way.came {
                 let _ = way.frame.map(FrameRef::into_raw);
-                // The use that the store held.
+                // Release the use that the store held.
                 swap.release(frames, &[way.slot]);
             }
-            // The use that the read held.
+            // Release the use that the read held.
             swap.release(frames, &[way.slot]);
         }
     }
@@ -145,12 +145,12 @@ impl<'a, M: Machine> Coming<'a, M> {
 
 impl<M: Machine> Store<M> {
     /// Swaps in page `index`, if it is in swap, and the pages that follow it, as long as their slots are consecutive
-    /// and frames are available: `most` pages at most. Submits all reads before it waits for the first. Returns the
+    /// and frames are available, but at most `most` pages. Submits all reads before it waits for the first. Returns the
     /// number of pages read.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is still in its slot. Pages that were to be read
-    /// with it may be in memory.
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: page `index` is still in its slot. The pages that follow it
+    /// may have been swapped in.
     pub(crate) fn bring_in(
         &self,
         memory: &Memory<M>,
@@ -203,8 +203,8 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// Swaps in page `index` for a system call, which does not map it, and pages that follow it. The number of pages
-    /// read depends on how many pages of the last readahead were accessed.
+    /// Swaps in page `index`, and pages that follow it, for a system call, which does not map the page. The number of
+    /// pages read depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
         memory: &Memory<M>,
@@ -226,7 +226,7 @@ impl<M: Machine> Store<M> {
     }
 
     /// Returns a bit mask of the `pages` pages from `first` on, at most 64: bit `i` is set if page `first + i` was
-    /// looked up in the object since it came into memory or was last aged.
+    /// looked up in the object since it was stored, swapped in, or last aged.
     pub(crate) fn asked_for(&self, first: u64, pages: u64) -> u64 {
         if pages == 0 {
             return 0;
@@ -355,15 +355,15 @@ impl<M: Machine> Store<M> {
         (ways, false)
     }
 
-    /// Replaces the page by its slot in the store, if the device has stored it (`taken`) and it was not accessed
-    /// meanwhile. Otherwise keeps the page and releases the slot. Returns whether the page left memory.
+    /// Replaces the page by its slot in the store, if the device has stored the page (`taken`) and the page was not
+    /// accessed meanwhile. Otherwise keeps the page and releases the slot. Returns whether the page was swapped out.
     fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
         let mut state = self.lock();
         let left = taken && state.pages.leave(way.index, frame, way.slot);
         if left {
-            // The store's reference. The caller holds another.
+            // Drop the store's reference. The caller holds another one.
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);
@@ -376,14 +376,14 @@ impl<M: Machine> Store<M> {
 /// The position of a pass over the listed objects, which have reclaimable pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
-    /// The number of the object to continue with. If that object is gone, the pass continues with the next one.
+    /// The number of the object to continue with. If that object was dropped, the pass continues with the next one.
     pub(super) number: u64,
     /// The page of that object.
     pub(super) index: u64,
 }
 
 impl<M: Machine> Swap<M> {
-    /// Counts the slots that hold pages of objects.
+    /// Returns the number of slots that hold pages of objects.
     pub fn slots_of_objects(&self) -> u64 {
         let stores = self.stores.lock();
         let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
@@ -392,8 +392,8 @@ impl<M: Machine> Swap<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Swaps in pages of objects that are on device `device`, about `most` of them, from `place` on. Updates `place` to
-    /// where to continue. Returns whether the pass is complete.
+    /// Swaps in about `most` pages of objects that are on device `device`, from `place` on. Sets `place` to where to
+    /// continue. Returns whether the pass is complete.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; pages that were swapped in before stay in memory.

@@ -1,8 +1,8 @@
 //! Reclaim of object pages that no entry maps: those that system calls access, and those that were unmapped (Linux 7.2
 //! `mm/vmscan.c`, `folio_check_references` for folios without referencing entries).
 //!
-//! No walk of page tables finds these pages; a cursor passes over all objects instead. An access of a page sets a mark
-//! in its store. The cursor clears the mark, and swaps the page out if it is still clear on the next pass.
+//! No walk of page tables finds these pages, so a cursor passes over all objects instead. An access of a page sets a
+//! mark in its store. The cursor clears the mark, and swaps the page out if the mark is still clear on the next pass.
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
@@ -56,8 +56,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Returns the number of pages in memory of the objects that are charged to `memcg` or to a memcg below it. Takes
-    /// time for each object that has pages.
+    /// Returns the number of pages in memory of the objects that are charged to `memcg` or to a memcg below it.
+    /// Examines every object that has pages.
     pub fn object_pages(&self, memcg: Memcg) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, store)) = self.swap().listed(number) {
@@ -70,8 +70,8 @@ impl<M: Machine> Memory<M> {
         pages
     }
 
-    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The store's lock is
-    /// held meanwhile.
+    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The lock of the
+    /// object's store is held during each call.
     pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {
@@ -89,8 +89,9 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
-    /// since the previous scan. With `memcg`, only those of objects that are charged to it or to a memcg below it. Updates `place` to where to
-    /// continue, and subtracts its work from `effort`. Returns whether the pass is complete or no slot is free.
+    /// since the previous scan. With `memcg`, only the objects are scanned that are charged to it or to a memcg below
+    /// it. Sets `place` to where to continue, and subtracts its work from `effort`. Returns whether the pass is
+    /// complete or no slot is free.
     ///
     /// # Locks
     /// The caller holds no lock. Other threads may run meanwhile.

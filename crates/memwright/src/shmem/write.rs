@@ -12,7 +12,7 @@ use crate::types::folio_orders::FolioOrders;
 impl<M: Machine> Shmem<M> {
     /// Prepares a write of the bytes `start..end`, which can extend the object. If the settings allow it, fills the
     /// hole at `start` with the largest folio inside the written range. Returns the offset at which the caller must
-    /// call this again, once it has written everything before that offset; `u64::MAX` if no further call is needed.
+    /// call this again once it has written everything before that offset, or `u64::MAX` if no further call is needed.
     pub fn prepare_write(&self, start: u64, end: u64) -> u64 {
         if !self.may_be_huge(&self.memory, false) {
             return u64::MAX;
@@ -25,8 +25,9 @@ impl<M: Machine> Shmem<M> {
         (index + (1 << filled.unwrap_or(0))) * PAGE_SIZE as u64
     }
 
-    /// Returns a frame for page `index`, for a write of the whole page, or `None` if the page exists. Nothing else has
-    /// access to the frame, whose contents are undefined, until [`add_page`](Self::add_page) makes it part of the object.
+    /// Returns a frame for page `index`, for a write of the whole page, or `None` if the page exists. The contents of
+    /// the frame are undefined. Nothing else can access the frame until [`add_page`](Self::add_page) makes it part of
+    /// the object.
     ///
     /// # Errors
     /// No frame is free, or the limit of the mount is reached.
@@ -40,8 +41,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().allocate(0, FrameKind::Object)?))
     }
 
-    /// Makes a frame of [`frame_to_write`](Self::frame_to_write) page `index`, and grows the object up to the end of the
-    /// page if it is shorter. Returns the frame if the page exists by now.
+    /// Makes a frame of [`frame_to_write`](Self::frame_to_write) page `index`, and grows the object to the end of the
+    /// page if it is shorter. Returns the frame if the page already exists.
     ///
     /// # Errors
     /// The limit of the mount is reached, or there is no heap memory.

@@ -1,4 +1,4 @@
-//! Pages of an object that reclaim selected, and what became of them.
+//! Pages of an object that reclaim selected, and the result of their swap-out or writeback.
 
 use crate::store::cluster::Cluster;
 use crate::types::memcg::Memcg;
@@ -8,19 +8,19 @@ use crate::types::memcg::Memcg;
 pub struct Leaving {
     /// The pages.
     pub pages: Cluster,
-    /// Only those that were not accessed since the previous scan.
+    /// Whether to skip pages that were accessed since the previous scan.
     pub unused: bool,
-    /// The memcg charged for their slots.
+    /// The memcg that is charged for the swap slots of the pages.
     pub memcg: Memcg,
 }
 
 /// The result of swapping out pages of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// The number of pages that left memory.
+    /// The number of pages that were removed from memory.
     pub pages: u64,
     /// The number of pages that were written back to the object's backing store, if that is not swap.
     pub written_back: u64,
-    /// The other pages stay in memory because no slot was available or the device had no room.
+    /// Whether the other pages stay in memory because there was no swap slot for them or no room on the device.
     pub is_full: bool,
 }

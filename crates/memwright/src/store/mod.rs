@@ -1,5 +1,5 @@
-//! What the pages of an object are stored in: pages by index, the placement and the size limit of shared memory.
-//! Nothing here knows an address space.
+//! The storage of the pages of an object: pages by index, the placement and the size limit of shared memory. Nothing
+//! here depends on an address space.
 
 pub(crate) mod cluster;
 pub(crate) mod leaving;

@@ -1,4 +1,4 @@
-//! The page store of shared memory, which swap-in reaches without the object.
+//! The page store of shared memory. Swap-in accesses it without a reference to the object.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::types::swap_window::WindowCell;
 /// The data that the lock of a store guards.
 pub(crate) struct State<M: Machine> {
     pub(crate) pages: Pages<M>,
-    /// In bytes.
+    /// The size of the object, in bytes.
     pub(crate) size: u64,
     /// The NUMA policies of new pages.
     pub(crate) placed: Placed,

@@ -13,18 +13,18 @@ const SLOTS: u64 = 512;
 
 const SLOT_BITS: u32 = 9;
 
-/// A value in the metadata of a lowest node, next to the number of filled slots: the node holds the frames of one folio
-/// in order.
+/// A value in the metadata of a lowest node, beside the number of filled slots. It means that the node holds the frames
+/// of one folio in order.
 const WHOLE: u64 = 1;
 
 /// A flag in the word of a page: the page is in swap, and the other bits are the number of the swap slot.
 const IN_SWAP: u64 = 1 << 63;
 
 /// A flag in the word of a page in memory: the page is being swapped out, and has not been looked up since the swap-out
-/// began.
+/// began. A lookup clears it.
 const LEAVING: u64 = 1 << 62;
 
-/// A flag in the word of a page in memory: the page has been looked up since it came into memory or was last aged.
+/// A flag in the word of a page in memory: the page has been looked up since it was stored, swapped in, or last aged.
 const ASKED: u64 = 1 << 61;
 
 /// The number of levels that suffices for every index of a 64-bit byte offset.
@@ -154,7 +154,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Returns whether page `index` was looked up since it came into memory or was last [aged](Self::age).
+    /// Returns whether page `index` was looked up since it was stored, swapped in, or last [aged](Self::age).
     pub fn was_asked(&self, index: u64) -> bool {
         let word = self
             .lowest(index)
@@ -184,7 +184,8 @@ impl<M: Machine> Pages<M> {
     /// Stores a frame, with its reference, at an empty index.
     ///
     /// # Errors
-    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
+    /// There is no free frame for a node, or the limit is reached. The store is unchanged and the caller keeps the
+    /// reference.
     pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), ObjectError> {
         self.take_room(1)?;
         self.insert_taken(index, frame).map_err(|error| {
@@ -197,7 +198,7 @@ impl<M: Machine> Pages<M> {
     /// node.
     ///
     /// # Errors
-    /// No frame for a node, or the limit is reached. The store is unchanged, and the frames are freed.
+    /// There is no free frame for a node, or the limit is reached. The store is unchanged, and the frames are freed.
     pub(crate) fn insert_run<'f>(
         &mut self,
         first: u64,
@@ -264,10 +265,11 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Stores the folio that begins at `head` as the 512 pages from `first` on, a multiple of 512. The store takes over
-    /// the caller's reference to the folio, and drops the pages that it had there before.
+    /// the caller's reference to the folio, and drops the pages that it stored at these indices before.
     ///
     /// # Errors
-    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
+    /// There is no free frame for a node, or the limit is reached. The store is unchanged and the caller keeps the
+    /// reference.
     pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), ObjectError> {
         debug_assert!(first % SLOTS == 0);
         let filled = self.lowest(first).map(|node| self.frames.owner(node).0);
@@ -385,9 +387,9 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Moves page `index` to the swap slot `slot`, if it was not looked up since its swap-out from `frame` began. The
-    /// store takes over the use of the slot, and the caller the reference to the frame. Returns false if the page was
-    /// looked up.
+    /// Moves page `index` to the swap slot `slot`, if the page was not looked up since its swap-out from `frame` began.
+    /// The store takes over the use of the slot, and the caller takes over the reference to the frame. Returns false if
+    /// the page was looked up.
     pub fn leave(&mut self, index: u64, frame: Frame, slot: u64) -> bool {
         let Some(word) = self.leaving(index, frame) else {
             return false;
@@ -405,7 +407,7 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Moves page `index` from the swap slot `slot` to `frame`. The store takes over the reference to the frame, and
-    /// the caller the use of the slot. Returns false if the page is not in the slot.
+    /// the caller takes over the use of the slot. Returns false if the page is not in the slot.
     pub fn come_back(&mut self, index: u64, slot: u64, frame: Frame) -> bool {
         if self.stored(index) != Some(Stored::InSwap(slot)) {
             return false;
@@ -514,8 +516,9 @@ impl<M: Machine> Pages<M> {
         self.next_below(root, self.height, index)
     }
 
-    /// Returns the first stored page at or after `index` that `node` leads to, and its index. The node is `height` levels
-    /// above the pages. Most slots of a small object are empty. A step over one of them is a few instructions.
+    /// Returns the first stored page at or after `index` in the subtree of `node`, and its index. The node is `height`
+    /// levels above the pages. Most slots of a small object are empty, so the loop steps over an empty slot in a few
+    /// instructions.
     fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
         let level = height - 1;
         let words = &self.frames.words64(node)[slot_at(index, level) as usize..];
@@ -523,7 +526,7 @@ impl<M: Machine> Pages<M> {
             let Some(stored) = decoded(word.load(Ordering::Relaxed)) else {
                 continue;
             };
-            // The first index of a later slot is the first one that this slot covers.
+            // In a slot after the first one, the search starts at the first index that the slot covers.
             let first = (index >> (SLOT_BITS * level)) + distance as u64;
             let index = index.max(first << (SLOT_BITS * level));
             let found = match stored {
@@ -577,7 +580,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Returns whether the node is empty after pruning the nodes below it.
+    /// Prunes the nodes below `node` on the path to `index`. Returns whether `node` is empty then.
     fn prune_below(&mut self, node: Frame, height: u32, index: u64) -> bool {
         let level = height - 1;
         if level > 0 {

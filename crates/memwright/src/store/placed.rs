@@ -29,7 +29,7 @@ impl Placed {
     /// Sets the policy of the pages of `range`, or removes it.
     ///
     /// # Errors
-    /// No heap memory. Nothing has changed.
+    /// There is no heap memory. Nothing has changed.
     pub(crate) fn set(&mut self, range: Range<u64>, policy: PolicyId) -> Result<(), OutOfMemory> {
         if range.is_empty() {
             return Ok(());

@@ -30,10 +30,10 @@ impl Runs {
         .sum()
     }
 
-    /// Makes room for `runs` more runs, so that as many insertions cannot fail.
+    /// Makes room for `runs` more runs, so that `runs` insertions cannot fail.
     ///
     /// # Errors
-    /// No heap memory.
+    /// There is no heap memory.
     pub(crate) fn make_room(&mut self, runs: usize) -> Result<(), OutOfMemory> {
         self.runs.try_make_room(runs)
     }
@@ -41,7 +41,7 @@ impl Runs {
     /// Adds the numbers of `range`, and returns how many are new.
     ///
     /// # Errors
-    /// No heap memory. Nothing is added.
+    /// There is no heap memory. Nothing is added.
     pub(crate) fn insert(&mut self, range: Range<u64>) -> Result<u64, OutOfMemory> {
         if range.is_empty() {
             return Ok(0);
@@ -64,7 +64,7 @@ impl Runs {
     /// Removes the numbers of `range`, and returns how many were in the set.
     ///
     /// # Errors
-    /// No heap memory to split a run. Nothing is removed.
+    /// There is no heap memory to split a run. Nothing is removed.
     pub(crate) fn remove(&mut self, range: Range<u64>) -> Result<u64, OutOfMemory> {
         if range.is_empty() {
             return Ok(0);

@@ -20,7 +20,7 @@ pub(crate) enum Cached<'a, M: Machine> {
     Here,
     /// There are no other owners any more.
     Alone,
-    /// Another owner was faster: its frame is in the cache.
+    /// Another owner has added its frame to the cache first.
     Elsewhere(FrameRef<'a, M>),
 }
 
@@ -28,32 +28,33 @@ pub(crate) enum Cached<'a, M: Machine> {
 pub(crate) struct Way {
     /// The slot.
     pub(crate) slot: u64,
-    /// The slot already holds the page's contents.
+    /// Whether the slot already holds the contents of the page.
     pub(crate) kept: bool,
 }
 
 /// The outcome of freeing the frame of a page that all of its owners have swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shed {
-    /// The frame was freed.
+    /// Whether the frame was freed.
     pub(crate) freed: bool,
-    /// The page was written to the device.
+    /// Whether the page was written to the device.
     pub(crate) written: bool,
-    /// The device did not take the page, which stays in memory.
+    /// Whether the device rejected the page, which stays in memory.
     pub(crate) refused: bool,
 }
 
-/// The number of slots whose uses end together.
+/// The maximum number of slots of which one use each is released per acquisition of the lock.
 const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 enum Remains {
-    /// It has other uses.
+    /// The slot has other uses.
     Used,
-    /// Nothing. The caller frees the slot and drops the reference to the frame that the slot had.
+    /// Nothing remains. The caller frees the slot and drops the reference to the frame that the slot had.
     Nothing(Option<Frame>),
-    /// A copy of the page, which is also in this frame. The caller drops the slot's reference to the frame.
+    /// The slot keeps a copy of the page, which is also in this frame. The caller drops the slot's reference to the
+    /// frame.
     Copy(Frame),
 }
 
@@ -69,7 +70,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts the slots from `slot` on, at most `most`, that a single entry names and whose pages are not in memory.
+    /// Returns the number of consecutive slots from `slot` on, at most `most`, that a single entry names and whose
+    /// pages are not in memory.
     pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
         if most == 0 {
             return 0;
@@ -84,8 +86,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Ends the use of `slot` by the only entry that named it, which maps `frame` now. The slot keeps its copy while
-    /// the page is clean. The slot is freed instead if slots are scarce or the device is closed.
+    /// Ends the use of `slot` by its only entry, which now maps `frame`. The slot keeps its copy of the page while the
+    /// page is clean. If slots are scarce or the device is closed, the slot is freed instead.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
         let scarce = self.with_slots(slot, |slots, offset| {
             let scarce = are_scarce(slots);
@@ -154,9 +156,9 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller holds a
-    /// reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops its
-    /// reference, so a check under the lock of the devices sees at least one of them.
+    /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
+    /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
+    /// its reference to the frame, so a check under the lock of the devices sees the use or the reference.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -165,8 +167,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the slot for the page in `frame`, which one entry maps, and adds that entry's use. Prefers the slot that
-    /// holds a copy of the page. `None` if there is no slot.
+    /// Returns the slot for the page in `frame`, which one entry maps, and adds a use for that entry. Prefers the slot
+    /// that holds a copy of the page. Returns `None` if there is no slot.
     pub(crate) fn way_out(
         &self,
         frames: &Frames<M>,
@@ -193,10 +195,10 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Returns a slot for the page in `frame`, which several entries map and none maps writable, and adds the use of
-    /// the caller's entry. `dirty` says whether the page was written, so that a copy in a slot that no entry names is
-    /// out of date. The slot gets a reference to the frame, through which the faults of the other owners find it. The
-    /// page is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): until then a
-    /// write would take memory and free none. Returns `None` if there is no slot.
+    /// the caller's entry. If `dirty`, the page was written, so that its copy in a slot that no entry names is out of
+    /// date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
+    /// written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write would
+    /// take memory and free none. Returns `None` if there is no slot.
     pub(crate) fn share_out(
         &self,
         frames: &Frames<M>,
@@ -210,7 +212,7 @@ impl<M: Machine> Swap<M> {
         self.forget(frames, frame);
         let slot = self.reserve(memcg)?;
         let published = self.with_slots(slot, |slots, offset| {
-            // Another owner of the page may have been faster.
+            // Another owner of the page may have published a slot first.
             let first = frames.slot_of(frame).is_none();
             if first {
                 let shared = frames.share(frame).into_raw();
@@ -256,8 +258,8 @@ impl<M: Machine> Swap<M> {
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
-                // The use keeps the slot, and the reference keeps the frame. A fault on the page therefore finds that
-                // it is not exclusive, and another call of `shed` does nothing.
+                // The use keeps the slot allocated, and the reference keeps the frame. A fault on the page therefore
+                // finds that it is not exclusive, and another call of `shed` does nothing.
                 record.uses += 1;
                 frames.share(frame)
             });
@@ -379,12 +381,12 @@ impl<M: Machine> Swap<M> {
     }
 }
 
-/// Whether slots are too scarce to keep copies of pages that are in memory.
+/// Returns whether slots are too scarce to keep copies of pages that are in memory.
 fn are_scarce(slots: &SlotMap) -> bool {
     slots.is_closed() || slots.free() < slots.slots() / 2
 }
 
-/// Ends the only use of a slot whose page is in `frame` now; `kept` is the slot if it keeps its copy.
+/// Ends the only use of a slot whose page is now in `frame`. `kept` is the slot if it is to keep its copy of the page.
 #[inline(always)]
 fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u64>, frame: Frame) {
     debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");

@@ -31,7 +31,7 @@ pub struct Transfer {
     pub frame: Frame,
 }
 
-/// Identifies a pending transfer to its device.
+/// The number by which a device identifies a pending transfer.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the device keeps what it knows of the transfer until that is completed"]
 pub struct Ticket(pub u32);
@@ -48,15 +48,15 @@ pub enum Submission {
     Busy,
 }
 
-/// A backing store for pages outside of the frames that programs use.
+/// A store for pages that are swapped out, outside the frames that programs use.
 ///
 /// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
-/// these may finish in any order. A device that never makes a caller wait answers each with [`Submission::Done`].
+/// these may finish in any order. A device that never makes a caller wait always returns [`Submission::Done`].
 ///
 /// The methods are called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). A slot takes part in one transfer at a time, and is not discarded
-/// meanwhile. A caller with several pending transfers completes some of them when the device is busy, so that it does
-/// not stay busy.
+/// during the transfer. If the device is busy, a caller with several pending transfers completes some of them, so that
+/// the device does not stay busy.
 pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Returns the number of pages that the device can store.
     fn slots(&self) -> u32;
@@ -64,12 +64,12 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission;
 
-    /// Waits until a transfer has finished, by [`Machine::relax`] or by a means of the device. Called once for each
+    /// Waits until a transfer has finished, by [`Machine::relax`] or in a way of the device. Called once for each
     /// ticket, with no device's lock held.
     ///
     /// # Errors
-    /// After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of the frame are
-    /// undefined and must not reach a program, and the slot keeps its contents.
+    /// The transfer failed. After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of
+    /// the frame are undefined and must not reach a program, and the slot keeps its contents.
     fn complete(&self, frames: &Frames<M>, ticket: Ticket) -> Result<(), DeviceError>;
 
     /// Drops the page in `slot`, if there is one.

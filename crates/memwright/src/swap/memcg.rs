@@ -1,12 +1,12 @@
 //! Swap charges of memcgs: groups of address spaces, each with its own limit (Linux 7.3 `mm/memcontrol.c`,
 //! `__mem_cgroup_try_charge_swap`).
 //!
-//! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one, until
-//! the slot is freed. The charge does not move when other entries come to name the slot, nor when the address space joins
-//! another memcg. A charge costs one visit to each memcg above; without a memcg it costs a comparison.
+//! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one,
+//! until the slot is freed. The charge stays when other entries name the slot, and when the address space joins another
+//! memcg. A charge visits each memcg above. Without a memcg, it costs one comparison.
 //!
-//! A memcg that is closed keeps its number while a slot, an object, an address space or another memcg refers to it. What it
-//! is charged for stays charged to the memcgs above.
+//! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Its charges
+//! also remain charged to the memcgs above.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -15,37 +15,37 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 
-/// Charges per heap allocation.
+/// The number of [`SwapCharge`]s in a heap allocation.
 const TOGETHER: usize = 64;
 
 /// The charge and the limit of one memcg, including those of the memcgs below it.
 struct SwapCharge {
-    /// The memcg above it.
+    /// The memcg directly above.
     parent: Memcg,
-    /// The number of memcgs above it, plus one.
+    /// The number of memcgs above this one, plus one.
     level: u32,
-    /// Whether it was not closed.
+    /// Whether the memcg has not been closed yet.
     open: bool,
     /// Slots, objects and address spaces that name this memcg, and memcgs directly below it.
     users: u64,
     slots: u64,
     most: u64,
-    /// Objects.
+    /// The number of charged objects.
     objects: u64,
-    /// How often its limit, or one above, refused a slot.
+    /// The number of allocations, for this memcg or one below, that failed because of a memcg limit.
     refused: u64,
-    /// How often no slot was free.
+    /// The number of allocations, for this memcg or one below, that failed because no slot was free.
     full: u64,
-    /// The next number that is not in use, while this one is not.
+    /// The next free number, while this number is free.
     next_free: Memcg,
 }
 
 /// The charges by number.
 struct Table {
     chunks: Vec<Vec<SwapCharge>>,
-    /// The first number that was used and is not in use any more.
+    /// The first free number that was used before.
     free: Memcg,
-    /// The number of numbers ever in use.
+    /// The number of memcg numbers that were ever used.
     length: usize,
 }
 
@@ -145,7 +145,7 @@ impl SwapCharges {
         }
     }
 
-    /// Whether a memcg was ever opened.
+    /// Returns whether a memcg was ever opened.
     pub(super) fn are_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl SwapCharges {
         table.map_or(0, |table| table.get(memcg).map_or(0, read))
     }
 
-    /// Whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
+    /// Returns whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
         let Some(mut table) = self.table_for(memcg) else {
             return true;
@@ -222,7 +222,7 @@ impl SwapCharges {
         }
     }
 
-    /// Records that an object that was charged to `memcg` is gone.
+    /// Records that an object that was charged to `memcg` was dropped.
     pub(crate) fn release_object(&self, memcg: Memcg) {
         if let Some(mut table) = self.table_for(memcg) {
             table.each(memcg, |bill| bill.objects -= 1);
@@ -235,7 +235,7 @@ impl SwapCharges {
         self.value(memcg, |bill| bill.objects)
     }
 
-    /// Records that an address space names `to` from now on, and not `from`.
+    /// Records that an address space refers to `to` and no longer to `from`.
     pub(crate) fn rename_space(&self, from: Memcg, to: Memcg) {
         if let Some(mut table) = self.table_for(to) {
             table.add_user(to);
@@ -245,7 +245,7 @@ impl SwapCharges {
         }
     }
 
-    /// Whether `memcg` is `above` or a memcg below it.
+    /// Returns whether `memcg` is `above` itself or a memcg below `above`.
     pub(crate) fn is_within(&self, memcg: Memcg, above: Memcg) -> bool {
         if memcg == above {
             return true;

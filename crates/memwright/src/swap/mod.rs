@@ -4,23 +4,23 @@
 //! device.rs     the interface of a device    slot.rs  which slots are in use, and by how many entries
 //! cache.rs      pages in memory and in a slot
 //! transfers.rs  transfers to and from devices
-//! stores.rs     shared memory with pages in swap
+//! stores.rs     the list of the page stores of shared memory
 //! remove.rs     swapoff
 //! memcg.rs      memcg charges of slots
 //! ```
 //!
-//! Above this folder, `reclaim/` chooses the pages that leave memory and writes them, `shmem/swap.rs` does so for
-//! shared memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
+//! Above this folder, `reclaim/` selects the pages to reclaim and writes them, `shmem/swap.rs` does so for shared
+//! memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
 //! The entry of a page that was swapped out names a slot ([`memwright_table::Swapped`]) and carries the bits that must
-//! survive: exclusive, soft-dirty, userfaultfd write protection, tracking. A load of an exclusive page maps it writable
-//! at once, where [the rule](crate::writable) allows it, and clean. The slot keeps its copy, so that swapping the page
-//! out again costs no write as long as it stays clean (rule: clean-writable-is-private). A store maps the page writable
-//! and dirty, and frees the slot. A page of several owners is read once, and each owner finds the same frame. Pages
-//! that are read together are read into folios where they are aligned; each page of a folio still has its own entry,
-//! reference and slot.
+//! survive: exclusive, soft-dirty, uffd-wp, tracking. A load swaps in an exclusive page clean, and maps it writable
+//! where [the rule](crate::writable) allows it. The slot keeps its copy, so that swapping the page out again costs no
+//! write as long as the page stays clean (rule: clean-writable-is-private). A store maps the page writable and dirty,
+//! and frees the slot. A page with several owners is read once, and each owner finds the same frame. Pages that are
+//! read together are read into folios where they are aligned. Each page of a folio still has its own entry, reference
+//! and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 
@@ -47,10 +47,10 @@ use crate::swap::memcg::SwapCharges;
 use crate::swap::slot::{Record, SlotMap};
 use crate::types::memcg::Memcg;
 
-/// Slots that are returned per acquisition of the lock.
+/// The maximum number of slots that are returned per acquisition of the lock.
 const CACHED_AT_A_TIME: usize = 32;
 
-/// Slots that are examined per acquisition of the lock.
+/// The maximum number of slots that are examined per acquisition of the lock.
 const LOOKED_AT_A_TIME: usize = 4096;
 
 /// A swap device.
@@ -65,7 +65,7 @@ pub(crate) struct Active<M: Machine> {
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// The device is closed: no further entry may name the slot.
+    /// Whether the device is closed: no further entry may name the slot.
     is_closed: bool,
 }
 
@@ -87,11 +87,11 @@ pub struct DeviceUse {
 /// The swap devices of a machine and their slots.
 pub struct Swap<M: Machine> {
     pub(crate) devices: Lock<Vec<Option<Active<M>>>>,
-    /// What is charged to each memcg.
+    /// The swap charges of the memcgs.
     pub(crate) bills: SwapCharges,
     /// The number of slots whose pages are in memory too.
     cached: CachedPages,
-    /// Objects with reclaimable pages.
+    /// The page stores of objects with reclaimable pages.
     pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
     /// Where the next search for frames that only slots refer to starts.
     pub(crate) shed_next: Lock<Place>,
@@ -111,7 +111,7 @@ impl<M: Machine> Swap<M> {
     /// Adds `device`. Returns its number, or `None` if there are too many devices.
     ///
     /// # Errors
-    /// There is no heap for the records of its slots.
+    /// [`OutOfMemory`] if the records of the device's slots cannot be allocated.
     pub fn add(
         &self,
         device: Arc<dyn SwapDevice<M>>,
@@ -145,7 +145,7 @@ impl<M: Machine> Swap<M> {
     /// Returns the use of each device.
     ///
     /// # Errors
-    /// There is no heap for the list.
+    /// [`OutOfMemory`] if the list cannot be allocated.
     pub fn devices(&self) -> Result<Vec<DeviceUse>, OutOfMemory> {
         let mut uses = Vec::new();
         uses.try_make_room(MOST_DEVICES)?;
@@ -181,7 +181,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts the pages that are both in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
+    /// Returns the number of pages that are both in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
     pub fn cached_pages(&self) -> u64 {
         self.cached.get()
     }
@@ -196,7 +196,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Counts the slots in use; 0 if the lock is held. For reports of failures, which must not wait.
+    /// Returns the number of slots in use, or 0 if the lock is held. For reports of failures, which must not wait.
     pub(crate) fn slots_in_use(&self) -> u64 {
         let devices = self.devices.try_lock();
         devices.map_or(0, |devices| {
@@ -206,27 +206,27 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Whether there is a device.
+    /// Returns whether there is a device.
     pub fn is_on(&self) -> bool {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Counts the objects that are charged to `memcg` or to a memcg below it.
+    /// Returns the number of objects that are charged to `memcg` or to a memcg below it.
     pub fn objects_of(&self, memcg: Memcg) -> u64 {
         self.bills.objects(memcg)
     }
 
-    /// Counts the slots charged to `memcg`, which include those of the memcgs below it.
+    /// Returns the number of slots that are charged to `memcg` or to a memcg below it.
     pub fn paid_by(&self, memcg: Memcg) -> u64 {
         self.bills.slots(memcg)
     }
 
-    /// Counts how often `memcg` was refused a slot because of its limit.
+    /// Returns the number of slot allocations, for `memcg` or a memcg below it, that a limit prevented.
     pub fn refused_to(&self, memcg: Memcg) -> u64 {
         self.bills.refused(memcg)
     }
 
-    /// Counts how often `memcg` got no slot because none was free.
+    /// Returns the number of slot allocations, for `memcg` or a memcg below it, that failed because no slot was free.
     pub fn full_for(&self, memcg: Memcg) -> u64 {
         self.bills.full(memcg)
     }
@@ -261,8 +261,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns some slots from `from` on whose pages are in memory too. Also returns where to continue, if there are
-    /// more slots.
+    /// Returns the next slots from `from` on whose pages are in memory too. Also returns where to continue, if there
+    /// are more slots.
     pub(crate) fn cached_from(
         &self,
         from: Place,
@@ -329,7 +329,7 @@ impl<M: Machine> Swap<M> {
         act(&mut active.slots, place.offset)
     }
 
-    /// Calls `act` with the record of each of `slots`, and with its number among them.
+    /// Calls `act` with the record of each of `slots`, and with its index in `slots`.
     ///
     /// # Panics
     /// As for `with_slots`.

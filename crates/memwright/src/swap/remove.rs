@@ -1,9 +1,9 @@
 //! Swapoff: a device is taken out of use (Linux 7.2 `mm/swapfile.c`, `swapoff` and `try_to_unuse`).
 //!
-//! First the device is closed to further pages. Then every address space swaps in its pages from there
+//! First the device is closed to further pages. Then every address space swaps in its pages from the device
 //! ([`AddressSpace::bring_back`](crate::AddressSpace::bring_back)), and slots that only hold copies of pages in memory
-//! are freed. The device is removed once no slot is in use. Until then it can be reopened: nothing is lost if memory
-//! does not suffice for its pages.
+//! are freed. The device is removed once no slot is in use. Until then it can be reopened, so that no page is lost if
+//! memory runs out.
 
 use memwright_table::{Frames, Machine};
 
@@ -11,14 +11,14 @@ use crate::swap::slot::Place;
 use crate::swap::{CACHED_AT_A_TIME, Swap};
 
 impl<M: Machine> Swap<M> {
-    /// Closes device `number`, or reopens it. Returns false if there is no such device or it is in that state already.
+    /// Closes device `number`, or reopens it. Returns false if there is no such device or it already is in that state.
     pub(crate) fn set_closed(&self, number: usize, closed: bool) -> bool {
         let mut devices = self.devices.lock();
         let active = devices.get_mut(number).and_then(Option::as_mut);
         active.is_some_and(|active| active.slots.set_closed(closed))
     }
 
-    /// Counts the slots of all devices that are not closed.
+    /// Returns the number of slots of all devices that are not closed.
     pub(crate) fn open_slots(&self) -> u64 {
         let devices = self.devices.lock();
         let open = devices.iter().flatten().map(|active| &active.slots);
@@ -61,8 +61,8 @@ impl<M: Machine> Swap<M> {
             if record.uses > 0 || record.frame().is_none() {
                 continue;
             }
-            // The frame is not freed before it leaves the slot's record, and that takes this lock. The page has no copy
-            // any more, so it is written again when it is next swapped out, even if it is clean.
+            // The frame cannot be freed meanwhile: that would first remove it from the slot's record, under this lock.
+            // The page then has no copy in swap, so the next swap-out writes it even if it is clean.
             self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());

@@ -5,7 +5,7 @@ use memwright_table::{Frame, OutOfMemory, TryPush};
 
 use crate::types::memcg::Memcg;
 
-/// Low bits of a slot's number in an entry that select the device, as in `/proc/PID/pagemap`.
+/// The number of low bits that select the device in a slot number, as in `/proc/PID/pagemap`.
 const DEVICE_BITS: u32 = 5;
 
 /// The maximum number of devices.
@@ -66,7 +66,8 @@ pub(crate) struct Record {
 impl Record {
     const NO_FRAME: u32 = u32::MAX;
 
-    /// Not part of a frame number: memory is smaller than 8 TiB.
+    /// The flag in `frame` for a page that is not in the slot yet. No frame number has this bit: memory is smaller than
+    /// 8 TiB.
     const UNWRITTEN: u32 = 1 << 31;
 
     const FREE: Self = Self {
@@ -89,16 +90,16 @@ impl Record {
         self.frame = frame.number() | Self::UNWRITTEN;
     }
 
-    /// Whether the page is in the frame only.
+    /// Returns whether the page is in the frame only.
     pub(super) fn is_unwritten(&self) -> bool {
         self.frame != Self::NO_FRAME && self.frame & Self::UNWRITTEN != 0
     }
 }
 
-/// Records per heap allocation.
+/// The number of records in a heap allocation.
 const CHUNK: usize = 1 << 14;
 
-/// Slots per word of the bitmap.
+/// The number of slots in a word of the bitmap.
 const WORD: u32 = u64::BITS;
 
 /// The slots of one device.
@@ -112,7 +113,7 @@ pub(crate) struct SlotMap {
     memcgs: Vec<Vec<u16>>,
     /// Where the search for a free slot continues, so that pages swapped out together get adjacent slots.
     next: u32,
-    /// The device takes no more pages.
+    /// Whether the device accepts no more pages.
     closed: bool,
 }
 
@@ -148,7 +149,7 @@ impl SlotMap {
         })
     }
 
-    /// Allocates the memcg of each slot, unless that has been done.
+    /// Allocates a record of the memcg of each slot, unless this has been done.
     pub(crate) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());
@@ -187,12 +188,12 @@ impl SlotMap {
         }
     }
 
-    /// Whether the device is closed.
+    /// Returns whether the device is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Closes or reopens the device. Returns false if it was in that state already.
+    /// Closes or reopens the device. Returns false if it already was in that state.
     pub(super) fn set_closed(&mut self, closed: bool) -> bool {
         core::mem::replace(&mut self.closed, closed) != closed
     }
@@ -212,7 +213,7 @@ impl SlotMap {
         }
         let words = self.map.len();
         let mut index = (self.next / WORD) as usize;
-        // The first word is examined twice: the slots before `next` come last.
+        // The first word is examined twice: its slots before `next` are examined last.
         let mut word = self.map[index] & (u64::MAX << (self.next % WORD));
         for _ in 0..words {
             if word != 0 {

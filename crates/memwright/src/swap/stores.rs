@@ -1,4 +1,4 @@
-//! The list of the page stores that have pages in swap (Linux 7.2 `mm/shmem.c`, `shmem_swaplist`).
+//! The list of the page stores whose pages can be swapped out (Linux 7.2 `mm/shmem.c`, `shmem_swaplist`).
 
 use memwright_table::{Machine, OutOfMemory, Shared};
 
@@ -9,7 +9,7 @@ impl<M: Machine> Swap<M> {
     /// Lists a store, so that reclaim and swapoff find its pages from now on.
     ///
     /// # Errors
-    /// There is no heap for the list.
+    /// [`OutOfMemory`] if the list cannot grow.
     pub(crate) fn list(&self, store: &Shared<Store<M>>) -> Result<(), OutOfMemory> {
         let number = self.stores.lock().try_push(store.clone())?;
         store.lock().listed = Some(number);

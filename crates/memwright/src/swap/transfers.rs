@@ -15,8 +15,8 @@ enum State<M: Machine> {
     Pending(Arc<dyn SwapDevice<M>>, Ticket),
 }
 
-/// At most `MOST` transfers that are begun together and finished one after another, each under its own number. The
-/// caller must finish each of them: a device may stay busy until all are finished.
+/// Up to `MOST` transfers that are begun together and finished one after another, each under its own number. The caller
+/// must finish each of them: a device may stay busy until all are finished.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.

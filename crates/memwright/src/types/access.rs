@@ -8,12 +8,12 @@ use crate::types::stats::Row;
 /// The access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// A store.
+    /// Whether the access is a store.
     pub write: bool,
-    /// An instruction fetch.
+    /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// The access was made by the thread itself or on its behalf, so the protection-key register of its CPU applies.
-    /// False if another process made the access.
+    /// Whether the thread itself makes the access, or the kernel on its behalf: the protection-key register of the CPU
+    /// then applies. False for an access by another process.
     pub user: bool,
 }
 
@@ -46,8 +46,8 @@ impl Access {
         }
     }
 
-    /// Whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`: any right
-    /// permits reading).
+    /// Returns whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`:
+    /// any right permits reading).
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
         if self.fetch {
             rights.contains(Rights::EXECUTE)
@@ -77,7 +77,7 @@ pub enum FaultKind {
     DemandZero,
     /// A read of untouched memory mapped the shared zero page.
     ZeroPage,
-    /// A zeroed 2 MiB folio was mapped, or an object's huge page.
+    /// A zeroed 2 MiB folio or a huge page of an object was mapped.
     Huge,
     /// A read of untouched memory mapped the shared huge zero page.
     HugeZeroPage,
@@ -87,7 +87,7 @@ pub enum FaultKind {
     Hugetlb,
     /// A page of an object was mapped.
     File,
-    /// A store gave a private mapping a private page: a copy, or a zeroed one.
+    /// A store to a private mapping mapped a private page: a copy, or a zeroed one.
     Copy,
     /// The entry became writable; nothing else changed.
     WriteOnly,
@@ -162,7 +162,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether the page was read from a swap device (`ru_majflt`).
+    /// Returns whether the page was read from a swap device (`ru_majflt`).
     #[inline]
     pub const fn is_major(self) -> bool {
         matches!(self, Self::SwapIn)

@@ -1,7 +1,7 @@
-//! A vector in blocks, for elements that are found by number.
+//! A vector stored in blocks, whose elements are accessed by number.
 //!
-//! The heap of a kernel may have no large blocks. The first block grows with its elements, and each further one has room
-//! for [`BLOCK`] elements.
+//! The heap of a kernel may be unable to allocate large blocks. The first block grows with the number of elements. Each
+//! further block is allocated with room for [`BLOCK`] elements.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -13,7 +13,7 @@ const BLOCK: usize = 64;
 /// A vector in blocks. Elements are added at the end only.
 #[derive(Debug)]
 pub(crate) struct Blocks<T>(
-    /// All full except for the last one.
+    /// The blocks. All are full except the last one.
     Vec<Vec<T>>,
 );
 
@@ -45,14 +45,14 @@ impl<T> Blocks<T> {
         Ok(number as u32)
     }
 
-    /// Returns an element, or `None` if there are not as many.
+    /// Returns an element, or `None` if `number` is out of range.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let number = number as usize;
         self.0.get(number / BLOCK)?.get(number % BLOCK)
     }
 
-    /// Returns an element, or `None` if there are not as many.
+    /// Returns a mutable reference to an element, or `None` if `number` is out of range.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let number = number as usize;
@@ -66,7 +66,7 @@ impl<T> Blocks<T> {
 }
 
 impl<T: Copy> Blocks<T> {
-    /// Returns a copy.
+    /// Returns a copy of the vector.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
         let mut copy = Self::new();
         for value in self.iter() {

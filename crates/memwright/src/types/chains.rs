@@ -1,7 +1,7 @@
-//! Singly linked lists whose cells share one allocation.
+//! Singly linked lists whose cells are allocated from one pool.
 //!
-//! A list is known by the number of its first cell, which its owner keeps. The heap of a kernel may have no large blocks,
-//! so the cells are in [blocks](crate::types::blocks).
+//! The owner of a list stores the number of its first cell. The heap of a kernel may be unable to allocate large
+//! blocks, so the cells are stored in [blocks](crate::types::blocks).
 
 use memwright_table::OutOfMemory;
 
@@ -27,13 +27,13 @@ impl Chain {
     }
 }
 
-/// The number that stands for no cell.
+/// The cell number that means "none".
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Cell<T> {
     value: T,
-    /// The next cell of the list, or the next vacant one.
+    /// The next cell of the list. In a vacant cell, the next vacant one.
     next: u32,
 }
 

@@ -1,14 +1,14 @@
-//! An index by digests of contents: open addressing, with fallible growth.
+//! A hash index by digests of contents: open addressing, with fallible growth.
 
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The minimum number of places of an index that is not empty.
+/// The minimum capacity of an index that is not empty.
 const FEWEST: usize = 64;
 
 /// Maps digests to values. Several values may have the same digest.
 pub(crate) struct Index<T> {
-    /// None, or a power of two of places, of which at least a quarter is empty.
+    /// No places, or a power of two of them, of which at least a quarter are empty.
     places: Vec<Option<(u64, T)>>,
     used: usize,
 }
@@ -25,7 +25,7 @@ impl<T: Copy> Index<T> {
         self.used
     }
 
-    /// Bytes of memory that the index takes.
+    /// Returns the bytes of memory that the index takes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Option<(u64, T)>>()
     }
@@ -49,7 +49,7 @@ impl<T: Copy> Index<T> {
         Ok(())
     }
 
-    /// Adds a value, for which there is [room](Self::reserve).
+    /// Adds a value. The caller must have made room for it with [`reserve`](Self::reserve).
     pub(crate) fn insert(&mut self, digest: u64, value: T) {
         let place = self.free_place(digest);
         self.places[place] = Some((digest, value));
@@ -68,7 +68,7 @@ impl<T: Copy> Index<T> {
         None
     }
 
-    /// Returns the first value with this digest for which `fits` holds, to be changed.
+    /// Returns a mutable reference to the first value with this digest for which `fits` holds.
     pub(crate) fn find_mut(&mut self, digest: u64, fits: impl Fn(&T) -> bool) -> Option<&mut T> {
         let mut place = self.home(digest)?;
         while let Some((found, value)) = &self.places[place] {
@@ -162,7 +162,8 @@ impl<T: Copy> Index<T> {
     }
 }
 
-/// Returns the index key of a digest. Pages of different nodes get different keys if they must not be merged.
+/// Returns the index key of a digest. `node` is the node of the page if pages of different nodes must not be merged,
+/// otherwise `None`.
 pub(crate) const fn key_of(digest: u64, node: Option<u8>) -> u64 {
     match node {
         None => digest,

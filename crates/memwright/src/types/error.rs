@@ -36,17 +36,17 @@ pub enum MapError {
     NoRoom,
     /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
     Taken(VirtAddr),
-    /// The offset plus the length does not fit (EOVERFLOW).
+    /// The offset plus the length overflows (EOVERFLOW).
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
-    /// A sealed area, from this address on, would be replaced (EPERM).
+    /// The request would replace a sealed area. The address is that of its first affected page (EPERM).
     Sealed(VirtAddr),
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -59,11 +59,11 @@ pub enum UnmapError {
     Misaligned,
     /// The range is not in user addresses (EINVAL).
     OutOfRange,
-    /// The range contains a sealed area, from this address on (EPERM).
+    /// The range overlaps a sealed area. The address is that of its first affected page (EPERM).
     Sealed(VirtAddr),
     /// Splitting an area would exceed the limit on areas (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -86,7 +86,7 @@ pub enum ProtectError {
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -112,11 +112,12 @@ pub enum RemapError {
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
-/// Why advice was not applied to the complete range. It was applied below the address of the error, as on Linux.
+/// Why advice was not applied to the complete range. As on Linux, it was applied to the areas below the address of the
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdviseError {
     /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
@@ -137,7 +138,7 @@ pub enum AdviseError {
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
-    /// No memory for a structure (EAGAIN).
+    /// A data structure could not be allocated (EAGAIN).
     OutOfMemory,
 }
 
@@ -145,7 +146,7 @@ pub enum AdviseError {
 /// repeats the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// The page.
+    /// The address of the page.
     pub at: VirtAddr,
     /// The access that faulted.
     pub access: Access,
@@ -187,16 +188,16 @@ impl From<Stopped> for LockError {
     }
 }
 
-/// Why a call that populates memory stopped before a page.
+/// Why a call that populates memory stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopulateError {
-    /// A userfaultfd must resolve a fault first.
+    /// A userfaultfd must resolve a fault before the call can continue.
     Watched(Awaited),
-    /// No frame is free, or there is no memory for a structure.
+    /// No frame is free, or a data structure could not be allocated.
     OutOfMemory,
 }
 
-/// Why anonymous memory got no name.
+/// Why anonymous memory could not be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
@@ -208,7 +209,7 @@ pub enum NameError {
     NotAnonymous(VirtAddr),
     /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -220,9 +221,9 @@ pub enum SealError {
     Invalid,
     /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
+    /// The operation would exceed a limit (ENOMEM). The areas at lower addresses have been sealed.
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM). Areas below have been sealed.
+    /// A data structure could not be allocated (ENOMEM). The areas at lower addresses have been sealed.
     OutOfMemory,
 }
 
@@ -239,7 +240,7 @@ pub enum LockError {
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the areas are locked, and the caller may repeat the call.
     Watched(Awaited),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -261,7 +262,7 @@ pub enum SyncError {
 /// Why a fork failed. Nothing of the child remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkError {
-    /// No memory for the child's tables or areas (ENOMEM).
+    /// There is no memory for the child's tables or areas (ENOMEM).
     OutOfMemory,
     /// The commit charge for the child exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -315,14 +316,14 @@ impl FaultError {
     }
 }
 
-/// Why a userfaultfd registration, unregistration or write protection failed, or why a `PAGEMAP_SCAN` failed.
+/// Why a userfaultfd registration, unregistration or write protection (uffd-wp) failed, or why a `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
     /// support the mode (EINVAL).
     Invalid,
-    /// An area in the range can never become writable, or a scan requires tracked stores and the area does not have
-    /// them (EPERM).
+    /// An area in the range can never become writable, or a scan requires store tracking and it is not enabled for an
+    /// area (EPERM).
     NotWritable,
     /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
@@ -330,7 +331,7 @@ pub enum WatchError {
     NotWatched,
     /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
-    /// No memory for a structure (ENOMEM).
+    /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
@@ -350,7 +351,7 @@ pub enum MoveError {
     Invalid,
     /// Nothing is mapped at the start of the target (ENOENT).
     NotWatched,
-    /// Nothing is mapped at the source, or it has no page (ENOENT).
+    /// No area is mapped at the source, or the source has no page (ENOENT).
     NotThere,
     /// The source has a guard, poison or write-protection marker in place of the page (EFAULT).
     Marked,
@@ -358,11 +359,11 @@ pub enum MoveError {
     Exists,
     /// The page is shared, pinned or being migrated (EBUSY).
     Busy,
-    /// No memory (ENOMEM).
+    /// There is no free memory (ENOMEM).
     OutOfMemory,
 }
 
-/// Why a page was not filled through a userfaultfd.
+/// Why a userfaultfd ioctl did not fill a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
     /// The page is not in user memory, or its area cannot be filled in this way (EINVAL).
@@ -377,14 +378,14 @@ pub enum FillError {
     BeyondEnd,
     /// The page is being filled concurrently: the caller retries.
     Busy,
-    /// No memory (ENOMEM).
+    /// There is no free memory (ENOMEM).
     OutOfMemory,
 }
 
 /// Why an object does not provide a frame for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectError {
-    /// The object ends before the index.
+    /// The index is beyond the end of the object.
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,

@@ -6,18 +6,18 @@ use crate::types::error::FaultError;
 /// Pages that were faulted in without a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultedIn {
-    /// Pages for which no device was read (`ru_minflt`).
+    /// Pages that were faulted in without a read from a device (`ru_minflt`).
     pub minor: u64,
     /// Pages that were read from a device (`ru_majflt`).
     pub major: u64,
     /// Pages that could not be provided.
     pub(crate) failed: u64,
-    /// Pages that were mapped to the zero page.
+    /// Pages for which the zero page was mapped.
     pub(crate) zero: u64,
 }
 
 impl FaultedIn {
-    /// Counts the outcome of one page.
+    /// Counts the outcome of faulting in one page.
     pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
         self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
         match outcome {

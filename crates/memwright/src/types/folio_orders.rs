@@ -23,7 +23,7 @@ impl FolioOrders {
     /// The orders of folios that 4 KiB entries map: all except that of 2 MiB.
     pub const OF_PAGES: Self = Self((1 << FOLIO_ORDER) - (1 << SMALLEST_ORDER));
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -62,8 +62,8 @@ impl FolioOrders {
         })
     }
 
-    /// Returns the orders whose folio around `page`, which maps page `index` of an object, is inside `range` and
-    /// aligned equally in the object (Linux 7.2 `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
+    /// Returns the orders whose folio around `page` is inside `range` and is naturally aligned in the object too.
+    /// `page` maps page `index` of the object (Linux 7.2 `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
     #[must_use]
     pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
         let apart = page.number() ^ index;
@@ -79,7 +79,7 @@ pub const fn folio_around(page: Page, order: u8) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// Like `folio_around`, for numbers of pages in memory or in an object.
+/// Like `folio_around`, for the number of a page in memory or in an object.
 pub(crate) const fn block_around(number: u64, order: u8) -> Range<u64> {
     let pages = 1 << order;
     let start = number & !(pages - 1);
@@ -122,7 +122,7 @@ mod tests {
     fn which_folios_an_area_shows_whole() {
         #[rustfmt::skip]
         let rows: [(u64, u64, PageRange, &[u8]); 6] = [
-            // The page, its index in the object, the area.
+            // Columns: the page, its index in the object, the area, the expected orders.
             (512, 512, range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 0,   range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 16,  range(512, 1024), &[4, 3, 2]),

@@ -8,9 +8,9 @@ use crate::types::size_settings::SizeCounts;
 /// The purpose of a folio, which determines its frame kind and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolioUse {
-    /// The first store to private memory.
+    /// Zeroed memory for the first store to a private mapping.
     FirstTouch,
-    /// A hole in an object.
+    /// Zeroed memory for a hole in an object.
     Hole,
     /// Swap-in of pages of this kind.
     SwapIn(FrameKind),
@@ -25,7 +25,7 @@ impl FolioUse {
         }
     }
 
-    /// Whether the pages must be zeroed. Pages for swap-in are overwritten.
+    /// Returns whether the pages must be zeroed. Pages for swap-in are overwritten.
     pub(crate) const fn is_zeroed(self) -> bool {
         match self {
             Self::FirstTouch | Self::Hole => true,

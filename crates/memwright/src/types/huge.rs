@@ -2,7 +2,7 @@
 
 use memwright_table::{FOLIO_FRAMES, Page, PageRange};
 
-/// Pages in a huge page.
+/// The number of 4 KiB pages in a huge page.
 pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
 
 /// Which areas get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
@@ -66,7 +66,7 @@ impl SizeMode {
         }
     }
 
-    /// Returns the effective mode, where the mode for all sizes is `inherited`.
+    /// Returns the effective mode. `inherited` is the mode for all sizes.
     pub(crate) const fn with(self, inherited: HugeMode) -> HugeMode {
         match self {
             Self::Always => HugeMode::Always,
@@ -83,7 +83,7 @@ impl SizeMode {
 pub enum SharedMode {
     /// All.
     Always = 0,
-    /// All, for huge pages inside the object's size. [`Always`](Self::Always) has the same limit here.
+    /// All, for huge pages within the size of the object. Here, [`Always`](Self::Always) has the same limit.
     WithinSize = 1,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
@@ -117,9 +117,9 @@ impl SharedMode {
         }
     }
 
-    /// Whether a first touch allocates a huge page. `asked` says whether the area has `MADV_HUGEPAGE` (Linux 7.2
-    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all sizes,
-    /// `Force` applies to 2 MiB only.
+    /// Returns whether a first touch allocates a huge page. `asked` is whether the area has `MADV_HUGEPAGE` (Linux 7.2
+    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is the one for all
+    /// sizes, `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -128,8 +128,8 @@ impl SharedMode {
         }
     }
 
-    /// Returns the effective mode for files of a file system mounted with this mode, where the mode for all sizes is
-    /// `all` (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
+    /// Returns the effective mode for files of a file system mounted with this mode. `all` is the mode for all sizes
+    /// (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
     pub(crate) const fn of_mount(self, all: Self) -> Self {
         match all {
             Self::Deny | Self::Force => all,
@@ -147,7 +147,7 @@ pub enum SharedSizeMode {
     Always = 0,
     /// According to the mode for all sizes.
     Inherit = 1,
-    /// All, for folios inside the object's size.
+    /// All, for folios within the size of the object.
     WithinSize = 2,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
@@ -175,8 +175,7 @@ impl SharedSizeMode {
         }
     }
 
-    /// Returns the effective mode, where the mode for all sizes is `inherited` (Linux 7.2
-    /// `shmem_allowable_huge_orders`).
+    /// Returns the effective mode. `inherited` is the mode for all sizes (Linux 7.2 `shmem_allowable_huge_orders`).
     pub(crate) const fn with(self, inherited: SharedMode) -> SharedMode {
         match (inherited, self) {
             (SharedMode::Deny, _) => SharedMode::Deny,
@@ -192,19 +191,19 @@ impl SharedSizeMode {
 /// Which setting applies to an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
-    /// The setting for all sizes, for a file that is on no mounted file system.
+    /// The setting for all sizes: the object is a file that is on no mounted file system.
     File,
-    /// The settings for each size, for shared anonymous memory.
+    /// The settings for each size: the object is shared anonymous memory.
     Anonymous,
-    /// The setting of the mounted file system, unless the setting for all sizes is `Deny` or `Force`.
+    /// The setting of a mounted file system, unless the setting for all sizes is `Deny` or `Force`.
     Mount(SharedMode),
 }
 
-/// What a process disables for itself (`PR_SET_THP_DISABLE`).
+/// The huge pages that a process disables for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeRefusal {
-    /// Nothing.
+    /// None.
     #[default]
     Nothing = 0,
     /// All huge pages.

@@ -8,18 +8,18 @@ use crate::types::huge::{SharedMode, SharedSetting, SharedSizeMode};
 use crate::types::settled::settle;
 use crate::types::size_settings::SizeSettings;
 
-/// Settings other than the mode, which is a policy. Settings without effect here are stored and reported, for programs
-/// that save and restore all of them.
+/// The huge-page settings except `enabled`, which is a [policy](crate::Policy). Settings without effect here are stored
+/// and reported for programs that save and restore all settings.
 #[derive(Debug)]
 pub struct HugeSettings {
-    /// The `defrag` mode: an index of the words in the sysfs file. It has no effect: no allocation compacts memory.
+    /// The `defrag` mode: its index among the words of the sysfs file. It has no effect: no allocation compacts memory.
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory gets folios that 4 KiB entries map. Faults read the other settings only if this is
-    /// set.
+    /// Whether any shared memory may get large folios of less than 2 MiB. Faults read the other settings only if this
+    /// is set.
     shared_of_pages: AtomicBool,
-    /// Whether a file system was mounted whose files may have huge pages.
+    /// Whether a file system whose files may have huge pages has been mounted.
     mounts: AtomicBool,
     /// The settings of each size.
     pub sizes: SizeSettings,
@@ -27,7 +27,7 @@ pub struct HugeSettings {
     pub zero_page: AtomicBool,
     /// The settings of khugepaged.
     pub scan: ScanSettings,
-    /// The huge zero page, once it is allocated.
+    /// The frame number of the huge zero page, or [`NONE`] before it is allocated.
     pub(crate) zero: AtomicU32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 impl Default for HugeSettings {
     fn default() -> Self {
         Self {
-            // madvise.
+            // The index of `madvise`.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
             shared_of_pages: AtomicBool::new(false),
@@ -101,13 +101,13 @@ impl HugeSettings {
     /// Sets which shared anonymous memory gets pages of this order from now on.
     ///
     /// # Panics
-    /// If `order` is none of [`SMALLEST_ORDER`](crate::SMALLEST_ORDER) to [`FOLIO_ORDER`].
+    /// If `order` is not between [`SMALLEST_ORDER`](crate::SMALLEST_ORDER) and [`FOLIO_ORDER`].
     pub fn set_shared_size(&self, order: u8, mode: SharedSizeMode) {
         self.sizes.set_shared_mode(order, mode);
         self.note_shared();
     }
 
-    /// Notes that a file system with huge-page mode `mode` was mounted.
+    /// Records that a file system with huge-page mode `mode` was mounted.
     pub(crate) fn note_mount(&self, mode: SharedMode) {
         if mode != SharedMode::Never && !self.mounts.swap(true, Ordering::SeqCst) {
             self.note_shared();
@@ -128,15 +128,15 @@ impl HugeSettings {
         });
     }
 
-    /// Whether any shared memory gets folios that 4 KiB entries map.
+    /// Returns whether any shared memory may get large folios of less than 2 MiB.
     #[inline(always)]
     pub(crate) fn any_shared_of_pages(&self) -> bool {
         self.shared_of_pages.load(Ordering::Relaxed)
     }
 
-    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` says
+    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` is
     /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
-    /// huge pages gets all orders, unless huge pages are forced.
+    /// huge pages also gets all smaller orders, unless the mode is `Force`.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -165,8 +165,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Whether a first touch of shared memory with this setting allocates a huge page. `asked` says whether the area
-    /// has `MADV_HUGEPAGE`.
+    /// Returns whether a first touch of shared memory with this setting allocates a huge page. `asked` is whether the
+    /// area has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
@@ -178,7 +178,7 @@ impl HugeSettings {
         mode.allows(asked)
     }
 
-    /// Returns the number of huge zero pages: 1 once one was needed, 0 before.
+    /// Returns the number of huge zero pages: 1 after the first use, 0 before.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
     }
@@ -193,7 +193,7 @@ mod tests {
         use {SharedMode::*, SharedSizeMode as Size};
         #[rustfmt::skip]
         let rows = [
-            // The mode for all sizes, the mode for this size, the effective mode of shared anonymous memory.
+            // Columns: the mode for all sizes, the mode for this size, the effective mode of shared anonymous memory.
             (Never,   Size::Inherit, Never),
             (Always,  Size::Inherit, Always),
             (Never,   Size::Always,  Always),
@@ -228,8 +228,9 @@ mod tests {
         let (anonymous, asked) = (some(&[2, 4]), some(&[2, 3, 4]));
         #[rustfmt::skip]
         let rows = [
-            // The mode for all sizes, whether the area is advised; the orders of files, and of shared anonymous memory
-            // with the modes: 16 KiB always, 32 KiB advised, 64 KiB within the size, 128 KiB inherited.
+            // Columns: the mode for all sizes; whether the area is advised; the orders of files; the orders of shared
+            // anonymous memory with the modes 16 KiB always, 32 KiB advised, 64 KiB within the size, and 128 KiB
+            // inherited.
             (Never,      false, none, anonymous),
             (Never,      true,  none, asked),
             (Always,     false, all,  anonymous.with(5)),
@@ -294,8 +295,8 @@ mod tests {
         use SharedMode::*;
         #[rustfmt::skip]
         let rows = [
-            // The mode for all sizes, the mode of the mount; whether files get 2 MiB, and whether they get smaller
-            // orders, each in areas that are not advised and in areas that are.
+            // Columns: the mode for all sizes; the mode of the mount; whether files get 2 MiB; whether files get
+            // smaller orders. The last two are for areas that are not advised, then for areas that are.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

@@ -1,8 +1,8 @@
-//! An interval tree: intervals of several owners, found by what they overlap.
+//! An interval tree: finds the intervals, of several owners, that overlap a range.
 //!
-//! An AVL tree, sorted by owner and first index. Every node knows the lowest index and the highest
-//! end below it, so that a search skips subtrees without an overlap (Linux 7.2 `lib/interval_tree.c`, which is sorted by
-//! the first index alone). Links are numbers, and nothing recurses.
+//! It is an AVL tree, sorted by owner and first index. Every node stores the lowest index and the highest end of its
+//! subtree, so that a search skips subtrees without an overlap (Linux 7.2 `lib/interval_tree.c`, which is sorted by the
+//! first index alone). Nodes refer to each other by number, and no function is recursive.
 
 use core::cmp::Ordering;
 use core::ops::Range;
@@ -10,13 +10,13 @@ use memwright_table::OutOfMemory;
 
 use crate::types::blocks::Blocks;
 
-/// The number of a node. It stays the same until the interval is removed.
+/// The number of a node. It is valid until the interval is removed.
 pub(crate) type IntervalId = u32;
 
-/// The number that stands for no node.
+/// The node number that means "none".
 const NONE: IntervalId = u32::MAX;
 
-/// The place of an interval in the order of the tree. It stays meaningful when the interval has been removed.
+/// The position of an interval in the order of the tree. A key remains usable after its interval has been removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IntervalKey {
     /// The owner of the interval.
@@ -27,7 +27,7 @@ pub(crate) struct IntervalKey {
 }
 
 impl IntervalKey {
-    /// Returns a key before all intervals of `owner`.
+    /// Returns a key that sorts before all intervals of `owner`.
     pub(crate) const fn before(owner: u64) -> Self {
         Self {
             owner,
@@ -36,7 +36,7 @@ impl IntervalKey {
         }
     }
 
-    /// Returns a key after all intervals of `owner`.
+    /// Returns a key that sorts after all intervals of `owner`.
     pub(crate) const fn after(owner: u64) -> Self {
         Self {
             owner,
@@ -78,7 +78,7 @@ impl<T> Node<T> {
 pub(crate) struct IntervalTree<T> {
     nodes: Blocks<Node<T>>,
     root: IntervalId,
-    /// The last interval in the order of the tree. A forked child's come after all others.
+    /// The last interval in the order of the tree. Fork inserts the child's intervals after it, without a search.
     last: IntervalId,
     /// The first vacant node.
     vacant: IntervalId,
@@ -87,9 +87,9 @@ pub(crate) struct IntervalTree<T> {
     changes: u64,
 }
 
-/// The left child.
+/// The index of the left child in `children`.
 const LEFT: usize = 0;
-/// The right child.
+/// The index of the right child in `children`.
 const RIGHT: usize = 1;
 
 impl<T> IntervalTree<T> {
@@ -114,7 +114,7 @@ impl<T> IntervalTree<T> {
         self.len as usize
     }
 
-    /// Returns a number that differs after a change.
+    /// Returns a counter that every change of the tree increases.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -124,7 +124,7 @@ impl<T> IntervalTree<T> {
         self.nodes.get(id)?.value.as_ref()
     }
 
-    /// Returns the value of an interval.
+    /// Returns a mutable reference to the value of an interval.
     pub(crate) fn value_mut(&mut self, id: IntervalId) -> Option<&mut T> {
         self.nodes.get_mut(id)?.value.as_mut()
     }
@@ -135,7 +135,7 @@ impl<T> IntervalTree<T> {
         node.first..node.end
     }
 
-    /// Returns the place of an interval in the order of the tree.
+    /// Returns the position of an interval in the order of the tree.
     pub(crate) fn key(&self, id: IntervalId) -> IntervalKey {
         self.node(id).key(id)
     }
@@ -221,7 +221,7 @@ impl<T> IntervalTree<T> {
             }
             self.replace(id, next);
             self.set_child(next, LEFT, left);
-            // What the nodes above know of this place, so that a change is noticed.
+            // The bounds and the height from which the ancestors were computed: `restore` stops where nothing differs.
             let Node {
                 lowest,
                 highest,
@@ -251,7 +251,7 @@ impl<T> IntervalTree<T> {
 
     /// Removes the intervals for which `keep`, called with owner, indices and value, returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64, Range<u64>, &T) -> bool) {
-        // The nodes go when the last interval is removed.
+        // Removing the last interval frees all nodes.
         for id in (0..self.nodes.len() as IntervalId).rev() {
             let Some(node) = self.nodes.get(id) else {
                 continue;
@@ -263,7 +263,7 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Extends an interval up to `end`, unless it reaches as far.
+    /// Extends an interval to `end`, unless it already ends there or later.
     pub(crate) fn extend(&mut self, id: IntervalId, end: u64) {
         let node = self.node_mut(id);
         if node.end < end {
@@ -275,7 +275,7 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Returns the first interval after `key` that overlaps `span`, of whatever owner.
+    /// Returns the first interval of any owner after `key` that overlaps `span`.
     pub(crate) fn next(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
         self.scan(self.start(key, span), span, |_| true)
     }
@@ -285,7 +285,7 @@ impl<T> IntervalTree<T> {
         self.scan(self.start(key, span), span, |owner| owner == key.owner)
     }
 
-    /// Returns a node after `key` at or before the first one that overlaps `span`.
+    /// Returns a node after `key`, with no interval between the two that overlaps `span`.
     fn start(&self, key: IntervalKey, span: &Range<u64>) -> IntervalId {
         // The interval with this key, if it still exists.
         let id = (key.place as IntervalId).wrapping_sub(1);
@@ -297,8 +297,8 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Nothing overlaps an empty
-    /// span. Ends at an interval whose owner `is_sought` refuses.
+    /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Returns `None` if `span`
+    /// is empty, or if an interval whose owner `is_sought` rejects is reached first.
     fn scan(
         &self,
         mut id: IntervalId,
@@ -333,7 +333,7 @@ impl<T> IntervalTree<T> {
         next
     }
 
-    /// Returns the node of `owner` whose interval begins last, and no later than `first`.
+    /// Returns the last interval of `owner` that begins at or before `first`.
     pub(crate) fn last_before(&self, owner: u64, first: u64) -> Option<IntervalId> {
         let key = IntervalKey {
             owner,
@@ -354,7 +354,7 @@ impl<T> IntervalTree<T> {
         (last != NONE && self.node(last).owner == owner).then_some(last)
     }
 
-    /// Returns the next node in the order of the tree, without those in subtrees that do not overlap `span`.
+    /// Returns the next node in the order of the tree. Skips subtrees that do not overlap `span`.
     fn following(&self, mut id: IntervalId, span: &Range<u64>) -> IntervalId {
         let Some(mut node) = self.nodes.get(id) else {
             return NONE;
@@ -427,7 +427,7 @@ impl<T> IntervalTree<T> {
         id
     }
 
-    /// Extends the bounds of `id`, and of the nodes above, by an interval below.
+    /// Extends the bounds of `id` and of its ancestors to include `span`.
     fn widen(&mut self, mut id: IntervalId, span: &Range<u64>) {
         while let Some(node) = self.nodes.get_mut(id) {
             if node.lowest <= span.start && span.end <= node.highest {
@@ -507,8 +507,8 @@ impl<T> IntervalTree<T> {
         self.rotate(id, high)
     }
 
-    /// Puts the child on `side` in the place of its parent `id`, which becomes its child on the other side. Returns the
-    /// child.
+    /// Rotates: the child of `id` on `side` replaces `id`, and `id` becomes its child on the other side. Returns the
+    /// node that is now on top.
     fn rotate(&mut self, id: IntervalId, side: usize) -> IntervalId {
         let child = self.node(id).children[side];
         self.replace(id, child);
@@ -570,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Returns numbers below a bound, the same in each run.
+    /// Returns a generator of pseudo-random numbers below a bound. Each run gets the same numbers.
     fn numbers() -> impl FnMut(u64) -> u64 {
         let mut state = 11_u64;
         move |bound| {

@@ -5,7 +5,7 @@ use core::fmt;
 /// The maximum number of memcgs that can exist at a time (Linux 7.3 `include/linux/memcontrol.h`, `MEM_CGROUP_ID_MAX`).
 pub const MAX_MEMCGS: usize = u16::MAX as usize;
 
-/// The memcg that is charged for the slots of an address space.
+/// The number of the memcg that is charged for the swap slots of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memcg(u16);
 
@@ -13,7 +13,7 @@ impl Memcg {
     /// No memcg: there is no limit.
     pub const NOBODY: Self = Self(0);
 
-    /// Returns the memcg with `number`, below [`MAX_MEMCGS`].
+    /// Returns the memcg with `number`, which must be below [`MAX_MEMCGS`].
     ///
     /// # Panics
     /// If `number` is [`MAX_MEMCGS`] or more.
@@ -23,7 +23,7 @@ impl Memcg {
         Self(number as u16 + 1)
     }
 
-    /// Returns the memcg that [`raw`](Self::raw) made the number of.
+    /// Returns the memcg for which [`raw`](Self::raw) returned `raw`.
     #[must_use]
     pub const fn from_raw(raw: u16) -> Self {
         Self(raw)
@@ -41,7 +41,7 @@ impl Memcg {
 pub enum NoMemcg {
     /// [`MAX_MEMCGS`] memcgs are open, or are closed and still charged.
     TooMany,
-    /// There is no heap for its charges.
+    /// The counters of its charges cannot be allocated.
     OutOfMemory,
 }
 

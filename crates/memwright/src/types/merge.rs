@@ -2,16 +2,16 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-/// The KSM pages of an address space.
+/// Counts of the KSM pages of an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergedPages {
     /// Entries that map KSM frames.
     pub merged: u64,
     /// Entries that map the zero page because they were merged.
     pub zero: u64,
-    /// Pages in the index without an equal page.
+    /// Pages in the KSM index for which no equal page has been found.
     pub lone: u64,
-    /// Bytes of the index that these take.
+    /// Bytes of the index that these pages take.
     pub lone_bytes: u64,
 }
 
@@ -40,15 +40,16 @@ pub struct MergeSettings {
 pub struct MergeCounts {
     /// KSM frames that entries map (`pages_shared`).
     pub shared: u64,
-    /// Entries that map them, minus one for each frame (`pages_sharing`).
+    /// Entries that map KSM frames, minus one for each frame (`pages_sharing`).
     pub sharing: u64,
-    /// Pages in the index without an equal page (`pages_unshared`).
+    /// Pages in the index for which no equal page has been found (`pages_unshared`).
     pub unshared: u64,
     /// Pages that changed between two scans, in the last complete pass (`pages_volatile`).
     pub volatile: u64,
-    /// Contents with more than one frame, because each frame has the maximum number of entries (`stable_node_chains`).
+    /// Contents with more than one KSM frame, because the number of entries that map a frame is limited
+    /// (`stable_node_chains`).
     pub chains: u64,
-    /// The number of these frames (`stable_node_dups`).
+    /// KSM frames of such contents (`stable_node_dups`).
     pub duplicates: u64,
     /// Complete passes over all mergeable memory (`full_scans`).
     pub rounds: u64,

@@ -29,9 +29,9 @@ pub struct PlacePolicy {
     pub mode: PlaceMode,
     /// The nodes; empty for [`PlaceMode::Local`].
     pub nodes: NodeSet,
-    /// The nodes as the program specified them, if they are to be reported in that form.
+    /// The nodes as the program specified them, if `get_mempolicy` must report them in that form.
     pub named: Option<NodeSet>,
-    /// The mode flags that the program specified, for reports.
+    /// The mode flags that the program specified. They are only reported.
     pub flags: u16,
     /// The home node, used in place of the node of the allocating CPU (`set_mempolicy_home_node`).
     pub home: Option<u8>,
@@ -57,7 +57,7 @@ impl PolicyId {
         Self(bits)
     }
 
-    /// Whether this is `NONE`.
+    /// Returns whether this is `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -65,8 +65,9 @@ impl PolicyId {
 }
 
 impl PlacePolicy {
-    /// Returns the nodes from which to allocate page number `turn` of the pages that share the policy, for a CPU of
-    /// node `near` on a machine with the nodes `all`. `weight` returns the interleave weight of a node.
+    /// Returns the nodes from which to allocate the page with number `turn` among the pages that share the policy.
+    /// `near` is the node of the allocating CPU, `all` are the nodes of the machine, and `weight` returns the
+    /// interleave weight of a node.
     #[must_use]
     pub fn choice(
         &self,
@@ -102,14 +103,14 @@ impl PlacePolicy {
         }
     }
 
-    /// Whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
+    /// Returns whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
     #[must_use]
     pub fn allows(&self, node: u8) -> bool {
         self.nodes.contains(node)
     }
 }
 
-/// Returns a choice that has the node whose turn it is first, then all others.
+/// Returns a choice of the node whose turn it is, with all nodes as the fallback.
 fn in_turn(
     nodes: NodeSet,
     turn: u64,
@@ -135,8 +136,8 @@ fn in_turn(
     }
 }
 
-/// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Allocating
-/// a frame looks a policy up, so the lock is a leaf.
+/// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Frame
+/// allocation looks up a policy with other locks held, so the lock is a leaf.
 pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
 
 impl Policies {
@@ -154,7 +155,7 @@ impl Policies {
             return Ok(id);
         }
         let mut known = lock_with_room(&self.0, |known| known)?;
-        // Another thread may have added it meanwhile.
+        // Another thread may have added the policy meanwhile.
         if let Some(id) = number_in(&known) {
             return Ok(id);
         }

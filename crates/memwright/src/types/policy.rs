@@ -210,7 +210,7 @@ impl Policy {
         self.huge.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Returns which changed entries are flushed, and when.
+    /// Returns which changed entries are flushed from the TLB, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
         match self.flush.load(Ordering::Relaxed) {
@@ -271,7 +271,7 @@ impl Policy {
         self.count_locks.load(Ordering::Relaxed)
     }
 
-    /// Returns the largest number of pages that a read fault of a file maps, a power of two.
+    /// Returns the maximum number of pages that a read fault of a file maps, a power of two.
     pub fn fault_around(&self) -> u64 {
         u64::from(self.fault_around.load(Ordering::Relaxed))
     }

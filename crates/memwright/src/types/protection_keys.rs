@@ -1,5 +1,5 @@
-//! The protection keys of an address space: which are allocated, and what a key register refuses (Linux 7.2
-//! `arch/x86/mm/pkeys.c`).
+//! The protection keys of an address space: which keys are allocated, and which accesses a key register denies (Linux
+//! 7.2 `arch/x86/mm/pkeys.c`).
 
 use crate::types::access::Access;
 use crate::types::rights::Rights;
@@ -12,7 +12,7 @@ const KEYS: u8 = 16;
 pub(crate) struct Keys {
     /// One bit per key in use. Key 0 is always in use.
     allocated: u16,
-    /// The key of execute-only memory, once there is such memory.
+    /// The key of execute-only memory, or `None` before the first such memory.
     execute_only: Option<u8>,
 }
 
@@ -54,8 +54,8 @@ impl Keys {
         self.execute_only
     }
 
-    /// Returns the rights of an area with rights `old` after a change to `new` that names no key. The area keeps its
-    /// key, except for the key of execute-only memory, which it loses.
+    /// Returns the rights that an area with rights `old` has after a change to `new` without a key argument. The area
+    /// keeps its key, unless it is execute-only and has the key of execute-only memory.
     pub(crate) fn kept(&self, old: Rights, new: Rights) -> Rights {
         let was_execute_only = old.without_key() == Rights::EXECUTE;
         if was_execute_only && self.execute_only == Some(old.key()) {
@@ -66,8 +66,8 @@ impl Keys {
     }
 }
 
-/// Returns whether a CPU with these key rights denies the access to an area with `rights`. Key rights are those of
-/// [`Machine::key_rights`](memwright_table::Machine::key_rights).
+/// Returns whether a CPU with these key rights denies the access to an area with `rights`. `key_rights` has the format
+/// of [`Machine::key_rights`](memwright_table::Machine::key_rights).
 pub(crate) const fn refuses(key_rights: u32, rights: Rights, access: Access) -> bool {
     let refused = key_rights >> (2 * rights.key()) & 3;
     // Keys do not apply to instruction fetches.
@@ -100,7 +100,7 @@ mod tests {
             (r.with_key(own), own),
             (x.with_key(own), own),
             (x.with_key(code), 0),
-            // An earlier change that named the key has added rights: the area is no longer execute-only.
+            // An earlier change with a key argument has added rights: the area is no longer execute-only.
             (r.with_key(code), code),
         ] {
             assert_eq!(keys.kept(old, r), r.with_key(expected), "{old:?}");

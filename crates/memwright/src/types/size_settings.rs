@@ -26,15 +26,15 @@ pub struct SizeSettings {
 pub struct SizeCounts {
     /// Folios that faults allocated for anonymous memory (`anon_fault_alloc`).
     pub filled: AtomicU64,
-    /// Failed allocations of these (`anon_fault_fallback`).
+    /// Failed allocations of folios for anonymous memory in faults (`anon_fault_fallback`).
     pub refused: AtomicU64,
     /// Folios into which pages were swapped in (`swpin`).
     pub swapped_in: AtomicU64,
-    /// Failed allocations of these, so that smaller folios or single pages were used (`swpin_fallback`).
+    /// Failed allocations of folios for swap-in: smaller folios or single pages were used (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
     /// Folios that faults allocated for shared memory (`shmem_alloc`).
     pub shared_filled: AtomicU64,
-    /// Failed allocations of these (`shmem_fallback`).
+    /// Failed allocations of folios for shared memory in faults (`shmem_fallback`).
     pub shared_refused: AtomicU64,
     /// 2 MiB entries that were set to map a complete huge page of shared memory (`thp_file_mapped`).
     pub shared_mapped: AtomicU64,
@@ -109,7 +109,7 @@ impl SizeSettings {
         &self.counts[index(order)]
     }
 
-    /// Whether any anonymous memory gets folios that 4 KiB entries map.
+    /// Returns whether any anonymous memory gets folios that 4 KiB entries map.
     #[inline(always)]
     pub(crate) fn any_of_pages(&self) -> bool {
         self.any_of_pages.load(Ordering::Relaxed) != 0

@@ -27,15 +27,15 @@ pub enum Source {
 pub struct Definition {
     /// The row that is defined.
     pub row: Row,
-    /// Its name in JSON and in the host-guest protocol.
+    /// The name of the row in JSON and in the host-guest protocol.
     pub name: &'static str,
-    /// Its name in reports.
+    /// The title of the row in reports.
     pub title: &'static str,
     /// The counter of Linux 7.3 with this meaning, in `/proc/vmstat` unless stated otherwise; empty if there is none.
     pub linux: &'static str,
-    /// What it counts, in one sentence.
+    /// What the row counts, in one sentence.
     pub definition: &'static str,
-    /// How its value is obtained.
+    /// How the value of the row is obtained.
     pub source: Source,
 }
 

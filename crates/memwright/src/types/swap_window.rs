@@ -9,12 +9,12 @@ pub(crate) const MOST: u64 = 16;
 /// The number of pages that the first fault reads.
 const FIRST: u64 = 8;
 
-/// The readahead window of an area: what its last swap fault read, and where the next one is expected if the program
-/// accesses the area upwards.
+/// The readahead window of an area: what its last swap fault read, and where the next swap fault is expected if the
+/// program accesses ascending addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     next: u64,
-    /// Pages wanted, including the one that faulted; 0 before the first fault.
+    /// The number of pages that the last fault was to read, including the faulting one; 0 before the first fault.
     wanted: u64,
     /// Pages before `next` that were read ahead.
     ahead: u64,
@@ -45,10 +45,10 @@ impl Window {
         (Page::new(self.next.wrapping_sub(self.ahead)), self.ahead)
     }
 
-    /// Returns the number of pages to read from `page` on, after `hits` of the pages read ahead were accessed. The
-    /// number is twice the last one if at least half of the pages read ahead were accessed, or, if none were read
-    /// ahead, if `page` is about where a fault was expected. Otherwise it is half the last one, or a quarter if `hits`
-    /// is 0. It is at least 1 and at most `MOST`.
+    /// Returns the number of pages to read from `page` on, from 1 to `MOST`. `hits` is the number of pages read ahead
+    /// that were accessed. The window doubles if at least half of the pages read ahead were accessed or, if none were
+    /// read ahead, if `page` is near the expected fault. Otherwise the window shrinks to half, or to a quarter if
+    /// `hits` is 0.
     pub(crate) fn pages_at(self, page: Page, hits: u64) -> u64 {
         if self.wanted == 0 {
             return FIRST;

@@ -51,7 +51,7 @@ impl WatchEvent {
 }
 
 impl Watcher {
-    /// Returns whether accesses to read-write-protected pages do not wait for the handler.
+    /// Returns whether accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`).
     pub fn counts_accesses(&self) -> bool {
         self.counts_accesses.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ pub enum Fill<'a> {
     Poison,
 }
 
-/// A userfaultfd context, to which the areas that are registered with it refer.
+/// A userfaultfd context. Each area that is registered with it holds a reference to it.
 #[derive(Debug)]
 pub struct Watcher {
     /// The number by which the personality finds the descriptor.
@@ -122,8 +122,8 @@ pub struct Watcher {
     pub asynchronous: bool,
     /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
-    /// Accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`). The areas are
-    /// locked for writing while this changes.
+    /// Accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`). It changes only
+    /// with the areas locked for writing.
     pub counts_accesses: AtomicBool,
     /// The events that the context receives. Memory that moves stays registered only with a context that receives move
     /// events.

@@ -4,17 +4,18 @@
 //! On Linux, the reverse mapping finds the private pages of an area through a `struct anon_vma`, which the parts of a
 //! split area share. An area of a forked child is also linked to the structures of all ancestors of the child. Areas
 //! with different structures do not merge. An area of a forked child does not merge with an untouched neighbour either,
-//! which limits how many areas are linked to the structure of an ancestor. Memwright finds private pages by the relation of
-//! address spaces (`mm/spaces.rs`) and has no such structures. It only numbers them, because programs can see in
-//! /proc/PID/maps which areas merge.
+//! which limits how many areas are linked to the structure of an ancestor. Memwright finds private pages through the
+//! relations between address spaces (`mm/spaces.rs`) and has no such structures. It only numbers them, because programs
+//! can read from /proc/PID/maps which areas have merged.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::Page;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
-/// The number of an anon_vma: 0 before the first private page, else unique in the address space. With it goes how far
-/// `mremap` has moved the area since, which also decides whether areas of files merge.
+/// The number of an anon_vma: 0 before the first private page, else unique in the address space. The value also
+/// contains the distance by which `mremap` has moved the area since then. Areas, of files too, merge only if their
+/// distances are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 
@@ -22,12 +23,12 @@ impl AnonVma {
     /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The bit that says that a fork created the area.
+    /// The bit that is set if a fork created the area.
     const FORKED: u64 = 1;
     /// The bits of the number, above [`FORKED`](Self::FORKED).
     const NUMBER: u64 = (1 << 40) - 1;
-    /// The distance, in the bits above the number, is modulo this prime. So areas that were moved by different distances
-    /// merge by mistake only if these differ by a multiple of it.
+    /// The distance is stored in the bits above the number, modulo this prime. Areas that were moved by different
+    /// distances merge by mistake only if the distances differ by a multiple of the prime.
     const DISTANCES: u64 = 8_388_593;
     const DISTANCE_SHIFT: u32 = 41;
 
@@ -53,12 +54,12 @@ impl AnonVma {
         self.at_distance(distance % most)
     }
 
-    /// Returns the anon_vma, of an area that was moved as far as that of `other`.
+    /// Returns this anon_vma with the distance of `other`.
     pub(crate) fn moved_like(self, other: Self) -> Self {
         self.at_distance(other.distance())
     }
 
-    /// Returns how far the area was moved since it got its anon_vma.
+    /// Returns the distance by which the area was moved since it got its anon_vma, modulo `DISTANCES`.
     pub(crate) fn distance(self) -> u64 {
         self.0 >> Self::DISTANCE_SHIFT
     }
@@ -106,7 +107,7 @@ impl AnonVmaCell {
         *self.0.get_mut() = anon_vma.0;
     }
 
-    /// Sets the anon_vma of the area, unless another CPU already did.
+    /// Sets the anon_vma of the area, unless another CPU has already set one.
     pub(crate) fn found(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One area.
+//! An area: its range, rights, flags and backing, and the conditions for a merge.
 
 use bitflags::bitflags;
 use memwright_table::{Page, PageRange};
@@ -41,8 +41,8 @@ bitflags! {
         const GUARDED = 1 << 11;
         /// Reclaim is allowed to free the pages, written or not. Such an area is never locked (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
-        /// The program can no longer change the range, the rights, or contents that it has no right to write (`mseal`).
-        /// Only `AddressSpace::reap` clears this flag.
+        /// The program can no longer unmap, move or resize the area, change its rights, or discard contents that it has
+        /// no right to write (`mseal`). Only `AddressSpace::reap` clears this flag.
         const SEALED = 1 << 13;
         /// Only the program's own accesses reach the pages (`memfd_secret`): they are never populated or passed to
         /// get_user_pages, and stay locked.
@@ -62,8 +62,8 @@ bitflags! {
         const UFFD_MINOR = 1 << 20;
         /// Stores to write-protected pages do not block: they are only recorded (`UFFD_FEATURE_WP_ASYNC`).
         const UFFD_ASYNC = 1 << 21;
-        /// With `UFFD_ASYNC`: the hardware dirty bit records the stores. A protected page is clean and stays as
-        /// writable as it was.
+        /// With `UFFD_ASYNC`: the hardware dirty bit records the stores. Write-protecting a page clears the dirty bit
+        /// and does not change whether the entry is writable.
         const UFFD_BY_DIRTY = 1 << 22;
         /// A userfaultfd handles accesses to read-write-protected pages (`UFFDIO_REGISTER_MODE_RWP`). Excludes
         /// `UFFD_WP`.
@@ -74,8 +74,8 @@ bitflags! {
         const SEQUENTIAL = 1 << 25;
         /// The area has hugetlb pages, which are never split (`MAP_HUGETLB`). Set by the memory manager.
         const HUGETLB = 1 << 26;
-        /// With `HUGETLB`: a page was unmapped in favour of the owner of its reservation, so that a fault at a missing
-        /// page is a bus error.
+        /// With `HUGETLB`: a page was unmapped so that the owner of its reservation could use it. A fault at a missing
+        /// page therefore raises SIGBUS.
         const HUGETLB_LOST = 1 << 27;
         /// Huge pages are requested (`MADV_HUGEPAGE`).
         const HUGE = 1 << 28;
@@ -88,7 +88,7 @@ bitflags! {
 
 impl AreaFlags {
     /// The flags of areas in which markers can be present. A marker can cover more than one page, so the edge of a
-    /// range can cut a marker.
+    /// range can lie inside a marker.
     pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
 
     /// The flags that a userfaultfd sets.
@@ -116,7 +116,7 @@ pub trait Backed: Clone {
     /// Returns whether two areas have the same backing, so that they may merge if their offsets are contiguous.
     fn same(&self, other: &Self) -> bool;
 
-    /// Records that an area with this backing now ends at the offset `end`, further than before.
+    /// Records that an area with this backing now ends at the offset `end`, beyond its previous end.
     fn note_end(&self, end: u64);
 
     /// Returns whether the object of the backing, if it has one, must be notified of the first store to a clean page.
@@ -163,7 +163,7 @@ impl<B: Backed> Area<B> {
         self.rights
     }
 
-    /// Returns the most that a protection change can grant.
+    /// Returns the maximum rights that a protection change can grant.
     pub fn max_rights(&self) -> Rights {
         self.max_rights
     }
@@ -217,10 +217,10 @@ impl<B: Backed> Area<B> {
             && self.anon_vma().may_join(right.anon_vma())
     }
 
-    /// Returns whether `right`, which begins where `self` ends, differs at most in rights other than the key, so that a
-    /// protection change could merge the two. Such areas share an anon_vma (Linux 7.3 `mm/vma.c`,
-    /// `anon_vma_compatible`). Their private pages began at addresses that follow one another, too
-    /// (`needs_adjacent_anon_pgoff`).
+    /// Returns whether `right`, which begins where `self` ends, differs from `self` at most in rights other than the
+    /// key, so that a protection change could make the two mergeable. Such areas share an anon_vma (Linux 7.3
+    /// `mm/vma.c`, `anon_vma_compatible`). The addresses at which their private pages were created must also be
+    /// adjacent (`needs_adjacent_anon_pgoff`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && (self.flags ^ right.flags)

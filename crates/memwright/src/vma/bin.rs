@@ -11,8 +11,8 @@ use crate::vma::area::Area;
 /// system code, which takes its own locks.
 ///
 /// Space is reserved before the first area is removed. The first few areas need no allocation. Further areas are stored
-/// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap has no contiguous space
-/// for all of them.
+/// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap may have no contiguous
+/// space for all of them.
 pub(crate) struct AreaBin<B> {
     near: [Option<Area<B>>; AreaBin::<()>::NEAR],
     far: Vec<Vec<Area<B>>>,

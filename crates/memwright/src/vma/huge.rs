@@ -13,7 +13,7 @@ pub enum HugeAsker {
     Program,
 }
 
-/// Whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
+/// Returns whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
 pub fn may_be_huge(
     flags: AreaFlags,
     mode: HugeMode,
@@ -41,8 +41,9 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages. A fault there maps
-/// a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a marker.
+/// The flags of areas that have 4 KiB pages only: droppable memory. Memory registered with a userfaultfd may have huge
+/// pages. A fault there maps a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a
+/// marker.
 pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 #[cfg(test)]

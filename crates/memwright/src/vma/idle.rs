@@ -1,4 +1,4 @@
-//! Which pages of an area for userfaultfd's read-write protection count as accessed, and how pages are armed.
+//! userfaultfd read-write protection (RWP): how pages are armed, and which pages of an area count as accessed.
 //!
 //! | An armed entry | An access |
 //! |---|---|
@@ -13,7 +13,7 @@ use crate::vma::writable::{Grant, NEW, access_bits};
 /// The bits that mark a page as read-write-protected.
 const ARMED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
 
-/// How the entries of an area for read-write protection change.
+/// The edits that arm and disarm the entries of an area with read-write protection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arming {
     /// The bits that follow from the rights of the area.
@@ -28,8 +28,8 @@ impl<B: Backed> Area<B> {
         self.flags.contains(AreaFlags::UFFD_RWP)
     }
 
-    /// Returns the bits of a new private page in a copy of the area. The page is a copy of one with the bits `bits`,
-    /// and is as protected by userfaultfd as that one if `watched`.
+    /// Returns the bits of a new private page in a copy of the area. The page is a copy of a page with the bits `bits`.
+    /// If `watched`, the new page inherits the userfaultfd protection of the copied one.
     pub(crate) fn copied_bits(&self, bits: Bits, watched: bool) -> Bits {
         if !watched {
             return self.entry_bits(NEW);
@@ -49,15 +49,15 @@ impl<B: Backed> Area<B> {
 }
 
 impl Arming {
-    /// Returns the edits for an area, with this rule for write permission.
+    /// Returns the edits for an area. `grant` is the rule for write permission.
     pub(crate) fn of<B: Backed>(area: &Area<B>, grant: Grant) -> Self {
         let access = access_bits(area.rights());
         Self { access, grant }
     }
 
     /// Returns the edit that arms an entry with these bits. The next access faults or, if `by_accessed`, sets the
-    /// accessed bit. Accesses before the edit no longer count, and the other readers of the accessed bit still see them
-    /// (rule: fold-before-clearing).
+    /// accessed bit. Accesses before the edit no longer count for userfaultfd. The other readers of the accessed bit
+    /// still see them (rule: fold-before-clearing).
     pub(crate) fn arm(self, by_accessed: bool, bits: Bits) -> Edit {
         if !by_accessed {
             return Edit {
@@ -77,8 +77,8 @@ impl Arming {
         }
     }
 
-    /// Returns the edit that makes an armed entry with these bits as accessible as the area is, with write permission
-    /// if the rule grants it.
+    /// Returns the edit that disarms an entry with these bits: the entry gets the rights of the area, and write
+    /// permission if the rule grants it.
     pub(crate) fn disarm(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::UFFD_WP) {
             return Edit {
@@ -94,8 +94,8 @@ impl Arming {
         }
     }
 
-    /// Returns the edit that makes an entry fault at an access if its accessed bit would report one. A page that was
-    /// accessed is no longer armed.
+    /// Returns the edit for an entry with these bits whose accesses must fault from now on. If the accessed bit was to
+    /// record an access, the edit arms the entry without rights, or disarms it if the bit is set.
     pub(crate) fn make_fault(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::IDLE) {
             Edit::NONE
@@ -107,8 +107,8 @@ impl Arming {
     }
 }
 
-/// Returns the edit for an access by the kernel to a page with these bits, if the page's accessed bit reports accesses.
-/// It does not set the bit, which only a CPU that uses the entry may do, but removes the mark.
+/// Returns the edit for an access by the kernel to a page with these bits. If the accessed bit was to record an access,
+/// the edit disarms the page. It does not set the accessed bit: only a CPU that uses the entry may do so.
 pub(crate) fn mark_accessed(bits: Bits) -> Edit {
     Edit {
         set: Bits::empty(),
@@ -116,7 +116,7 @@ pub(crate) fn mark_accessed(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that removes the mark of a page with these bits that was accessed since it was armed.
+/// Returns the edit that disarms a page with these bits if the page was accessed since it was armed.
 pub(crate) fn forget_past_idle(bits: Bits) -> Edit {
     Edit {
         set: Bits::empty(),
@@ -124,8 +124,8 @@ pub(crate) fn forget_past_idle(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that gives the rights `access`, which do not include writing, to an entry with the bits `bits` that has
-/// lost the mark of an armed page.
+/// Returns the edit that sets the rights `access`, without write permission, in an entry that was disarmed. `bits` are
+/// the bits of the entry.
 pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     if bits.intersects(Bits::READ | Bits::HINT) {
         Edit::NONE
@@ -137,7 +137,8 @@ pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that sets the rights of an area in an entry, except in one that is armed by the lack of rights.
+/// Returns `edit`, which sets the rights of an area, or no edit if an entry with these bits is armed by having no
+/// rights.
 pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
     if bits.contains(Bits::UFFD_WP) {
         Edit::NONE
@@ -146,8 +147,8 @@ pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
     }
 }
 
-/// Returns the edit by which reclaim ages a page with these bits that was used since it was last aged, or `None` if it
-/// was not. Arming a page clears its accessed bit: the software bit tells reclaim of the accesses before.
+/// Returns the edit with which reclaim ages a page with these bits, or `None` if the page was not used since it was
+/// last aged. Arming a page clears its accessed bit: the software accessed bit records the accesses before.
 #[inline]
 pub(crate) fn aging(bits: Bits) -> Option<Edit> {
     const TOLD: Bits = Bits::IDLE.union(Bits::FOLDED_ACCESSED);
@@ -215,7 +216,7 @@ mod tests {
                 assert!(accessed(edited(armed, arming().disarm(armed))));
                 assert_eq!(accessed(armed | A), by_accessed, "{bits:?}");
                 if by_accessed {
-                    // Nothing else changes: no access faults because of this.
+                    // Arming by the accessed bit changes no rights, so no access faults because of it.
                     assert_eq!(armed & Bits::RIGHTS, bits & Bits::RIGHTS);
                     assert_eq!(armed.contains(Bits::FOLDED_ACCESSED), bits.contains(A));
                 } else {

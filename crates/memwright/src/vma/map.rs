@@ -1,6 +1,7 @@
-//! The sorted map of areas: chunks, each a short sorted vector, in the order of a tree.
+//! The sorted map of areas. Short sorted vectors, called chunks, hold the areas, and a tree holds the order of the
+//! chunks.
 //!
-//! A lookup takes a binary search in the tree of chunks and one in a chunk. A change moves at most `CHUNK` areas.
+//! A lookup does a binary search in the tree of chunks and one in a chunk. A change moves at most `CHUNK` areas.
 //! Memory for a change is reserved before anything is changed, so that no operation fails half-way
 //! ([`AreaMap::reserve`]).
 
@@ -13,7 +14,7 @@ use crate::vma::area::{Area, AreaFlags, Backed};
 use crate::vma::order::{ChunkId, Order, SPARE};
 use crate::vma::room::Full;
 
-/// The most areas in a chunk.
+/// The maximum number of areas in a chunk.
 pub(super) const CHUNK: usize = 32;
 
 /// A run of neighbouring areas.
@@ -60,10 +61,10 @@ pub(crate) struct AreaMap<B> {
     vacant: Vec<ChunkId>,
     /// The number of chunks that can be inserted without an allocation.
     reserved: usize,
-    /// The position at which [`locate`](AreaMap::locate) last found an area, or at which the last one was inserted. It is
-    /// only a hint, which is checked before use.
+    /// The position at which [`locate`](AreaMap::locate) last found an area, or at which the last area was inserted. It
+    /// is a hint, which is checked before use.
     recent: Position,
-    /// The addresses below the top that have no large gap.
+    /// The result of the last search for a free range from the top.
     pub(super) full: Full,
     count: usize,
     splits: u64,
@@ -116,8 +117,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Ensures that `more` insertions cannot fail. A split is one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        // Each of a few insertions can split a different full chunk. A caller that reserves more inserts in ascending
-        // order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
+        // Each of a few insertions can split a different full chunk. A caller that reserves more insertions makes them
+        // in ascending order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
         self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
     }
 
@@ -168,7 +169,7 @@ impl<B: Backed> AreaMap<B> {
         (slot < areas.len()).then_some(Position { chunk, slot })
     }
 
-    /// Returns the first area that ends after `page`. There are several chunks.
+    /// Returns the first area that ends after `page`. The map must have several chunks.
     #[inline(never)]
     fn search(&self, page: Page) -> Option<Position> {
         let recent = self.chunks.get(self.recent.chunk as usize);
@@ -255,9 +256,9 @@ impl<B: Backed> AreaMap<B> {
         self.order.lower(chunk, room);
     }
 
-    /// Lowers the upper bound of a chunk after a change that left of one gap, which had `before` pages, at most `after`
-    /// pages. If the bound can be more than twice the largest gap, looks at all gaps, so that no search has to do so for
-    /// many chunks.
+    /// Lowers the upper bound of the gaps of a chunk after a change shrank a gap from `before` pages to at most `after`
+    /// pages. If the bound can then be more than twice the largest gap, recomputes it from all gaps. Otherwise, a later
+    /// search might have to do so for many chunks.
     #[inline]
     fn note_smaller_gap(&mut self, chunk: ChunkId, before: u64, after: u64) {
         if before >= self.room(chunk) && after < before / 2 {

@@ -1,8 +1,8 @@
-//! Where `mremap` has moved private memory with pages.
+//! Records of where `mremap` has moved private pages.
 //!
-//! After a fork, parent and child map a private page at the same address, until one of them moves it. The reverse mapping
-//! looks there. This list tells where else it has to look: at which distance from their offsets the pages of moved areas
-//! are now, and at which distance they were before. A child inherits the list.
+//! After a fork, parent and child map a private page at the same address, until one of them moves it. The reverse
+//! mapping checks that address. The records give the other addresses to check: for offsets that were moved, the
+//! displacement of their pages before the move and after it. A child inherits the records.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,28 +10,28 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::interval_tree::{IntervalKey, IntervalTree};
 
-/// The number of entries with the same offsets that are compared before an entry is added a second time.
+/// The maximum number of overlapping entries that a new entry is compared with, so that it is not added a second time.
 const COMPARED: usize = 8;
 
-/// The size that the list may have whatever the number of areas.
+/// The length that the list may have regardless of the number of areas.
 const FEW: usize = 64;
 
-/// What added to an offset gives the number of its page, modulo 2^64.
+/// The number of a page minus its offset, modulo 2^64.
 pub(crate) type Displacement = u64;
 
-/// Offsets that were moved.
+/// The displacements of a range of offsets that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The displacement of the pages now.
+    /// The present displacement of the pages.
     pub(crate) to: Displacement,
-    /// The displacement at which they were mapped first.
+    /// The displacement at which the pages were first mapped.
     pub(crate) home: Displacement,
 }
 
-/// The moves of an address space, by the offsets of what was moved.
+/// The moves of an address space, by the offsets that were moved.
 ///
-/// An entry may be out of date: the areas that it stood for may be gone. It costs a search in vain, and the list is
-/// cleaned when it has become twice as long as the number of areas.
+/// An entry may be stale, because the areas for which it was added have been unmapped. A stale entry costs a useless
+/// check. Stale entries are removed when the list has become twice as long as the number of areas.
 #[derive(Debug)]
 pub(crate) struct MovedAreas(
     /// Empty, or one element. Most address spaces move nothing.
@@ -40,9 +40,9 @@ pub(crate) struct MovedAreas(
 
 #[derive(Debug)]
 struct Moves {
-    /// The owner of an interval is what the offsets belong to: 0 for anonymous memory, else a number of the object.
+    /// The moves. The owner of an interval is 0 for offsets of anonymous memory, otherwise the number of the object.
     moves: IntervalTree<Move>,
-    /// The length at which the list is cleaned.
+    /// The length of the list at which stale entries are removed.
     most: usize,
 }
 
@@ -58,7 +58,7 @@ impl MovedAreas {
     }
 
     /// Records that the pages with the offsets `span` move from one displacement to another. `areas` is the number of
-    /// areas, and `exists` tells whether an area has one of these offsets at this displacement.
+    /// areas, and `exists` returns whether an area has one of these offsets at this displacement.
     pub(crate) fn record(
         &mut self,
         owner: u64,
@@ -97,7 +97,7 @@ impl MovedAreas {
         Ok(())
     }
 
-    /// Returns the displacement at which the page with this offset was mapped first, if it is at `now`.
+    /// Returns the displacement at which the page with this offset was first mapped. `now` is its present displacement.
     pub(crate) fn home(&self, owner: u64, offset: u64, now: Displacement) -> Displacement {
         let mut moves = self.of(owner, offset);
         let found = moves.find(|moved| moved.to == now);

@@ -1,5 +1,5 @@
-//! The order of the chunks of areas: a B+ tree over the first pages of the chunks, which also knows the gaps below their
-//! areas.
+//! The order of the chunks of areas: a B+ tree over the first pages of the chunks. The tree also stores upper bounds of
+//! the gaps below the areas of the chunks.
 //!
 //! A search by page, an insertion and a removal take time proportional to the logarithm of the number of chunks, and so
 //! does the search for a chunk with a gap of some size. Chunks and nodes have numbers, and the memory for a change is
@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, Page, TryPush};
 
-/// The most children of a node.
+/// The maximum number of children of a node.
 const CHILDREN: usize = 32;
 
 /// The number of chunks that can be inserted at different places of the tree after one reservation.
@@ -17,7 +17,7 @@ pub(super) const SPARE: usize = 4;
 /// The number of a chunk.
 pub(super) type ChunkId = u32;
 
-/// The number that stands for no chunk and for no node.
+/// The number that means "no chunk" or "no node".
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The direction of a search for a gap.
@@ -32,7 +32,7 @@ pub(super) enum Toward {
 /// A chunk in the tree.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// The node that it is a child of.
+    /// The node of which the chunk is a child.
     parent: u32,
     previous: ChunkId,
     next: ChunkId,
@@ -50,11 +50,11 @@ impl Link {
 /// A child of a node.
 #[derive(Clone, Copy, Debug)]
 struct Child {
-    /// The number of a chunk, in a node of level 1, or of a node of the next lower level.
+    /// The number of the child: of a chunk in a node of level 1, else of a node of the next lower level.
     number: u32,
     /// A page at or below all areas of the child, and above all areas of the child before it.
     start: Page,
-    /// An upper bound of the rooms of the child's chunks.
+    /// An upper bound of the gaps below the areas of the child's chunks, in pages.
     room: u64,
 }
 
@@ -67,7 +67,7 @@ struct Node {
 }
 
 impl Node {
-    /// Returns the index of a child. A number that is not among the children would give the number of children.
+    /// Returns the index of a child. `number` must be among the children.
     fn index_of(&self, number: u32) -> usize {
         let mut children = self.children.iter();
         let found = children.position(|child| child.number == number);
@@ -75,7 +75,7 @@ impl Node {
         found.unwrap_or(self.children.len())
     }
 
-    /// Returns the largest room of the children.
+    /// Returns the largest gap bound of the children.
     fn room(&self) -> u64 {
         let rooms = self.children.iter().map(|child| child.room);
         rooms.max().unwrap_or_default()
@@ -85,7 +85,7 @@ impl Node {
 /// The tree.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// The chunks by number. Those that are not in the tree have meaningless links.
+    /// The chunks by number. The links of chunks that are not in the tree are meaningless.
     links: Vec<Link>,
     /// The nodes by number.
     nodes: Vec<Node>,
@@ -185,8 +185,8 @@ impl Order {
         number
     }
 
-    /// Inserts a chunk after another one. `start` is a page at or below its areas and above those of `before`. `room` is
-    /// an upper bound of the gaps below the areas of either.
+    /// Inserts `chunk` after the chunk `before`. `start` is a page at or below the areas of `chunk` and above those of
+    /// `before`. `room` is an upper bound of the gaps below the areas of each of the two.
     pub(super) fn insert_after(&mut self, before: ChunkId, chunk: ChunkId, start: Page, room: u64) {
         if self.height == 0 {
             (self.first, self.last) = (before, before);
@@ -234,7 +234,7 @@ impl Order {
     }
 
     /// Adds a child to a node of level `level`, after the child `before`. If the node is full, splits it, and returns
-    /// the new node, which is to be added after this one.
+    /// the new node, which the caller must add after `node`.
     #[expect(clippy::disallowed_methods, reason = "only within the capacity")]
     fn add_at(&mut self, level: u32, node: u32, before: u32, child: Child) -> Option<Child> {
         let place = self.nodes[node as usize].index_of(before) + 1;
@@ -271,7 +271,7 @@ impl Order {
         })
     }
 
-    /// Puts a new root above the present one, whose second child is `upper`.
+    /// Adds a root above the present one. Its children are the old root `lower` and the node `upper`.
     #[expect(clippy::disallowed_methods, reason = "only within the capacity")]
     fn add_root(&mut self, lower: u32, room: u64, upper: Child) {
         let root = self.take_spare();
@@ -315,7 +315,7 @@ impl Order {
         }
     }
 
-    /// Changes the start of a chunk, and those of the nodes whose first chunk it is.
+    /// Changes the start of a chunk, and the starts of the nodes whose first chunk it is.
     fn change_start(&mut self, chunk: ChunkId, change: impl Fn(Page) -> Page) {
         if self.height == 0 {
             return;
@@ -333,7 +333,7 @@ impl Order {
         }
     }
 
-    /// Removes a chunk. Its areas are gone, or belong to the chunk before it, which is its sibling.
+    /// Removes a chunk. Its areas must have been removed, or moved to the chunk before it, which must be its sibling.
     pub(super) fn remove(&mut self, chunk: ChunkId) {
         if self.height == 0 {
             debug_assert_eq!(self.root, chunk);
@@ -390,8 +390,8 @@ impl Order {
         }
     }
 
-    /// Moves the children of the next sibling of `node`, which is a child of a node of level `level`, into `node` if
-    /// both are short. Returns the sibling, which is to be removed from its parent.
+    /// Moves the children of the next sibling of `node` into `node` if both are short. `node` is a child of a node of
+    /// level `level`. Returns the sibling, which the caller must remove from its parent.
     #[expect(clippy::disallowed_methods, reason = "both fit into one node")]
     fn join_with_next(&mut self, level: u32, node: u32) -> Option<u32> {
         let parent = self.nodes[node as usize].parent;
@@ -413,7 +413,7 @@ impl Order {
         Some(next.number)
     }
 
-    /// Makes a node spare that is not in the tree any more.
+    /// Makes a node that was removed from the tree a spare one.
     #[expect(clippy::disallowed_methods, reason = "every node has room there")]
     fn retire(&mut self, node: u32) {
         self.nodes[node as usize].children.clear();
@@ -469,7 +469,8 @@ impl Order {
         }
     }
 
-    /// Returns the nearest chunk from `chunk` on, without it, whose bound is at least `pages`.
+    /// Returns the chunk nearest to `chunk` in the direction `toward` whose bound is at least `pages`, never `chunk`
+    /// itself.
     pub(super) fn roomy(&mut self, chunk: ChunkId, toward: Toward, pages: u64) -> Option<ChunkId> {
         if self.height == 0 {
             return None;
@@ -499,7 +500,7 @@ impl Order {
                         found = one;
                     }
                     None => {
-                        // The bound was too high. Go on from there.
+                        // The bound of `found` was too high: correct it, and continue from there.
                         let (parent, room) = (inner.parent, inner.room());
                         self.set_room(found, parent, room);
                         (child, node, level) = (found, parent, below);
@@ -512,7 +513,7 @@ impl Order {
     }
 }
 
-/// Returns the child whose bound is at least `pages`: the last one toward lower addresses, or else the first one.
+/// Returns a child whose bound is at least `pages`: the last such child for `Toward::Lower`, otherwise the first.
 fn roomy_child(children: &[Child], toward: Toward, pages: u64) -> Option<u32> {
     let mut roomy = children
         .iter()
@@ -528,7 +529,7 @@ fn roomy_child(children: &[Child], toward: Toward, pages: u64) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A tree beside the plain sequence of its chunks, each with its start and room.
+    /// A tree, and the plain sequence of its chunks for comparison: each chunk with its start and room.
     struct Pair {
         order: Order,
         plain: Vec<(ChunkId, u64, u64)>,
@@ -548,7 +549,7 @@ mod tests {
             assert_eq!((&forward, &backward), (&numbers, &numbers));
             let after = self.plain.partition_point(|(_, start, _)| *start <= page);
             let found = self.order.find(Page::new(page));
-            // The page can be below the chunk that a removed chunk preceded.
+            // After a chunk was removed, `find` may return the chunk after it for a page below that chunk.
             let place = self.plain.iter().position(|(number, ..)| *number == found);
             let place = place.unwrap();
             assert!(place == after || place + 1 == after, "{page}");
@@ -609,7 +610,7 @@ mod tests {
             let taken = pair.plain[place - 1].1 == start;
             let found = pair.order.find(Page::new(start));
             if pair.plain.get(place).is_some_and(|next| next.0 == found) {
-                // The chunk that began there is gone. What begins there now is the first of the next chunk.
+                // A removed chunk began at or below `start`. That address range now belongs to the next chunk.
                 pair.order.lower_start(found, Page::new(start));
                 pair.plain[place].1 = start;
             } else if !pair.free.is_empty() && !taken && below(4) < chance {

@@ -12,8 +12,8 @@ use crate::vma::order::{ChunkId, Toward};
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
 
 impl<B: Backed> Area<B> {
-    /// Returns the end of the range below this area that a new area may use. If this area grows downwards, that is
-    /// below its start by the stack guard pages.
+    /// Returns the end of the range below this area that a new area may use. If this area grows downwards, the range
+    /// ends where the stack guard pages begin.
     pub(crate) fn start_with_guard(&self) -> Page {
         if self.flags.contains(AreaFlags::GROWSDOWN) {
             Page::new(self.range.start.number().saturating_sub(STACK_GUARD_PAGES))
@@ -23,8 +23,8 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// The addresses below the end of the last search that have no gap of some size, so that the next search need not look
-/// there.
+/// The result of the last search downwards: addresses that have no gap of a given size, so that the next search need
+/// not examine them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
     /// The end of the bounds of the search.
@@ -35,7 +35,7 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// Nothing is known.
+    /// No result: the next search begins at the end of its bounds.
     pub(super) const UNKNOWN: Self = Self {
         end: Page::new(0),
         pages: u64::MAX,
@@ -61,7 +61,7 @@ impl Full {
 }
 
 impl<B: Backed> AreaMap<B> {
-    /// Returns whether `range` is free, without guard pages of the area above it.
+    /// Returns whether no area overlaps `range`, and no guard page of the area above does.
     pub(crate) fn is_free(&self, range: PageRange) -> bool {
         let above = self.at_or_after(range.start);
         above.is_none_or(|above| self.get(above).start_with_guard() >= range.end)
@@ -69,8 +69,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Returns the highest start of a free run of `pages` pages inside `bounds`.
     ///
-    /// The guard pages below an area that grows downwards bound the search if the gap below that area, guard pages
-    /// included, is large enough (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
+    /// If a gap below an area that grows downwards is large enough only with its guard pages, these pages also limit
+    /// the rest of the search (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
         let mut ceiling = self.full.start(pages, bounds.end);
         // The area above the gap.
@@ -93,7 +93,7 @@ impl<B: Backed> AreaMap<B> {
                 if let Some(start) = fits(ceiling) {
                     let (end, from) = (bounds.end, area.map(|area| area.range.start));
                     let from = from.unwrap_or(end).min(end);
-                    // Guard pages would bound the next search, too.
+                    // Guard pages limited this search, and would limit the next one too.
                     self.full = if guarded {
                         Full::UNKNOWN
                     } else {
@@ -135,8 +135,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` below it. `None` stands
-    /// for the end of the map.
+    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` below it. If `position`
+    /// is `None`, the search begins at the end of the map.
     fn lower_gap(&mut self, position: Option<Position>, pages: u64) -> Option<Position> {
         let Position {
             mut chunk,
@@ -181,8 +181,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the last of `slots` in a chunk whose area has a gap of at least `pages` below it, or the first one toward
-    /// higher addresses.
+    /// Returns a slot among `slots` of a chunk whose area has a gap of at least `pages` below it: the last such slot
+    /// for `Toward::Lower`, otherwise the first.
     fn roomy_slot(
         &self,
         chunk: ChunkId,

@@ -275,7 +275,7 @@ fn many_areas_behave_as_a_plain_vector_of_pages() {
     let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
     let mut most = 0;
     for step in 0..40_000 {
-        // In between, areas become large: whole chunks go, and come again.
+        // In some steps areas become large, so that whole chunks are removed and later added again.
         let longest = if step % 8000 < 6000 { 3 } else { 200 };
         let start = numbers.below(PAGES);
         let end = (start + 1 + numbers.below(longest)).min(PAGES);
@@ -402,7 +402,7 @@ fn a_first_page_is_of_the_lineage_of_kin() {
     let (own, child) = (AnonVma::founded(7), AnonVma::forked(8));
     #[rustfmt::skip]
     let rows = [
-        // map       of the lower  of the upper  for the middle
+        // map       lower area   upper area           expected for the middle
         ("aa|AA|aa", AnonVma::NONE, AnonVma::NONE,       None),
         ("aa|AA|aa", own,           AnonVma::NONE,       Some(own)),
         ("aa|AA|aa", own,           AnonVma::founded(9), Some(AnonVma::founded(9))),

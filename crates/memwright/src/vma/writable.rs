@@ -46,15 +46,15 @@ impl<B: Backed> Area<B> {
         }
     }
 
-    /// Returns the bits that follow from the rights, and the rule for the write bit, of all entries of the area.
+    /// Returns, for all entries of the area, the bits that follow from the rights, and the rule for the write bit.
     #[inline(always)]
     pub(crate) fn access_and_grant(&self) -> (Bits, Grant) {
         let view = self.view();
         (access_bits(view.rights), Grant::new(view, WriteUpgrade::On))
     }
 
-    /// Returns the bits of an entry of the area for a page with the bits `state`, and the write bit if the rule allows
-    /// it.
+    /// Returns the bits of an entry of the area for a page with the bits `state`. They include the write bit if the
+    /// rule allows it.
     #[inline(always)]
     pub(crate) fn entry_bits(&self, state: Bits) -> Bits {
         let bits = access_bits(self.rights) | state;
@@ -94,7 +94,7 @@ pub(crate) fn access_bits(rights: Rights) -> Bits {
     }
 }
 
-/// The answer of the rule, with the reason if it is a refusal.
+/// The result of the rule. If the entry may not be writable, it gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The entry may be writable.
@@ -103,9 +103,9 @@ pub enum Verdict {
     NoRight,
     /// The entry is not readable (`PROT_NONE`): every access must fault.
     NotAccessible,
-    /// Stores are tracked, and this page is clean to the tracker.
+    /// Soft-dirty tracking must detect the next store, and the page is not soft-dirty.
     Tracked,
-    /// Write-protected through userfaultfd.
+    /// The entry is write-protected by userfaultfd (uffd-wp).
     UserfaultProtected,
     /// The page may have other users, or it belongs to an object: a store must copy the page.
     NotExclusive,
@@ -171,8 +171,8 @@ fn shared(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// Applies the rule and `policy`, which can withhold write permission from private pages. For changes that can leave
-/// the granting to a later write fault.
+/// Applies the rule and `policy`, which can withhold write permission from private pages. Used by changes after which a
+/// write fault can still grant the permission.
 ///
 /// A write fault calls [`writable`] itself, since it must grant the permission.
 #[inline]
@@ -205,7 +205,7 @@ impl Grant {
         wanted: Bits::WRITE,
     };
 
-    /// Precomputes the answers of [`upgrade`] for this area.
+    /// Precomputes the results of [`upgrade`] for this area.
     #[inline]
     pub fn new(view: View, policy: WriteUpgrade) -> Self {
         let withheld = policy == WriteUpgrade::Off && !view.shared;

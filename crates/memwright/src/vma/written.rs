@@ -1,4 +1,5 @@
-//! Which pages of an area count as written since they were last observed, and which areas fault at a store.
+//! Store tracking: which pages of an area count as written since they were last observed, and which areas fault at a
+//! store.
 
 use memwright_table::{Bits, Edit, PageSize};
 
@@ -19,7 +20,7 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// Does the work of [`Area::is_soft_dirty`] for an area with these flags.
+/// Like [`Area::is_soft_dirty`], for an area with these flags.
 fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
     let dirty_tells = !flags.intersects(AreaFlags::WATCH_STORES | AreaFlags::SHARED);
     flags.contains(AreaFlags::SOFT_DIRTY)
@@ -27,8 +28,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Returns the edit that clears the dirty bit in these bits of a private page, and preserves its information for every
-/// reader. The caller then clears the record of the reader on whose behalf it acts.
+/// Returns the edit that clears the dirty bit in these bits of a private page, and sets the software bits of all its
+/// readers in its place. The caller then clears the software bit of the reader for which it acts.
 pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
@@ -39,8 +40,8 @@ pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that write-protects an entry with these bits. The next store faults or, if `by_dirty`, sets the
-/// dirty bit. Stores before the edit no longer count.
+/// Returns the edit that write-protects an entry with these bits (uffd-wp). The next store faults or, if `by_dirty`,
+/// sets the dirty bit. Stores before the edit no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     if !by_dirty {
         return Edit {
