@@ -9,9 +9,9 @@ use crate::types::folio_use::FolioUse;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Handles a store to untouched memory for which a setting enables large folios: allocates the largest folio around
-    /// the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or there is
-    /// no memory: a single page is then mapped.
+    /// Handles a store to untouched memory for which the settings enable large folios: allocates the largest folio
+    /// around the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or no
+    /// memory is available. The caller then maps a single page.
     #[cold]
     #[inline(never)]
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {

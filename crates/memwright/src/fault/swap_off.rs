@@ -12,8 +12,8 @@ use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Swaps in at most `most` pages that are on swap device `device`, from `from` on. Returns the page to continue
-    /// with, or `None` at the end of the address space.
+    /// Swaps in pages that are on swap device `device`, in ascending order from page `from`, and stops after `most`
+    /// pages. Returns the page to continue with, or `None` at the end of the address space.
     ///
     /// # Errors
     /// `OutOfMemory` or `Io`; pages that were swapped in before stay in memory.

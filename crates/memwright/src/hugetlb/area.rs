@@ -16,8 +16,8 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
-    /// number of entries removed.
+    /// Unmaps the huge page at `index` from the private mappings that have no reservation, if they map it to `frame`.
+    /// Returns the number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
         let span = index..index + HUGE_PAGES;
@@ -74,7 +74,7 @@ impl<M: Machine> Core<M> {
         }
         let view = area.object().and_then(|object| object.huge());
         // Hold the lock of the file, so that a concurrent fault finds the page either mapped or back in the pool.
-        // Between the two states, the fault would fail if the pool has no other page.
+        // Otherwise the fault could come between the two states, and fail if the pool has no other page.
         let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
@@ -119,7 +119,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
+    /// If this mapping has a reservation, unmaps the page at `address` from all mappings without one. Returns the
     /// number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
@@ -141,7 +141,8 @@ impl<M: Machine> Core<M> {
         object.mappings().take_back(index, frame)
     }
 
-    /// Unmaps the page with the indices `span` from private areas without a reservation that map it to `frame`.
+    /// Unmaps the page with the indices `span` from the private areas that have no reservation, if they map it to
+    /// `frame`.
     pub(crate) fn lose_hugetlb(
         &self,
         mappings: &Mappings<M>,

@@ -313,7 +313,7 @@ impl Change {
         Ok(flags | AreaFlags::ACCOUNTED)
     }
 
-    /// Changes the entries of `range`, a part of `area`. `area` already has the new rights.
+    /// Changes the entries of `range`, a part of `area`, to the new rights, which `area` already has.
     #[inline(always)]
     fn entries<M: Machine>(
         &mut self,
@@ -349,8 +349,9 @@ impl Change {
     }
 }
 
-/// Changes the entries of `range`, a part of an area for userfaultfd's read-write protection. Entries that are armed by
-/// the lack of rights get none: an access to them still faults (Linux 7.3 `mm/mprotect.c`, `change_present_ptes`).
+/// Changes the entries of `range`, a part of an area that is registered for userfaultfd's read-write protection. An
+/// armed entry without rights stays without rights: an access to its page still faults (Linux 7.3 `mm/mprotect.c`,
+/// `change_present_ptes`).
 fn reprotect_unarmed<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -390,7 +391,7 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` says whether the new
+/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` is true if the new
 /// rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
@@ -416,9 +417,9 @@ impl From<CutError> for ProtectError {
 #[derive(Clone, Copy)]
 struct PolicyRule {
     access: Bits,
-    /// Applies to entries that are not writable.
+    /// The grant for entries that are not writable.
     grant: Grant,
-    /// Applies to entries that are already writable, which the policy does not restrict.
+    /// The grant for entries that are already writable, which the policy does not restrict.
     keep: Grant,
 }
 

@@ -85,7 +85,7 @@ impl Scan {
         !self.inverted.contains(category) && (self.all.contains(category) || self.any == category)
     }
 
-    /// Returns whether pages of an area with these categories can be selected.
+    /// Returns whether the scan can select pages of an area with these categories.
     fn wants_area(&self, categories: Categories) -> bool {
         (categories ^ self.inverted).contains(self.all & Categories::TRACKED)
     }
@@ -225,13 +225,13 @@ struct Known {
     arm: Prepared,
 }
 
-/// The result of scanning a table.
+/// The result of scanning one page table.
 struct Looked {
-    /// Where the scan of the table stopped.
+    /// The page at which the scan of the page table stopped.
     end: Page,
     /// Whether any page was selected.
     found: bool,
-    /// Whether every entry was seen and is unwritten now.
+    /// Whether the scan visited every entry and all of them are unwritten now.
     unwritten: bool,
 }
 
@@ -294,8 +294,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`, and write-protects what it selects if the scan protects. Returns where the scan
-    /// stopped.
+    /// Scans every entry of `range`, and write-protects the selected pages if `Scan::protect` is set. Returns the page
+    /// at which the scan stopped.
     fn scan_each(
         &self,
         look: &mut Look<'_, M>,
@@ -494,8 +494,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the entry is for a single 4 KiB page and still is after it was protected. Markers of a single page
-/// count too.
+/// Returns whether the entry maps a single 4 KiB page, and also does so after the page was protected. A marker of a
+/// single page counts too.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),
@@ -504,8 +504,8 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Returns whether a scan that protects changes an entry that it selects and that `is_one_page` does not cover. It
-/// changes empty entries and written ones.
+/// Returns whether a protecting scan changes a selected entry that `is_one_page` does not cover. Such a scan changes
+/// empty entries and written ones.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,
