@@ -77,9 +77,9 @@ pub enum What {
     Anonymous,
     /// Shared anonymous memory.
     SharedAnonymous,
-    /// A private mapping of a file (the first number) from a page on (the second).
+    /// A private mapping of the file with the first number, from the page with the second number on.
     PrivateFile(u8, u8),
-    /// A shared mapping of a file (the first number) from a page on (the second).
+    /// A shared mapping of the file with the first number, from the page with the second number on.
     SharedFile(u8, u8),
 }
 

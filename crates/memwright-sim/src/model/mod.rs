@@ -64,7 +64,7 @@ pub struct Space {
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
-    /// Whether the object is memory and not a file on a disk: stores to memory can be refused through userfaultfd.
+    /// Whether the object is memory rather than a file on a disk. Memory can be registered for userfaultfd write protection.
     memory: bool,
 }
 
