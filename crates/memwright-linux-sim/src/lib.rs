@@ -209,7 +209,7 @@ mod tests {
         let ended = run_clean(vec![
             call(9, MAP),
             Operation::Store(Argument::Result(0), u64::from_le_bytes(*b"written\n")),
-            // fork, wait4. Both processes write the value that the parent stored, unless the write of the child is refused.
+            // fork, wait4. Both processes write the value that the parent stored, unless the child's write is refused.
             call(57, [0; 6]),
             call(61, [u64::MAX, 0, 0, 0, 0, 0]),
             call(1, [1, ARENA, 8, 0, 0, 0]),

@@ -1,4 +1,4 @@
-//! Counts of what the hardware did, per CPU.
+//! Counts of hardware events, per CPU.
 
 /// Counts of one CPU since the machine was created, or between two points in time ([`Cost::since`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -191,8 +191,8 @@ impl Core {
     }
 }
 
-/// A hook that runs for each target of a remote invalidation just before it takes effect there. This is the last moment
-/// at which that CPU can use its stale translations.
+/// A hook that runs for each target of a remote invalidation, just before that CPU performs the invalidation. This is
+/// the last moment at which the CPU can use its stale translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
 /// Hardware that acts between the steps of the software. The machine gives it a turn around every access, before every

@@ -228,7 +228,7 @@ fn the_last_owner_writes_in_place() {
     assert_eq!(read(&child, FIRST, 0), Ok(2));
 }
 
-/// Tests the first claim of the design: pages that become writable again can be written at once, without faults.
+/// Tests that exclusive pages to which the right to write is restored can be written at once, without faults.
 #[test]
 fn after_read_only_and_back_an_exclusive_page_is_written_without_a_fault() {
     let host = boot();

@@ -82,8 +82,9 @@ const CALLS: [(&str, Call); 7] = [
     ("fork", fork),
 ];
 
-/// Makes one call on the first CPU. Meanwhile the other CPUs write to its pages as fast as they can through their cached
-/// translations, without resolving faults. Returns the number of successful writes that began after the call returned.
+/// Makes one call on the first CPU. Meanwhile the other CPUs write to its pages as fast as they can through their
+/// cached translations, without resolving faults. Returns the number of successful writes that began after the call
+/// returned.
 fn late_writes(cpus: usize, pages: u64, mistake: Option<Mistake>, call: Call) -> usize {
     let host = boot(cpus);
     let process = program(&host, pages, READ_WRITE);

@@ -26,37 +26,37 @@ pub enum AuditError {
     NotWritable(VirtAddr),
     /// An entry is marked exclusive, but its page is not anonymous or has other references.
     NotExclusive(VirtAddr),
-    /// An entry has the bit `BORROWED` and does not map a zero page, or maps one without the bit.
+    /// An entry with the bit `BORROWED` does not map a zero page, or an entry without the bit does.
     NotZero(VirtAddr),
-    /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one,
-    /// anonymous memory in a shared area, or a hugetlb page outside a hugetlb area or the reverse.
+    /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one, anonymous
+    /// memory in a shared area, a hugetlb page outside a hugetlb area, or another page inside one.
     WrongKind(VirtAddr),
     /// The count of resident pages is wrong.
     Resident {
-        /// Counted as pages were mapped and unmapped.
+        /// The count that was kept while pages were mapped and unmapped.
         counted: u64,
-        /// Found in the page table.
+        /// The number found in the page table.
         found: u64,
     },
     /// The count of resident pages of objects is wrong.
     ResidentObjects {
-        /// Counted as pages were mapped and unmapped.
+        /// The count that was kept while pages were mapped and unmapped.
         counted: u64,
-        /// Found in the page table.
+        /// The number found in the page table.
         found: u64,
     },
     /// The count of swap entries is wrong.
     Swapped {
-        /// Counted as pages were swapped out and in.
+        /// The count that was kept while pages were swapped out and in.
         counted: u64,
-        /// Found in the page table.
+        /// The number found in the page table.
         found: u64,
     },
     /// The count of page-table frames is wrong.
     Tables {
-        /// Counted as they were allocated and freed.
+        /// The count that was kept while frames were allocated and freed.
         counted: u64,
-        /// Found by a walk.
+        /// The number found by a walk.
         found: u64,
     },
 }

@@ -64,7 +64,8 @@ pub struct Space {
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
-    /// Whether the object is memory rather than a file on a disk. Memory can be registered for userfaultfd write protection.
+    /// Whether the object is memory rather than a file on a disk. Memory can be registered for userfaultfd write
+    /// protection.
     memory: bool,
 }
 

@@ -151,7 +151,7 @@ fn fork_and_write() {
     explore(&|| armed(true), &[fork, two_stores], reported);
 }
 
-/// Returns a page that is registered for read-write protection and armed, in this world.
+/// Registers the page of `world` for read-write protection and arms it. Returns `world`.
 fn armed_in(world: World, counts: bool) -> World {
     let world = world.watched(1, false, WatchModes::READ_WRITE_PROTECT);
     set_mode(&world, counts);

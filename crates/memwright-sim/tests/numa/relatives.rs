@@ -22,7 +22,7 @@ const MOST: u64 = 7;
 /// The number of pages of the object.
 const OBJECT: u64 = 24;
 
-/// A family of processes, and the object that they map.
+/// Processes that are related by forks, and the object that they map.
 struct Family {
     host: Arc<Host>,
     object: Arc<Shmem<SimulatedMachine>>,

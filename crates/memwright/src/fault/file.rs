@@ -41,8 +41,8 @@ impl<M: Machine> Fault<'_, M> {
                     }
                 }
             }
-            // The object's locks rank before the page-table lock: release the table, get the page, check the entry
-            // again.
+            // The object's locks rank before the page-table lock: drop the page-table lock, get the page, and check the
+            // entry again.
             drop(cursor);
             let generation = object.mappings().generation();
             if self.area.flags().intersects(watched) {
@@ -203,8 +203,8 @@ impl<M: Machine> Fault<'_, M> {
             && (area.is_shared() || !self.access.write)
     }
 
-    /// Maps the object's huge page around the fault. The object creates the huge page if the settings say so (Linux 7.2
-    /// `mm/memory.c`, `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
+    /// Maps the object's huge page around the fault. The object creates the huge page if the settings allow it (Linux
+    /// 7.2 `mm/memory.c`, `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
     #[cold]
     fn map_folio(
         self,

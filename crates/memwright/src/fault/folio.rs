@@ -29,7 +29,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(FaultKind::Folio)
     }
 
-    /// Returns the part of `range` around the page that faulted in which all entries are empty.
+    /// Returns the largest part of `range` that contains the page that faulted and whose entries are all empty.
     fn empty_around(&self, range: PageRange) -> PageRange {
         let (mut start, mut end) = (range.start, range.end);
         let mut look = self.core.table.look(range);
@@ -45,8 +45,8 @@ impl<M: Machine> Fault<'_, M> {
         PageRange::new(start, end)
     }
 
-    /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or there is no memory for a
-    /// page table.
+    /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or if no page table can be
+    /// allocated.
     fn fill_folio(&self, range: PageRange, pages: FolioPages<'_, M>) -> Option<()> {
         let bits = self.area.entry_bits(NEW);
         let core = self.core;

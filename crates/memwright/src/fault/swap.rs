@@ -9,7 +9,7 @@ use crate::types::error::FaultError;
 use crate::types::swap_window::Window;
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Swaps in the page of the entry under the cursor, with readahead if the policy says so. Swap-in from disk is
+    /// Swaps in the page of the entry under the cursor, with readahead if the policy enables it. Swap-in from disk is
     /// synchronous: the faulting CPU polls for completion.
     #[cold]
     #[inline(never)]

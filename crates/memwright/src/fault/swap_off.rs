@@ -39,9 +39,9 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Swaps in the pages of `range`, which is in `area`, that are on `device`, or on any device if `device` is `None`.
-    /// Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or `None`
-    /// at the end of the range.
+    /// Swaps in the pages of `range`, a part of `area`, that are on `device`. With `None`, swaps in those on any
+    /// device. Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or
+    /// `None` at the end of the range.
     pub(crate) fn bring_back(
         &self,
         areas: &Areas<M>,

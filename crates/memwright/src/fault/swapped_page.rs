@@ -13,7 +13,7 @@ use crate::types::policy::SwapInReuse;
 use crate::types::stats::Row;
 use crate::vma::writable::access_bits;
 
-/// The bits that the new entry takes over from the swap entry, whatever the access.
+/// The bits that the new entry takes over from the swap entry for any kind of access.
 const RESTORED: Bits = Bits::SOFT_DIRTY
     .union(Bits::UFFD_WP)
     .union(Bits::WATCHED)
@@ -28,7 +28,7 @@ pub(super) struct Back<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Maps the page that was swapped in at the cursor.
+    /// Maps a page that was swapped in, in the entry under the cursor.
     #[inline(always)]
     pub(super) fn show(
         self,
@@ -50,8 +50,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// Returns the bits of the entry of a page that was swapped in. The tracking bits of the swap entry are included
-    /// when the rule decides on write permission.
+    /// Returns the bits of the entry of a page that was swapped in. The decision on write permission considers the
+    /// tracking bits of the swap entry.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut state = Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
@@ -137,7 +137,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// Completes `bring` for a page that another of its owners has already swapped in, to `frame`.
+    /// Completes `bring` for a page in the swap cache, which another owner has already swapped in to `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

@@ -26,7 +26,7 @@ use crate::vma::written::written;
 pub(crate) enum CollapseFailure {
     /// The area or the settings do not allow a huge page here.
     NotEligible,
-    /// There is no lowest page table: nothing was ever mapped here.
+    /// The range has no lowest-level page table, so no small page is mapped in it.
     NoTable,
     /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
@@ -60,7 +60,7 @@ enum Found {
     Huge,
 }
 
-/// Where a scan for huge pages stopped.
+/// The page at which a scan for huge pages stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// The scan has used up its budget, and continues from this page.
@@ -71,7 +71,7 @@ pub enum Scanned {
     NoFrames(Page),
 }
 
-/// The maximum number of pages in each state, of 512, in a range that a scan collapses.
+/// The maximum numbers of pages in each state, of the 512 pages of a range that a scan collapses.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
     missing: u32,

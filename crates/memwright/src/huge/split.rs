@@ -203,7 +203,7 @@ impl<M: Machine> Memory<M> {
     /// swapped out.
     ///
     /// # Errors
-    /// Fails if there is no heap memory for a list of the address spaces.
+    /// `OutOfMemory` if the list of the address spaces cannot be allocated.
     pub fn split_all_folios(&self) -> Result<FolioSplits, OutOfMemory> {
         let mut done = FolioSplits::default();
         let all = PageRange::new(Page::new(0), Page::USER_END);

@@ -187,7 +187,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
+/// Returns whether `object`, the object of a mapping, has a reservation of huge pages for that mapping.
 fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

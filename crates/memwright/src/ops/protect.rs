@@ -21,7 +21,8 @@ use crate::vma::map::Position;
 use crate::vma::writable::{Grant, View, access_bits};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Changes the rights of `length` bytes, rounded up to pages. Protection keys stay. Does nothing if `length` is 0.
+    /// Changes the rights of `length` bytes, rounded up to pages. The protection keys do not change. Does nothing if
+    /// `length` is 0.
     ///
     /// # Errors
     /// See [`ProtectError`]. On error the areas below the failing one have changed, as on Linux.
@@ -98,7 +99,7 @@ impl<M: Machine> AddressSpace<M> {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // With a key, `rights` is not complete: the rights are compared later, in `area`.
+        // `rights` does not include the new key, if there is one: the rights are then compared later, in `area`.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -200,8 +201,8 @@ impl Change {
         Ok(())
     }
 
-    /// Changes the part of the area at `position` that begins where `rest` does and ends with the area or with `rest`.
-    /// Returns the position of the changed area and the end of the part.
+    /// Changes the part of the area at `position` from the start of `rest` up to the end of the area or of `rest`,
+    /// whichever is lower. Returns the position of the changed area and the end of the part.
     #[inline(always)]
     fn area<M: Machine>(
         &mut self,
@@ -363,7 +364,7 @@ fn reprotect_unarmed<M: Machine>(
     core.edit_armed(area, range, edit, gather);
 }
 
-/// Changes the entries of `range` where write permission is granted in shared memory.
+/// Changes the entries of `range`, a part of a shared area whose new rights permit stores.
 #[inline(never)]
 fn edit_shared<M: Machine>(
     core: &Core<M>,

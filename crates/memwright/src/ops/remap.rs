@@ -30,7 +30,7 @@ pub struct RemapRequest {
     pub may_move: bool,
     /// The address of the new range, replacing existing mappings (`MREMAP_FIXED`).
     pub fixed: Option<VirtAddr>,
-    /// Whether the old area stays mapped, empty (`MREMAP_DONTUNMAP`).
+    /// Whether the old area stays mapped, without pages (`MREMAP_DONTUNMAP`).
     pub dont_unmap: bool,
 }
 
@@ -110,8 +110,8 @@ impl RemapRequest {
 }
 
 impl Checked {
-    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. The area can
-    /// neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
+    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. A hugetlb area
+    /// can neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -473,7 +473,7 @@ impl<M: Machine> Core<M> {
         }
         areas.count_in(rights, flags, new.len());
         if loses_watch {
-            // An area that loses its userfaultfd merges with none (`vma_merge_copied_range`).
+            // An area that loses its userfaultfd is not merged with its neighbours (`vma_merge_copied_range`).
             moved.flags -= AreaFlags::UFFD;
             moved.backing.remove_watcher();
             let position = areas.map.insert(moved);
@@ -504,8 +504,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // An area that is registered with a userfaultfd must be the only one in the range (`vma_multi_allowed`).
-            // This check comes first.
+            // Like Linux, make this check before the other ones. An area that is registered with a userfaultfd must be
+            // the only one in the range (`vma_multi_allowed`).
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }

@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks whether `part` of an area with these flags, sealed or hugetlb, may be unmapped.
+/// Checks whether `part` of a sealed or hugetlb area with these flags may be unmapped.
 #[cold]
 fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
     if flags.contains(AreaFlags::SEALED) {

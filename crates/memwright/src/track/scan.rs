@@ -52,9 +52,9 @@ bitflags! {
 /// How much of a run the callback is allowed to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// As much as it has room for.
+    /// As many pages as it has room for.
     Any,
-    /// All of it or nothing.
+    /// All pages of the run or none.
     Whole,
 }
 
@@ -67,7 +67,8 @@ pub struct Scan {
     pub all: Categories,
     /// Categories of which a page must have at least one. Ignored if empty.
     pub any: Categories,
-    /// Whether the scan write-protects the written pages that it selects. It then skips memory without tracked stores.
+    /// Whether the scan write-protects the written pages that it selects. Such a scan skips memory without tracked
+    /// stores.
     pub protect: bool,
     /// Whether memory without tracked stores is an error.
     pub only_tracked: bool,
@@ -215,7 +216,7 @@ impl<M: Machine> Look<'_, M> {
     }
 }
 
-/// The properties of a run. They are reused for the next runs that are like it.
+/// The properties of a run. Runs like it that follow reuse them.
 struct Known {
     run: AlikeRun,
     categories: Categories,
@@ -256,7 +257,8 @@ impl<M: Machine> Core<M> {
         let mut written_before = false;
         let mut points = PausePoints::every(TABLES);
         loop {
-            // After a page table with written pages the next one is likely to have some too: do not try to skip it.
+            // After a page table with written pages, the next page table is likely to have written pages too: do not
+            // try to skip it.
             if !written_before {
                 next = self
                     .table
@@ -453,8 +455,8 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been written here and then unmapped without a marker (rule: never-under-report).
-                // Hugetlb pages are not (Linux 7.3 `pagemap_scan_pte_hole`).
+                // A page may have been written here and then unmapped without a marker (rule: never-under-report). This
+                // does not apply to hugetlb pages (Linux 7.3 `pagemap_scan_pte_hole`).
                 set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);

@@ -33,7 +33,7 @@ impl<M: Machine> AddressSpace<M> {
     /// areas can be registered with any userfaultfd of this address space.
     ///
     /// # Errors
-    /// See [`WatchError`]. Nothing has changed then.
+    /// See [`WatchError`]. On error nothing has changed.
     pub fn read_write_protect(
         &self,
         address: VirtAddr,
@@ -108,8 +108,8 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`. Tables in which nothing was accessed since they were armed are
-    /// skipped.
+    /// Arms the pages of `range`, a part of `area`. Skips page tables in which no page was accessed since they were
+    /// armed.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
         let by_accessed = self.arms_by_accessed(area);

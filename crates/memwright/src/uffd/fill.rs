@@ -65,7 +65,7 @@ pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// A page to fill.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that a thread takes, or would take, at the page.
+    /// The fault of a thread at the page, whether or not a thread has taken it.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
@@ -190,7 +190,8 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // A full mount is an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`, `shmem_mfill_filemap_add`).
+            // A full mount results in an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`,
+            // `shmem_mfill_filemap_add`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }

@@ -18,11 +18,11 @@ use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the huge page that begins at `page`, which must be unmapped. `write` is called for each of its frames,
-    /// with the frame and its number, to write the contents.
+    /// Fills the huge page that begins at `page`, which must be unmapped. Calls `write` for each frame of the huge
+    /// page, with the frame and its number, to write the contents.
     ///
     /// # Errors
-    /// Those of `write`, and those of [`FillError`]. On error nothing has changed.
+    /// The error of `write`, or a [`FillError`]. On error nothing has changed.
     pub fn fill_hugetlb<E: From<FillError>>(
         &self,
         page: Page,
@@ -109,7 +109,7 @@ impl<M: Machine> Place<'_, M> {
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
-            // There is no huge zero page for hugetlb.
+            // hugetlb has no huge zero page.
             Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }

@@ -36,7 +36,7 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still have the old rights cached: one spurious fault, no signal.
+    // The second CPU may still have the old rights cached: that causes one spurious fault, and no signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {

@@ -206,7 +206,7 @@ fn the_setting_decides_and_so_does_the_area() {
         process.store(FIRST + 3 * HUGE, 1),
         Ok(vec![FaultKind::File])
     );
-    // Shared anonymous memory uses the setting for its size.
+    // Shared anonymous memory uses the setting for the folio size.
     settings.set_shared_mode(SharedMode::Never);
     settings.set_shared_size(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
     let identity = ObjectIdentity::default();

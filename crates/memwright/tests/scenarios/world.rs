@@ -133,7 +133,7 @@ impl Drop for Process<'_> {
 }
 
 impl<'w> Process<'w> {
-    /// Returns the pages of `range` that a scan reports, counted from its start.
+    /// Returns the pages of `range` that a scan reports, counted from the start of `range`.
     pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
         let mut found = Vec::new();
         let end = self.space.scan(range, scan, &mut |run, _, _| {
