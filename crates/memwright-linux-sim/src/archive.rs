@@ -1,10 +1,11 @@
-//! The initial files of the machine.
+//! The initial files of the simulated machine.
 
 use crate::program::{CODE, DATA, DATA_BYTES, NAME_ROOM, NAMES};
 
 const PAGE: u64 = 4096;
 
-/// Builds a static ELF program for x86-64: a code page that is never read, and the data, which begins with the names.
+/// Builds a static ELF program for x86-64. It has a code page, which is never read, and data, which begins with the
+/// names.
 pub fn own_program() -> Vec<u8> {
     let mut data = Vec::new();
     for name in NAMES {
@@ -18,7 +19,7 @@ pub fn own_program() -> Vec<u8> {
     let half = |file: &mut Vec<u8>, number: u16| file.extend(number.to_le_bytes());
     let word = |file: &mut Vec<u8>, number: u32| file.extend(number.to_le_bytes());
     let long = |file: &mut Vec<u8>, number: u64| file.extend(number.to_le_bytes());
-    // ET_EXEC for EM_X86_64, version 1; the entry, the program headers, no sections.
+    // The ELF header: ET_EXEC for EM_X86_64, version 1, the entry, the offset of the program headers, and no sections.
     half(&mut file, 2);
     half(&mut file, 62);
     word(&mut file, 1);
@@ -29,7 +30,7 @@ pub fn own_program() -> Vec<u8> {
     for number in [64, 56, 2, 0, 0, 0] {
         half(&mut file, number);
     }
-    // PT_LOAD: rights, then offset, address twice, bytes in the file and in memory, alignment.
+    // PT_LOAD: the rights, then the offset, the address twice, the sizes in the file and in memory, and the alignment.
     let stored = data.len() as u64;
     for (rights, offset, address, bytes, room) in [
         (5, 0, CODE, PAGE, PAGE),
@@ -46,7 +47,7 @@ pub fn own_program() -> Vec<u8> {
     file
 }
 
-/// Builds an archive (`newc`) of the folder `tmp` and the program.
+/// Builds an archive (`newc`) that contains the folder `tmp` and the program.
 pub fn archive(program: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, mode, data) in [

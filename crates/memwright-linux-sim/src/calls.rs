@@ -1,4 +1,4 @@
-//! Statistics of system calls: which were made, and which succeeded.
+//! Statistics of system calls: how often each was made, and how often it succeeded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use memwright_linux::syscall::table;
 use memwright_linux_abi::arch::x86_64::regs::UserRegs;
 
-/// Calls by name. Each command of `ioctl` and each advice of `madvise` counts separately.
+/// Counts of calls by name. Each command of `ioctl` and each advice of `madvise` counts separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(BTreeMap<String, Count>);
 
 /// How often a call was made, and how often it succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Calls made.
+    /// The number of calls made.
     pub made: u64,
-    /// Calls that returned no error to a program that continued.
+    /// The number of calls that returned no error and after which the program continued.
     pub succeeded: u64,
 }
 
@@ -26,7 +26,7 @@ impl Calls {
         }
     }
 
-    /// Counts a call as successful if these registers, with which the program continues after it, hold no error.
+    /// Counts a call as successful if its result in `regs`, with which the program continues, is not an error.
     pub(crate) fn returned(&mut self, regs: &UserRegs) {
         let failed = regs.rax > u64::MAX - 4096;
         let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);
@@ -51,7 +51,7 @@ impl Calls {
     }
 }
 
-/// Prints one line for each call: its name, how often it was made, and how often it succeeded.
+/// Prints one line for each call: its name, the number of calls, and the number of successful calls.
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Count { made, succeeded }) in &self.0 {

@@ -1,4 +1,4 @@
-//! Kernel stacks as host threads, of which one runs at a time.
+//! Kernel stacks as host threads, only one of which runs at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,10 +9,10 @@ use memwright_linux_abi::host::ContextId;
 
 use memwright_sim::locked::locked;
 
-/// Bytes of a kernel stack: unoptimised code needs more than a kernel provides.
+/// The size of a kernel stack in bytes. Unoptimised code needs a larger stack than that of a kernel.
 const STACK: usize = 1 << 20;
 
-/// Thrown on a stack that will not run again, to unwind it.
+/// The payload with which a stack that will not run again is unwound.
 struct Left;
 
 #[derive(Default)]
@@ -20,13 +20,13 @@ struct State {
     turn: u32,
     last: u32,
     threads: BTreeMap<u32, JoinHandle<()>>,
-    /// Stacks that unwind at their next turn.
+    /// The stacks that unwind at their next turn.
     left: BTreeSet<u32>,
     /// The message of the first panic on any stack.
     panic: Option<String>,
 }
 
-/// All stacks of a machine with one CPU. The first, number 0, is that of the thread that created this value.
+/// All stacks of a machine with one CPU. Stack 0 is that of the thread that created this value.
 #[derive(Default)]
 pub struct Contexts {
     state: Mutex<State>,
@@ -34,7 +34,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Creates a stack on which `start` runs when it is first switched to.
+    /// Creates a stack. At the first switch to it, it runs `start`.
     pub fn create(&'static self, start: impl FnOnce() + Send + 'static) -> Option<ContextId> {
         let mut state = locked(&self.state);
         state.last += 1;
@@ -78,7 +78,7 @@ impl Contexts {
         }
     }
 
-    /// Ends a stack that is not running, and waits until everything on it is dropped.
+    /// Ends a stack that is not running, and waits until every value on it has been dropped.
     pub fn destroy(&self, context: ContextId) {
         let mut state = locked(&self.state);
         state.left.insert(context.0);
@@ -98,7 +98,7 @@ impl Contexts {
         leave()
     }
 
-    /// Ends every stack but the first, one after another. Returns the message of a panic, if there was one.
+    /// Ends every stack except the first, one after another. Returns the message of a panic, if any stack panicked.
     pub fn end_all(&self) -> Option<String> {
         loop {
             let next = locked(&self.state).threads.keys().next().copied();
@@ -109,14 +109,14 @@ impl Contexts {
         }
     }
 
-    /// Runs the first stack until the machine ends.
+    /// Runs `work` on the first stack until the machine ends.
     pub fn run_first(&self, work: impl FnOnce()) {
         if let Err(thrown) = catch_unwind(AssertUnwindSafe(work)) {
             self.note_panic(&*thrown);
         }
     }
 
-    /// Records a panic that ended a stack, and ends the machine.
+    /// Records the panic that ended a stack, and ends the machine.
     fn note_panic(&self, thrown: &(dyn std::any::Any + Send)) {
         if thrown.is::<Left>() {
             return;

@@ -1,4 +1,4 @@
-//! The machine below the personality: one CPU, a clock that counts operations, no hardware devices.
+//! The simulated machine below the personality: one CPU, a clock that counts operations, and no hardware devices.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,17 +20,18 @@ use memwright_sim::SimulatedMachine;
 use memwright_sim::locked::locked;
 use memwright_sim::mmu::PageFault;
 
-/// The CPU.
+/// The only CPU.
 pub(crate) const CPU: CpuId = CpuId::new(0);
 
-/// Simulated duration of one operation, in nanoseconds.
+/// The simulated duration of one operation, in nanoseconds.
 const OPERATION: u64 = 1_000;
 
-/// The maximum number of operations of all programs of a run, and of times that the CPU idles until a timer.
+/// The maximum number of operations of all programs of a run, and the maximum number of times that the CPU idles until
+/// a timer expires.
 const MOST_OPERATIONS: u64 = 2_000;
 const MOST_WAITS: u64 = 200;
 
-/// The state beside the simulated machine.
+/// The state that the personality needs in addition to the simulated machine.
 pub struct Surroundings {
     pub(crate) contexts: &'static Contexts,
     pub(crate) operations: Vec<Operation>,
@@ -40,9 +41,9 @@ pub struct Surroundings {
     kicked: AtomicBool,
     pub(crate) performed: AtomicU64,
     waits: AtomicU64,
-    /// Called when the first program starts.
+    /// A hook that is called when the first program starts.
     pub(crate) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// The output of each channel.
+    /// The output in order, each part with its channel.
     pub(crate) output: Mutex<Vec<(Channel, Vec<u8>)>>,
     pub(crate) code: Mutex<Option<u8>>,
     /// The system calls that programs made.
@@ -81,7 +82,8 @@ impl Surroundings {
         self.performed.fetch_add(1, Ordering::Relaxed) < MOST_OPERATIONS
     }
 
-    /// Returns a pending interrupt: a reschedule request, or the timer if its deadline has passed.
+    /// Returns a pending interrupt: a reschedule request, or the timer interrupt if the deadline of the timer has
+    /// passed.
     pub(crate) fn interrupt(&self) -> Option<Trap> {
         if self.kicked.swap(false, Ordering::Relaxed) {
             return Some(Trap::Reschedule);
@@ -182,7 +184,7 @@ impl Cpus for Simulated {
             Some(at) => {
                 self.more.clock.fetch_max(at, Ordering::Relaxed);
             }
-            // All threads sleep and no timer is armed, so the run is over.
+            // All threads sleep and no timer is armed, so the run ends.
             None => self.more.contexts.end(),
         }
     }
@@ -190,7 +192,7 @@ impl Cpus for Simulated {
 
 impl host::Contexts for Simulated {
     fn most_contexts(&self) -> usize {
-        /// Each is a thread of the host.
+        /// Each context is a thread of the host.
         const MOST: usize = 4096;
         MOST
     }

@@ -1,11 +1,11 @@
-//! The Linux personality on the simulated machine: its system calls and its loader, in a host process, for tests and
+//! The Linux personality on the simulated machine. Its system calls and its loader run in a host process, for tests and
 //! fuzzers.
 //!
-//! Instead of instructions a program has [operations](program::Operation): system calls and memory accesses, decoded
-//! from any bytes. Memory and its translation are those of [`memwright_sim`], so filling a frame that some
-//! translation still reaches is detected here too. Kernel stacks are host threads of which one runs at a time, the
-//! clock counts operations, and a machine on which all threads sleep for good is switched off. The same bytes therefore
-//! give the same run.
+//! Instead of instructions, a program has [operations](program::Operation): system calls and memory accesses, decoded
+//! from arbitrary bytes. Memory and its translation are those of [`memwright_sim`], so a run also detects when a frame
+//! is filled that a translation still reaches. Kernel stacks are host threads, only one of which runs at a time. The
+//! clock counts operations. A machine on which all threads sleep without a timer is switched off. The same bytes
+//! therefore give the same run.
 
 #![deny(missing_docs)]
 
@@ -36,47 +36,47 @@ use host::{CPU, Simulated, Surroundings};
 use memwright_sim::locked::locked;
 use memwright_sim::machine::{MachineOptions, SimulatedMachine};
 
-/// How a run ended, and what it left behind.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether the program exited and the machine powered off. Otherwise all threads slept.
+    /// Whether the program exited and the machine powered off. If false, all threads slept without a timer.
     pub powered_off: bool,
-    /// What the program wrote to standard output.
+    /// The bytes that the program wrote to standard output.
     pub stdout: Vec<u8>,
-    /// The account, a line for each row; empty if all threads slept.
+    /// The account, with one line for each row. Empty if the machine did not power off.
     pub account: String,
     /// The number of operations that all programs performed, including the final steps of each program.
     pub performed: u64,
     /// The system calls that the programs made, and how often.
     pub calls: Calls,
-    /// What was wrong: findings of the audit, violations of the machine, a panic.
+    /// The errors that were found: findings of the audit, violations of the machine, and a panic.
     pub findings: Vec<String>,
 }
 
-/// Runs a program with these operations.
+/// Runs a program with the operations `operations`.
 #[must_use]
 pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
     run(&archive::own_program(), operations, false)
 }
 
-/// Executes a file with these bytes. The program exits instead of executing its first instruction.
+/// Executes a file with the contents `file`. The program exits instead of executing its first instruction.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
     run(file, Vec::new(), false)
 }
 
-/// Frames of the machine, half of them on each of two nodes.
+/// The number of frames of the machine. One half of them is on each of two nodes.
 const FRAMES: u32 = 4096;
 
 /// The size of the machine's swap device in bytes.
 const SWAP: u64 = 1 << 20;
 
 thread_local! {
-    /// The machine of the last run, reused because allocating its memory takes most of the time of a run.
+    /// The machine of the last run. It is reused, because the allocation of its memory takes most of the time of a run.
     static SPARE: Cell<Option<SimulatedMachine>> = const { Cell::new(None) };
 }
 
-/// Returns a machine on which nothing has run yet, or a reused one reset to that state.
+/// Returns a new machine, or the machine of the last run reset to the state of a new one.
 fn fresh_machine() -> SimulatedMachine {
     let Some(machine) = SPARE.take() else {
         return SimulatedMachine::new(MachineOptions {
@@ -100,7 +100,7 @@ fn fresh_machine() -> SimulatedMachine {
 /// Boots a machine and runs a program. If `leaks` is true, the kernel leaks a frame and a commit charge when the
 /// program starts.
 ///
-/// The kernel is never freed: it has no code for the end of a machine.
+/// The kernel is never freed, because it has no code to shut itself down.
 fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
@@ -186,7 +186,7 @@ mod tests {
         Operation::Call(number, arguments.map(Argument::Value))
     }
 
-    /// Returns the address of a name.
+    /// Returns the address of a name in the data of the program.
     fn name(wanted: &str) -> u64 {
         let place = NAMES.iter().position(|name| *name == wanted);
         program::DATA + place.expect("a name") as u64 * NAME_ROOM
@@ -209,7 +209,7 @@ mod tests {
         let ended = run_clean(vec![
             call(9, MAP),
             Operation::Store(Argument::Result(0), u64::from_le_bytes(*b"written\n")),
-            // fork, wait4; both processes write what the parent stored, unless the child's write is refused.
+            // fork, wait4. Both processes write the value that the parent stored, unless the child's write is refused.
             call(57, [0; 6]),
             call(61, [u64::MAX, 0, 0, 0, 0, 0]),
             call(1, [1, ARENA, 8, 0, 0, 0]),
@@ -234,7 +234,7 @@ mod tests {
     fn a_refused_access_ends_the_program_and_a_sleep_the_machine() {
         let refused = vec![Operation::Load(Argument::Value(8)), call(34, [0; 6])];
         assert_eq!(run_clean(refused).performed, 1);
-        // pause
+        // pause.
         let asleep = run_operations(vec![call(34, [0; 6])]);
         assert!(
             !asleep.powered_off && asleep.findings.is_empty(),
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(ended.performed, 1);
     }
 
-    /// Checks that the audit finds each kind of leak once, and counts it.
+    /// Checks that the audit finds each kind of leak, and reports and counts it once.
     #[test]
     fn the_audit_finds_what_a_run_lost() {
         let clean = run_clean(Vec::new());

@@ -1,4 +1,4 @@
-//! User mode: the operations of the program, one after another.
+//! User mode: performs the operations of the program, one after another.
 
 use memwright_linux::context::Context;
 use memwright_linux::run::Execution;
@@ -11,7 +11,7 @@ use crate::program::{ARENA, Argument, CODE, DATA, Operation};
 use memwright_sim::locked::locked;
 use memwright_sim::mmu::PageFault;
 
-/// The end of the lower half of the address space; addresses between the halves are not canonical.
+/// The end of the lower half of the address space. Addresses between the halves are not canonical.
 const LOWER_END: u64 = 1 << 47;
 const UPPER_START: u64 = LOWER_END.wrapping_neg();
 
@@ -69,7 +69,7 @@ impl Simulated {
                     r10,
                     r8,
                     r9,
-                    // The results of earlier calls.
+                    // The results of earlier calls: each call moves them to the next register.
                     r12: regs.rax,
                     r13: regs.r12,
                     r14: regs.r13,
@@ -100,8 +100,8 @@ impl Simulated {
         None
     }
 
-    /// Runs what is not an operation of the program: its end; or a signal handler, which returns at once; or the first
-    /// instruction of a program that was loaded from a file.
+    /// Runs user code that is not an operation of the program. At the end of the program, it exits. A signal handler
+    /// returns at once. A program that was loaded from a file exits at its first instruction.
     fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
         if ends {
             locked(&self.more.calls).returned(&regs);
@@ -114,7 +114,7 @@ impl Simulated {
             return Some(trap);
         }
         if regs.orig_rax == u64::MAX && regs.rax == 0 && regs.rbp == 0 && regs.rdi == 0 {
-            // The program was just loaded from a file.
+            // The program has just been loaded from a file.
             return call(context, EXIT_GROUP);
         }
         context.registers.state().regs.rsp = regs.rsp.wrapping_add(8);
@@ -122,7 +122,7 @@ impl Simulated {
     }
 }
 
-/// Performs a system call. Returns `None` if user mode continues.
+/// Performs a system call. Returns `None` if execution continues in user mode.
 fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     {
         let mut state = context.registers.state();
@@ -132,7 +132,7 @@ fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     (!context.serve()).then_some(Trap::Syscall)
 }
 
-/// Performs an access of eight bytes.
+/// Performs an access to eight bytes.
 fn touch(address: u64, access: impl FnOnce(VirtAddr) -> Result<(), PageFault>) -> Result<(), Trap> {
     let fault = |address, write, fetch, present| Trap::PageFault {
         address,

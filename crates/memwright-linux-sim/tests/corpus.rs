@@ -1,5 +1,5 @@
-//! Replays the corpus of coverage-guided fuzzing: every input runs without a finding, and together the inputs reach
-//! every system call that deals with memory.
+//! Replays the corpus of coverage-guided fuzzing. Every input must run without a finding, and together the inputs must
+//! reach every system call that acts on memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use memwright_linux_sim::calls::Calls;
 use memwright_linux_sim::{program, run_file, run_operations};
 use memwright_sim::adversary::Chance;
 
-/// Returns the inputs of a target, ordered by name.
+/// Returns the inputs of a fuzzing target, ordered by name.
 fn corpus(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -28,11 +28,11 @@ fn every_kept_file_is_executed_or_refused() {
     }
 }
 
-/// Number of inputs per target that are derived from the corpus. `MEMWRIGHT_GROWN` in the environment overrides the
-/// number and the seed.
+/// The number of inputs per target that are derived from the corpus. The environment variable `MEMWRIGHT_GROWN`
+/// overrides the number and the seed.
 const GROWN: u64 = 4000;
 
-/// Derives a new input: splices two inputs of the corpus and changes up to four places.
+/// Derives a new input: joins parts of two inputs of the corpus and changes up to four places.
 fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     let first = &kept[chance.below(kept.len())];
     let second = &kept[chance.below(kept.len())];
@@ -60,8 +60,8 @@ fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     input
 }
 
-/// Runs inputs derived from the corpus, the same ones each time, on any compiler and machine. The unlimited search,
-/// `cargo xtask fuzz --target`, finds more; what it finds is added to the corpus.
+/// Runs inputs that are derived from the corpus. They are the same each time, with any compiler and on any machine. The
+/// unlimited search, `cargo xtask fuzz --target`, finds more inputs, which are added to the corpus.
 fn run_grown(target: &str, findings: impl Fn(&[u8]) -> Vec<String>) {
     let files = corpus(target);
     let kept: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
@@ -91,8 +91,8 @@ fn every_file_grown_from_the_kept_ones_is_executed_or_refused() {
     run_grown("elf", |input| run_file(input).findings);
 }
 
-/// The calls each of which must succeed at least once in the corpus. The commands of `ioctl` are those of userfaultfd
-/// and `PAGEMAP_SCAN`.
+/// The calls that must each succeed at least once in the corpus. The commands of `ioctl` are those of userfaultfd and
+/// `PAGEMAP_SCAN`.
 const MEMORY_CALLS: &[&str] = &[
     "mmap",
     "munmap",

@@ -1,7 +1,7 @@
 //! Performs one operation of the memory manager, for `cargo xtask walk`, which traces the calls of [`operation`].
 //!
-//! The name of the operation is the only argument. Everything that it needs is set up before `operation` is called, and
-//! checked after it.
+//! The name of the operation is the only argument. The program prepares the state for the operation before it calls
+//! `operation`, and checks the result afterwards.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -8,9 +8,9 @@ use crate::walk;
 
 /// A cached translation that permits more than the page tables do.
 ///
-/// No such translation is allowed to exist between operations (rule: flush-what-shrank). A translation is allowed to
-/// stay cached with fewer rights than the tables grant by now. A translation that lost rights, moved, changed its size,
-/// was unmapped, or lost its dirty bit must be gone from every CPU.
+/// No such translation may exist between operations (rule: flush-what-shrank). A translation that has fewer rights than
+/// the tables grant may stay cached. A translation that lost rights, moved, changed its size, was unmapped, or lost its
+/// dirty bit must have been dropped by every CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoherence {
     /// No present entry translates the page any more.
@@ -23,13 +23,13 @@ pub enum Incoherence {
     Shrank(CpuId, Translation, Rights),
     /// The entry is clean, so a write through the cached translation would not set its dirty bit.
     Cleaned(CpuId, Translation),
-    /// An upper level points to another table than the cached one, or to none.
+    /// An upper-level entry points to another table than the cached one, or to no table.
     Table(CpuId, Directory, CachedDirectory),
 }
 
 impl SimulatedMachine {
-    /// Compares everything that each CPU has cached with the tables that it has loaded. Call it while no operation is
-    /// under way.
+    /// Compares everything that each CPU has cached with the tables that it has loaded. The caller must ensure that no
+    /// operation runs.
     #[must_use]
     pub fn audit(&self) -> Vec<Incoherence> {
         let mut found = Vec::new();

@@ -1,9 +1,9 @@
-//! Counts of what the hardware did, per CPU.
+//! Counts of hardware events, per CPU.
 
 /// Counts of one CPU since the machine was created, or between two points in time ([`Cost::since`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Accesses answered by the TLB.
+    /// Accesses for which the TLB held the translation.
     pub hits: u64,
     /// Page walks for an access.
     pub walks: u64,
@@ -29,7 +29,7 @@ pub struct Cost {
     pub entries_dropped: u64,
     /// Loads of the table root.
     pub root_loads: u64,
-    /// Root loads that kept the translations cached under their tag (also in `root_loads`).
+    /// Root loads that kept the translations cached under the tag of the root (also in `root_loads`).
     pub kept_loads: u64,
 }
 

@@ -23,12 +23,12 @@ enum UnderWay {
 pub struct HostSwap {
     slots: u32,
     pages: Mutex<BTreeMap<u32, Vec<u8>>>,
-    /// Every n-th read or write fails; 0 if none does.
+    /// Every n-th read or write fails; 0 if no request fails.
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
     after_read: Mutex<Option<Hook>>,
-    /// The maximum number of transfers under way; 0 if each completes at once.
+    /// The maximum number of transfers under way; 0 if each transfer completes when it is submitted.
     depth: AtomicUsize,
     under_way: Mutex<BTreeMap<u32, UnderWay>>,
     tickets: AtomicU32,
@@ -50,8 +50,8 @@ impl HostSwap {
         self.fails_each.store(each, Ordering::Relaxed);
     }
 
-    /// Makes transfers asynchronous from now on, with at most `depth` under way. They complete when a caller waits for
-    /// one of them, in reverse order of submission.
+    /// Makes transfers asynchronous from now on, with at most `depth` under way. When a caller waits for one of them,
+    /// all complete, in reverse order of submission.
     pub fn defer(&self, depth: usize) {
         self.depth.store(depth, Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
         ticket: Ticket,
     ) -> Result<(), DeviceError> {
         let mut under_way = locked(&self.under_way);
-        // In reverse order of submission: no caller may rely on an order.
+        // In reverse order of submission, because no caller may rely on an order.
         for state in under_way.values_mut().rev() {
             if let UnderWay::Asked(transfer) = *state {
                 *state = UnderWay::Over(self.carry_out(frames, transfer));

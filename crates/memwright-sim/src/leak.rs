@@ -1,7 +1,7 @@
-//! Prevents a failed test from dropping the state that it broke.
+//! Prevents a failed test from dropping state that the failure left inconsistent.
 //!
-//! Dropping an address space in a broken state can fail another assertion. A panic during unwinding aborts the process,
-//! and the test then has no result.
+//! Dropping an inconsistent address space can fail another assertion. A panic during unwinding aborts the process, and
+//! the test then has no result.
 
 use std::sync::Arc;
 use std::thread;

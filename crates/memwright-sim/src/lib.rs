@@ -1,4 +1,4 @@
-//! A simulated machine for testing Memwright on a host, and the model it is tested against.
+//! A simulated machine for testing Memwright on a host, and the model that tests compare Memwright with.
 //!
 //! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames, CPUs, and for each
 //! CPU a TLB and paging-structure caches that keep their entries until an invalidation drops them. A translation that
@@ -14,15 +14,15 @@
 //! - [`tlb`], [`walk`], [`mmu`]: what the hardware of one CPU does, after the *Intel 64 and IA-32
 //!   Architectures Software Developer's Manual*, volume 3A, chapter 5 ("Paging"; chapter 4 in
 //!   editions before 2023).
-//! - [`adversary`]: a seeded source of what hardware *may* do: speculative fills, evictions,
-//!   invalidations that arrive as late as they can.
+//! - [`adversary`]: a seeded source of what hardware *may* do: speculative fills, evictions, and invalidations that
+//!   arrive as late as possible.
 //! - [`mistake`]: mistakes planted on purpose, to prove that the machine detects them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
 //! - [`schedule`]: runs a small case in every order of its threads' steps.
-//! - [`process`]: a user program on the machine: access, fault, retry.
-//! - [`model`]: what memory must contain and permit, computed in a slow but obvious way; [`lockstep`] runs a [`script`]
-//!   on both and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be
-//!   notified of first writes, [`host_swap`] a swap device.
+//! - [`process`]: a user program on the machine, whose accesses fault and are retried.
+//! - [`model`]: the expected contents and rights of memory, computed in a slow but obvious way; [`lockstep`] runs a
+//!   [`script`] on both the model and Memwright and compares them. [`terms`] are the types that scripts and the model
+//!   share, [`noted_file`] is a file that must be notified of first writes, and [`host_swap`] is a swap device.
 #![deny(missing_docs)]
 
 pub mod adversary;

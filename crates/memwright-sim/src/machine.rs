@@ -117,16 +117,16 @@ impl Drop for Memory {
     }
 }
 
-/// What a CPU does when its TLB holds a translation that forbids the access.
+/// The reaction of a CPU if its TLB holds a translation that forbids the access.
 ///
-/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor is allowed to fault
-/// although the tables permit the access by now.
+/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor may fault even if
+/// the tables permit the access by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RightsMiss {
-    /// It faults, and drops its cached entries for the address.
+    /// The CPU faults, and drops its cached entries for the address.
     #[default]
     Faults,
-    /// It walks again, as QEMU's TCG does.
+    /// The CPU walks the tables again, as QEMU's TCG does.
     Walks,
 }
 
@@ -137,14 +137,14 @@ pub struct MachineOptions {
     pub frames: u32,
     /// The number of CPUs, at most [`MAX_CPUS`].
     pub cpus: usize,
-    /// The number of NUMA nodes, at least one. Frames and CPUs are divided evenly among them, the lowest to the first
-    /// node.
+    /// The number of NUMA nodes, at least one. Frames and CPUs are divided evenly among the nodes; the first node gets
+    /// the lowest numbers.
     pub nodes: usize,
     /// See [`RightsMiss`].
     pub rights_miss: RightsMiss,
-    /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. This is the
-    /// number of roots, including the loaded one, whose translations a CPU keeps. With one or none, a CPU keeps the
-    /// translations of the loaded root only.
+    /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps
+    /// the translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of
+    /// the loaded root only.
     pub tags: usize,
 }
 
@@ -160,7 +160,7 @@ impl Default for MachineOptions {
     }
 }
 
-/// One CPU: its cached translations, its loaded root, its counts.
+/// One CPU: its cached translations, its loaded root, and its counts.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) tlb: Tlb,
@@ -174,8 +174,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Loads `root` on a CPU with `tags` tags. The translations that the CPU kept of `root` stay cached if `keep` is
-    /// true, and are dropped otherwise.
+    /// Loads `root` on a CPU with `tags` tags. If `keep` is true, the translations of `root` that the CPU has cached
+    /// stay cached. Otherwise they are dropped.
     fn load_root(&mut self, root: Frame, tags: usize, keep: bool) {
         let choice = self.tags.choose(root, tags.max(1), keep);
         std::mem::swap(&mut self.tlb, &mut self.kept[self.tag]);
@@ -191,12 +191,12 @@ impl Core {
     }
 }
 
-/// Called for each target of a remote invalidation just before it takes effect there: the last moment at which that CPU
-/// can use its cached translations.
+/// A hook that runs for each target of a remote invalidation, just before that CPU performs the invalidation. This is
+/// the last moment at which the CPU can use its stale translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
-/// Hardware that acts on its own, between the steps of the software. The machine gives it a turn around every access,
-/// before every invalidation takes effect, and on each target before it is interrupted.
+/// Hardware that acts between the steps of the software. The machine gives it a turn around every access, before every
+/// invalidation takes effect, and on each target before the interrupt arrives.
 pub(crate) trait Agent: Send {
     /// Takes a turn. The machine holds no lock meanwhile, and gives no further turn.
     fn act(&mut self, machine: &SimulatedMachine);
@@ -206,7 +206,7 @@ struct Board {
     memory: Memory,
     options: MachineOptions,
     cores: Vec<Mutex<Core>>,
-    /// Whether `agent` is set. It is read at every step, so the read has to be cheap.
+    /// Whether `agent` is set. A separate flag, because every step reads it and the read must be cheap.
     provoked: AtomicBool,
     agent: Mutex<Option<Box<dyn Agent>>>,
     mistake: Mutex<Option<Mistake>>,
@@ -256,7 +256,8 @@ impl Drop for RunningOn {
 static HOOKS: sync::Hooks = sync::Hooks {
     relax: std::thread::yield_now,
     cpu: || usize::from(CURRENT.get()),
-    // Under a schedule the scheduler has halted the thread before this call. Without one the thread just checks again.
+    // If the thread runs under a schedule, the scheduler has halted it before this call. Otherwise the thread checks
+    // its condition again.
     halt: |_| std::thread::yield_now(),
     wake: |_| (),
     give_way: |_| sync::GaveWay::ToNobody,
@@ -265,8 +266,8 @@ static HOOKS: sync::Hooks = sync::Hooks {
     step: Some(step),
 };
 
-/// Lets a [schedule] decide which thread runs next, before every lock, entry access and invalidation. Then gives the
-/// agent a turn, because hardware can walk the tables between any two of these steps.
+/// Called before every lock, entry access and invalidation. Lets a [schedule] decide which thread runs next. Then gives
+/// the agent a turn, because hardware can walk the tables between any two of these steps.
 fn step(step: sync::Step) {
     schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {
@@ -320,10 +321,10 @@ impl SimulatedMachine {
         &self.board.options
     }
 
-    /// Gives all memory except frame 0 to a new frame allocator, so an address of 0 is always a mistake.
+    /// Returns a new frame allocator with all memory except frame 0, so that an address of 0 is always a mistake.
     ///
     /// # Panics
-    /// If there is too little memory for the allocator's own metadata.
+    /// If there is too little memory for the metadata of the allocator.
     #[must_use]
     pub fn frames(&self) -> Arc<Frames<Self>> {
         let (nodes, all) = (self.board.options.nodes, self.board.memory.frames);
@@ -392,7 +393,7 @@ impl SimulatedMachine {
         *locked(&self.board.agent) = agent;
     }
 
-    /// Makes the machine act as if the memory manager made this mistake.
+    /// Makes the machine act as if the memory manager made this mistake. `None` ends that.
     pub fn set_mistake(&self, mistake: Option<Mistake>) {
         *locked(&self.board.mistake) = mistake;
     }
@@ -402,8 +403,8 @@ impl SimulatedMachine {
         *locked(&self.board.window) = window;
     }
 
-    /// Returns the violations that the machine has seen, oldest first, and clears the list. A correct memory manager
-    /// causes none.
+    /// Returns the violations that the machine has recorded, oldest first, and clears the list. A correct memory
+    /// manager causes none.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut *locked(&self.board.violations))
@@ -436,7 +437,7 @@ impl SimulatedMachine {
         core.cost.entries_dropped += dropped;
     }
 
-    /// Performs an invalidation of `root` on the CPU that was interrupted for it.
+    /// Performs an invalidation of `root` on the interrupted CPU `cpu`.
     fn deliver_remote(&self, cpu: CpuId, root: Frame, what: &Invalidation) {
         let mut core = self.core(cpu);
         if core.root == Some(root) {
@@ -534,7 +535,7 @@ unsafe impl Machine for SimulatedMachine {
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
-            // The interrupt can arrive as late as here.
+            // This is the latest moment at which the interrupt can arrive.
             schedule::step(Point::Arrival);
             self.provoke();
             if let Some(window) = &window {
@@ -577,10 +578,10 @@ unsafe impl Machine for SimulatedMachine {
     }
 }
 
-/// Implements [`Machine`] for a type with a field `machine`, which is a [`SimulatedMachine`]. For a caller that
-/// implements further traits on a machine with state of its own.
+/// Implements [`Machine`] for a type with a field `machine`, which is a [`SimulatedMachine`]. For callers that
+/// implement further traits on a type with additional state.
 ///
-/// Frame 0, which belongs to no allocator, is the empty table from which others are created.
+/// Frame 0, which belongs to no allocator, is the empty table from which new tables are created.
 #[macro_export]
 macro_rules! machine_around {
     ($type:ty) => {

@@ -2,30 +2,30 @@
 
 use memwright_table::Invalidation;
 
-/// What a faulty memory manager would do to an invalidation.
+/// The effect of a faulty memory manager on an invalidation.
 ///
-/// To the CPUs, a request for too little and a machine that does too little look the same. The machine therefore plays
-/// the mistake, and the memory manager stays unmodified.
+/// A CPU cannot distinguish a request that names too little from a machine that invalidates too little. The machine
+/// therefore simulates the mistake, and the memory manager stays unmodified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// The CPU that changed the entry does not flush its own TLB.
     NoLocal,
     /// No other CPU is interrupted.
     NoRemote,
-    /// Leaves are flushed; the paging-structure caches are not.
+    /// Leaves are flushed, but the paging-structure caches are not.
     NoTables,
-    /// The last page of a range is left out.
+    /// The last page of a range is not flushed.
     OnePageShort,
-    /// The last of the CPUs to interrupt is left out.
+    /// The last of the CPUs to interrupt is not interrupted.
     OneCpuShort,
-    /// An interrupted CPU invalidates only at the next interrupt to any CPU, after frames were freed.
+    /// An interrupted CPU invalidates only at the next interrupt to any CPU, when frames have been freed already.
     Late,
     /// A CPU with tags uses its cached translations although they are stale or belong to another table.
     KeptForever,
 }
 
 impl Mistake {
-    /// Returns what remains of a local invalidation, if anything.
+    /// Returns the part of a local invalidation that is performed, or `None` if nothing is.
     pub(crate) fn local(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoLocal) {
             None
@@ -34,7 +34,7 @@ impl Mistake {
         }
     }
 
-    /// Returns what remains of a remote invalidation, if anything.
+    /// Returns the part of a remote invalidation that is performed, or `None` if nothing is.
     pub(crate) fn remote(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoRemote) {
             None

@@ -10,7 +10,7 @@ use crate::walk::{self, Intent, WalkFault};
 /// The error code that x86-64 pushes for a page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultCode {
-    /// A translation was present and forbade the access; otherwise none was present.
+    /// Whether a translation was present and forbade the access. If false, no translation was present.
     pub present: bool,
     /// The access was a store.
     pub write: bool,
@@ -31,7 +31,7 @@ pub struct PageFault {
 
 /// One CPU of a machine, in user mode.
 ///
-/// Accesses are what user code does by itself: nothing here calls the memory manager.
+/// Accesses are those of user code. No method of this type calls the memory manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu<'m> {
     machine: &'m SimulatedMachine,
@@ -54,7 +54,7 @@ impl Cpu<'_> {
     /// Loads bytes from `address` on.
     ///
     /// # Errors
-    /// The page fault at the first page that cannot be read; bytes before it are in `into`.
+    /// The page fault at the first page that cannot be read. The bytes of the pages before it are in `into`.
     pub fn read(&self, address: VirtAddr, into: &mut [u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;
@@ -72,7 +72,7 @@ impl Cpu<'_> {
     /// Stores bytes from `address` on.
     ///
     /// # Errors
-    /// The page fault at the first page that cannot be written; bytes before it are stored.
+    /// The page fault at the first page that cannot be written. The bytes of the pages before it are stored.
     pub fn write(&self, address: VirtAddr, from: &[u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! A file whose pages are written back, and that must be notified of the first write after each write-back.
+//! A file whose pages are written back, and that must be notified of the first write after each writeback.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,11 +11,11 @@ use memwright_table::{Frame, PAGE_SIZE};
 use crate::locked::locked;
 use crate::machine::SimulatedMachine;
 
-/// A file that keeps a written-back copy of each page, as a disk does.
+/// A file that stores a written-back copy of each page, as a disk does.
 ///
-/// A page becomes dirty at the first write after it was cleaned; the memory manager announces that write by
-/// `first_write`. A page that is not dirty equals its copy: [`check`](Self::check) detects each write that was not
-/// announced.
+/// A page becomes dirty at the first write after writeback. The memory manager calls `first_write` for that write. A
+/// page that is not dirty equals its copy, so [`check`](Self::check) detects each write for which `first_write` was not
+/// called.
 pub struct NotedFile {
     pages: Shmem<SimulatedMachine>,
     written_back: Mutex<BTreeMap<u64, [u8; PAGE_SIZE]>>,
@@ -26,7 +26,7 @@ impl NotedFile {
     /// Creates a clean file of zeroes.
     ///
     /// # Panics
-    /// If there is no heap memory.
+    /// If the heap memory cannot be allocated.
     #[must_use]
     pub fn new(memory: Arc<Memory<SimulatedMachine>>, pages: u64) -> Self {
         let identity = ObjectIdentity {
@@ -43,7 +43,7 @@ impl NotedFile {
         }
     }
 
-    /// Returns the pages, for reading and truncating. Write through [`write_at`](Self::write_at).
+    /// Returns the pages, for reading and truncating. To write, call [`write_at`](Self::write_at).
     #[must_use]
     pub fn pages(&self) -> &Shmem<SimulatedMachine> {
         &self.pages
@@ -52,7 +52,7 @@ impl NotedFile {
     /// Writes inside one page, as the `write` system call does.
     ///
     /// # Errors
-    /// There is no frame for the page.
+    /// No frame can be allocated for the page.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         locked(&self.dirty).insert(offset / PAGE_SIZE as u64);
         self.pages.write_at(offset, bytes)
@@ -61,7 +61,7 @@ impl NotedFile {
     /// Changes the size. Pages beyond the new end are dropped.
     ///
     /// # Panics
-    /// If a page is in swap: this file's pages are never swapped out.
+    /// If a page is in swap, because pages of this file are never swapped out.
     pub fn truncate(&self, pages: u64) {
         let cut = self.pages.set_size(pages * PAGE_SIZE as u64);
         cut.expect("nothing is in swap");
@@ -74,7 +74,7 @@ impl NotedFile {
         self.pages.grow_to(pages * PAGE_SIZE as u64);
     }
 
-    /// Clears `pages` pages from `first` on, and makes them clean.
+    /// Zeroes `pages` pages from `first` on, and makes them clean.
     ///
     /// # Panics
     /// Like [`truncate`](Self::truncate).
@@ -90,7 +90,7 @@ impl NotedFile {
     pub fn clean(&self) -> usize {
         let dirty = std::mem::take(&mut *locked(&self.dirty));
         for &index in &dirty {
-            // Write-protect the page before it is copied, so that a write during the copy is announced again.
+            // Write-protect the page before it is copied, so that a write during the copy calls `first_write` again.
             let _ = self.pages.mappings().clean(index, index + 1);
             let contents = self.contents(index);
             locked(&self.written_back).insert(index, contents);
@@ -98,7 +98,7 @@ impl NotedFile {
         dirty.len()
     }
 
-    /// Returns the pages that were written since they were cleaned.
+    /// Returns the pages that were written since they were written back.
     #[must_use]
     pub fn dirty(&self) -> Vec<u64> {
         locked(&self.dirty).iter().copied().collect()

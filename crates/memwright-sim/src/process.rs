@@ -14,30 +14,31 @@ use crate::mmu::PageFault;
 /// An address space on the simulated machine.
 pub type Space = AddressSpace<SimulatedMachine>;
 
-/// The number of times that one access can fault before it counts as hanging. One fault populates the page, one grants
-/// the right to write it, one is due to a stale translation; the adversary and other CPUs can undo some of these.
+/// The maximum number of faults of one access. An access that faults more often counts as hanging. One fault populates
+/// the page, one grants the right to write it, and one is due to a stale translation. The adversary and other CPUs can
+/// undo some of these.
 const MOST_FAULTS: usize = 32;
 
 /// The signal that ends a program after an invalid access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGSEGV: nothing is mapped there (`SEGV_MAPERR`).
+    /// SIGSEGV: nothing is mapped at the address (`SEGV_MAPERR`).
     Unmapped,
-    /// SIGSEGV: the rights forbid it (`SEGV_ACCERR`).
+    /// SIGSEGV: the rights forbid the access (`SEGV_ACCERR`).
     Forbidden,
     /// SIGBUS: the page is beyond the end of the object, or could not be read.
     Bus,
-    /// No frame is free: a kernel would kill a process now.
+    /// No frame is free. A kernel would kill a process.
     OutOfMemory,
 }
 
-/// The part of a kernel that memory management needs: which address space each CPU has loaded.
+/// The part of a kernel that memory management needs: the host records which address space each CPU has loaded.
 pub struct Host {
     machine: SimulatedMachine,
     memory: Arc<Memory<SimulatedMachine>>,
     /// The table that a CPU loads when no process runs there.
     idle: Table<SimulatedMachine>,
-    /// Per CPU: the address space loaded, `None` for `idle`.
+    /// For each CPU, the loaded address space, or `None` if `idle` is loaded.
     loaded: Vec<Mutex<Option<Arc<Space>>>>,
 }
 
@@ -107,7 +108,7 @@ impl Host {
         running
     }
 
-    /// Loads the idle table wherever `space` is loaded, because its process ends.
+    /// Loads the idle table on each CPU that has loaded `space`, because the process of `space` ends.
     pub fn evict(&self, space: &Arc<Space>) {
         for cpu in self.machine.cpus() {
             let _running = self.machine.run_on(cpu);
@@ -131,7 +132,7 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// Switches the machine off: no CPU uses any table from now on.
+    /// Switches the machine off. No CPU uses any page table afterwards.
     fn drop(&mut self) {
         for cpu in self.machine.cpus() {
             let mut loaded = locked(&self.loaded[cpu.index()]);
@@ -144,7 +145,7 @@ impl Drop for Host {
 pub struct Process {
     host: Arc<Host>,
     space: Arc<Space>,
-    /// The CPU on which the program ran last. The program ends there.
+    /// The CPU on which the program ran last, and on which its end is processed.
     last: AtomicU16,
 }
 
@@ -152,7 +153,7 @@ impl Process {
     /// Creates a program that maps nothing.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If the memory for the program cannot be allocated.
     #[must_use]
     pub fn new(host: &Arc<Host>) -> Self {
         let layout = Layout {
@@ -165,8 +166,8 @@ impl Process {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program in this address space that ends on the CPU where it ran last: two host threads must not act as
-    /// one CPU at the same time.
+    /// Creates a program in this address space that was last run on the CPU `last`. The program ends on that CPU,
+    /// because two host threads must not act as one CPU at the same time.
     fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {
             host: host.clone(),
@@ -190,7 +191,7 @@ impl Process {
         &self.host
     }
 
-    /// Returns its address space, for operations on a CPU that has [entered](Self::on) it.
+    /// Returns the address space of the program, for operations on a CPU that has [entered](Self::on) it.
     #[must_use]
     pub fn space(&self) -> &Arc<Space> {
         &self.space
@@ -201,7 +202,7 @@ impl Process {
         self.host.enter(cpu, &self.space)
     }
 
-    /// Runs `call`, like a system call, on `cpu` with the address space loaded.
+    /// Runs `call` on `cpu` with the address space loaded, like a system call.
     pub fn on<T>(&self, cpu: CpuId, call: impl FnOnce(&Space) -> T) -> T {
         let _running = self.enter(cpu);
         call(&self.space)
@@ -210,7 +211,7 @@ impl Process {
     /// Loads bytes, page by page.
     ///
     /// # Errors
-    /// The signal that would end the program; pages before the faulting one are in `into`.
+    /// The signal that would end the program. The bytes of the pages before the faulting page are in `into`.
     pub fn read(&self, cpu: CpuId, address: VirtAddr, into: &mut [u8]) -> Result<(), Signal> {
         let mut done = 0;
         while done < into.len() {
@@ -229,7 +230,7 @@ impl Process {
     /// Stores bytes, page by page.
     ///
     /// # Errors
-    /// The signal that would end the program; pages before the faulting one are written.
+    /// The signal that would end the program. The pages before the faulting page are written.
     pub fn write(&self, cpu: CpuId, address: VirtAddr, from: &[u8]) -> Result<(), Signal> {
         let mut done = 0;
         while done < from.len() {
@@ -289,13 +290,13 @@ impl Process {
             user: true,
         };
         match self.space.fault(fault.address, access) {
-            // An object that is busy here is busy for a moment only: retry.
+            // An object that returns `WouldBlock` here is busy only for a short time, so the access is retried.
             Ok(_) | Err(FaultError::WouldBlock) => Ok(()),
             Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {
                 Err(Signal::Unmapped)
             }
             Err(FaultError::Denied | FaultError::Key(_)) => Err(Signal::Forbidden),
-            // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
+            // No thread handles userfaultfd events here, so the access fails as with `UFFD_FEATURE_SIGBUS`.
             Err(
                 FaultError::Poison(_)
                 | FaultError::BeyondObject

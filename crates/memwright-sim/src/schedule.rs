@@ -1,17 +1,17 @@
-//! A scheduler that controls every choice: it runs a small case in every order that its bound permits.
+//! A scheduler that controls every choice: it runs a small case in every order that the bound permits.
 //!
 //! The CPUs of a case are host threads of which one runs at a time. Each thread calls the scheduler before each step of
 //! the [sync layer](memwright_table::sync) (a lock, an access to an entry, a wait, an invalidation) and of the machine
 //! (an access of a user program, the arrival of an interrupt, the load of a root). The scheduler then chooses which
 //! thread runs next. All choices are tried, depth first, each in a separate run.
 //!
-//! **The bound.** A run *deviates* where a thread that is ready is preempted by another one, or where hardware walks
-//! the tables first. All runs with up to a given number of deviations are made, at any step (Musuvathi and Qadeer:
-//! Iterative context bounding for systematic testing of multithreaded programs, 2007: most mistakes need one or two).
-//! Where a thread waits or ends, any other thread can run next without a deviation. A walk, an access of a user program
-//! and an update of a count are one step each, and are not divided.
+//! **The bound.** A run *deviates* each time another thread preempts a ready thread, and each time hardware walks the
+//! tables before the thread continues. All runs with up to a given number of deviations are made, at any step
+//! (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded programs, 2007: most
+//! mistakes need one or two). When a thread waits or ends, any other thread can run next without a deviation. A page
+//! walk, an access of a user program and an update of a count are one step each, and are not divided.
 //!
-//! A failure names its [`Schedule`], a short text, which [`replay`] runs again.
+//! A failure prints its [`Schedule`], a short text, with which [`replay`] repeats the run.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,7 +22,7 @@ use memwright_table::sync;
 
 use crate::locked::locked;
 
-/// Where a thread calls the scheduler.
+/// The place from which a thread calls the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A step of the sync layer.
@@ -37,17 +37,17 @@ pub enum Point {
 
 /// A case: its initial state, its threads, and the check at the end.
 pub struct Case<'a, S> {
-    /// Creates the state of one run. It must be the same each time.
+    /// Creates the state of one run. Every call must create the same state.
     pub begin: &'a dyn Fn() -> S,
-    /// The threads. Under the same schedule each must take the same steps.
+    /// The threads. Under the same schedule, each thread must take the same steps.
     pub threads: &'a [fn(&S)],
     /// The action that hardware can take at any step.
     pub hardware: fn(&S),
-    /// Checks the state at the end of a run. The error describes what was wrong.
+    /// Checks the state at the end of a run. The error describes the inconsistency.
     pub check: fn(S) -> Result<(), String>,
 }
 
-/// What was explored.
+/// The size of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
     /// The number of runs, each in a different order.
@@ -56,12 +56,13 @@ pub struct Explored {
     pub longest: usize,
 }
 
-/// The choices of one run: at each step where several threads were ready, which one ran, counted from 0.
+/// The choices of one run: for each step at which several threads were ready, the number of the thread that ran,
+/// counted from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule(Vec<u8>);
 
 impl fmt::Display for Schedule {
-    /// Prints the choices in order, equal ones with a count: `17*0 1 4*0`.
+    /// Prints the choices in order. Equal consecutive choices are printed with a count: `17*0 1 4*0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for run in self.0.chunk_by(|one, other| one == other) {
@@ -93,11 +94,11 @@ impl std::str::FromStr for Schedule {
 /// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was wrong.
+    /// The message of the panic, the deadlock or the check.
     pub what: String,
-    /// The schedule that reproduces it.
+    /// The schedule that reproduces the failure.
     pub schedule: Schedule,
-    /// Which thread took which step, in order.
+    /// The steps in order, each with the number of the thread that took it.
     pub turns: Vec<(usize, Point)>,
     /// The number of runs up to and including this one.
     pub schedules: u64,
@@ -121,13 +122,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs the case in every order with up to `bound` deviations, until one fails.
+/// Runs the case in every order with up to `bound` deviations, or until a run fails.
 ///
 /// # Errors
 /// The first run that failed: a panic, a deadlock, or the error of the check.
 ///
 /// # Panics
-/// If the same choices do not lead to the same steps.
+/// If the same choices lead to different steps in two runs.
 pub fn explore<S: Send + Sync + 'static>(
     case: &Case<'_, S>,
     bound: u32,
@@ -142,7 +143,7 @@ pub fn explore<S: Send + Sync + 'static>(
             return Err(made.failure(what, explored.schedules));
         }
         trail = made.trail;
-        // The last choice that has an untried alternative takes it, and all choices after it are made anew.
+        // The last choice that has an untried alternative takes that alternative. All choices after it are made anew.
         loop {
             match trail.last_mut() {
                 Some(last) if last.taken + 1 < last.among => {
@@ -156,10 +157,10 @@ pub fn explore<S: Send + Sync + 'static>(
     }
 }
 
-/// Runs the case once, with a schedule that was found under `bound`.
+/// Runs the case once, with a schedule that [`explore`] found under `bound`.
 ///
 /// # Errors
-/// The failure, if the run fails.
+/// The failure of the run, if it fails.
 ///
 /// # Panics
 /// If the schedule does not belong to this case under this bound.
@@ -174,7 +175,7 @@ pub fn replay<S: Send + Sync + 'static>(
     outcome.map_err(|what| made.failure(what, 1))
 }
 
-/// One choice: the option taken, and the number of options. `among` is 0 where it is not known yet.
+/// One choice: the option taken, and the number of options. `among` is 0 until the number of options is known.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     taken: u8,
@@ -206,9 +207,9 @@ impl Made {
 enum Status {
     /// The thread can run.
     Ready,
-    /// The thread waits for something that has not happened yet.
+    /// The thread waits for an action of another thread.
     Waiting,
-    /// The thread's CPU, which has this number, is halted until another CPU wakes it.
+    /// The CPU of the thread, with this number, is halted until another CPU wakes it.
     Halted(usize),
     /// The thread has ended.
     Ended,
@@ -223,15 +224,15 @@ struct State {
     /// The thread whose turn it is.
     turn: Option<usize>,
     deviations: u32,
-    /// Consecutive waits without any other step.
+    /// The number of consecutive waits without any other step in between.
     waits: usize,
-    /// CPUs that were woken while they were not halted, a bit for each. Their next halts end at once.
+    /// A bit mask of the CPUs that were woken while they were not halted. The next halt of such a CPU ends at once.
     woken: u64,
     failure: Option<String>,
     turns: Vec<(usize, Point)>,
 }
 
-/// What runs next.
+/// The thread that runs next, or an action of hardware.
 enum Next {
     Thread(usize),
     Hardware,
@@ -261,7 +262,7 @@ impl State {
         usize::from(choice.taken)
     }
 
-    /// Halts the CPU of `thread`, unless it was woken before.
+    /// Halts the CPU of `thread`, unless it was woken before this halt.
     fn halt(&mut self, thread: usize, cpu: usize) {
         let bit = 1 << cpu;
         if self.woken & bit == 0 {
@@ -281,7 +282,7 @@ impl State {
         }
     }
 
-    /// Returns a halted CPU that no other CPU can wake any more.
+    /// Returns a halted CPU if no other CPU can still wake it.
     fn lost(&self) -> Option<usize> {
         let mut lost = None;
         for status in &self.status {
@@ -307,7 +308,8 @@ impl State {
             options.extend((0..threads).filter(|&other| other != thread && ready(self, other)));
         }
         if options.is_empty() {
-            // All remaining threads wait. What they wait for may have happened after they checked, so they check again.
+            // All remaining threads wait. The condition of a thread may have become true after the thread checked it,
+            // so each thread checks again.
             let waiting: Vec<usize> = (0..threads)
                 .filter(|&other| self.status[other] == Status::Waiting)
                 .collect();
@@ -328,7 +330,7 @@ impl State {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<S> {
     bound: u32,
     shared: Arc<S>,
@@ -337,15 +339,15 @@ struct Run<S> {
     turns: Vec<Condvar>,
 }
 
-/// Thrown in a thread to end it because another one failed.
+/// The payload of the unwinding by which a thread ends because another thread failed.
 struct Ended;
 
 /// The failure message that is used until a thread that is unwinding has recorded its panic.
 const UNWINDING: &str = "a thread panicked";
 
 impl<S> Run<S> {
-    /// Passes the turn of `thread` to the next thread. Returns when it is the turn of `thread` again, or at once if
-    /// `thread` has ended.
+    /// Gives the turn of `thread` to the next thread. Returns when `thread` has the turn again, or at once if `thread`
+    /// has ended.
     fn pass<'a>(&'a self, mut state: MutexGuard<'a, State>, thread: usize) {
         loop {
             match state.next(thread, self.bound) {
@@ -422,7 +424,7 @@ impl<S: Send + Sync> Ask for Run<S> {
         let mut state = locked(&self.state);
         let waits = point == Point::Sync(sync::Step::Wait);
         if std::thread::panicking() {
-            // A thread that unwinds releases its locks without calling the scheduler. If it must wait for one, the
+            // A thread that unwinds releases its locks without calling the scheduler. If it must wait for a lock, the
             // other threads must end too.
             if waits {
                 self.fail(&mut state, UNWINDING.to_owned());
@@ -533,7 +535,7 @@ fn run<S: Send + Sync + 'static>(
     };
     let outcome = match (state.failure, Arc::into_inner(run.shared)) {
         (Some(what), shared) => {
-            // Leaked: state that a failure left inconsistent may fail again when it is dropped.
+            // Leak the state: a failure can leave it inconsistent, and dropping it could fail again.
             std::mem::forget(shared);
             Err(what)
         }
@@ -556,7 +558,7 @@ thread_local! {
 
 /// Reports a step of the calling thread to its scheduler, if it belongs to a case.
 pub(crate) fn step(point: Point) {
-    // The scheduler is removed during the call, so that an action of hardware is not divided into steps.
+    // The scheduler is unset during the call, so that an action of hardware is not divided into steps.
     let taken = ASK.take();
     if let Some((run, thread)) = taken {
         run.ask(thread, point);

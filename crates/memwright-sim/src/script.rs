@@ -1,21 +1,21 @@
-//! Programs of several processes, short enough to read, which the property tests generate.
+//! Short, readable programs of several processes, which the property tests generate.
 //!
-//! Every parameter is a small number, and any numbers make a valid script: a process is chosen among the live ones, a
-//! range is cut where the [arena](ARENA) ends. A failing script therefore stays valid however it is shrunk.
+//! Every parameter is a small number, and any numbers make a valid script: a process is chosen among the live ones, and
+//! a range is cut at the end of the [arena](ARENA). A failing script therefore stays valid when it is shrunk.
 
 use std::fmt;
 
 use crate::terms::{Advice, Rights};
 
-/// Number of places that scripts use. Half of them are on either side of a boundary at which page tables of three
-/// levels end, so that ranges cross tables and complete tables become empty.
+/// The number of places that scripts use. One half of them is below, the other half above a boundary at which page
+/// tables of three levels end, so that ranges cross page tables and complete page tables become empty.
 pub const ARENA: u64 = 32;
 
 /// The page at which the tables of three levels end.
 const BOUNDARY: u64 = 3 * 512 * 512;
 
-/// The number of pages that each place of a script stands for. With one page, ranges overlap often; with 64 pages, they
-/// are parts of huge pages.
+/// The number of pages in each place of a script. With 1 page, ranges overlap often. With 64 pages, places are parts of
+/// huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(pub u64);
 
@@ -51,50 +51,49 @@ impl Scale {
         FILE_PLACES * self.0
     }
 
-    /// Returns the page of a file at which a place begins.
+    /// Returns the index of the page at which a place of a file begins.
     #[must_use]
     pub fn index(self, at: u8) -> u64 {
         u64::from(at) % FILE_PLACES * self.0
     }
 
-    /// Returns the page that an access to a place touches: the first page of the place, or another one that `offset`
-    /// selects.
+    /// Returns the page that an access to a place touches. `offset` selects one of the pages of the place.
     #[must_use]
     pub fn access(self, at: u8, offset: u16) -> u64 {
         self.place(at) + u64::from(offset) / 8 % self.0
     }
 }
 
-/// Places of each of the two initial files.
+/// The number of places of each of the two initial files.
 pub const FILE_PLACES: u64 = 12;
 
 /// The maximum number of processes that are alive at the same time.
 pub const MOST_PROCESSES: usize = 4;
 
-/// What a mapping maps.
+/// The source of the pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Private anonymous memory.
     Anonymous,
     /// Shared anonymous memory.
     SharedAnonymous,
-    /// A private mapping of a file (the first number) from a page on (the second).
+    /// A private mapping of the file with the first number, from the page with the second number on.
     PrivateFile(u8, u8),
-    /// A shared mapping of a file (the first number) from a page on (the second).
+    /// A shared mapping of the file with the first number, from the page with the second number on.
     SharedFile(u8, u8),
 }
 
-/// Part of the arena: the first place, counted from the start of the arena, and a length.
+/// A part of the arena.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first place.
+    /// The first place, counted from the start of the arena.
     pub at: u8,
     /// The length in places.
     pub pages: u8,
 }
 
 impl Range {
-    /// Returns the first place and the length, cut to the arena and at least 1.
+    /// Returns the first place and the length. The range is cut at the end of the arena, and its length is at least 1.
     fn cut(self) -> (u64, u64) {
         let at = u64::from(self.at) % ARENA;
         (at, u64::from(self.pages).clamp(1, ARENA - at))
@@ -104,7 +103,7 @@ impl Range {
 /// One action of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// `mmap(MAP_FIXED)`, with `MAP_POPULATE` if true.
+    /// `mmap(MAP_FIXED)`, with `MAP_POPULATE` if the last field is true.
     Map(Range, Rights, What, bool),
     /// `munmap`
     Unmap(Range),
@@ -114,23 +113,23 @@ pub enum Action {
     Protect(Range, Rights),
     /// `mremap(MREMAP_MAYMOVE)` to a new length.
     Resize(Range, u8),
-    /// `mremap(MREMAP_FIXED)` to another place of the arena, with `MREMAP_DONTUNMAP` if true.
+    /// `mremap(MREMAP_FIXED)` to another place of the arena, with `MREMAP_DONTUNMAP` if the last field is true.
     Move(Range, u8, bool),
     /// `madvise`
     Advise(Range, Advice),
     /// `fork`; the child is a new process.
     Fork,
-    /// The process exits. The last one does not.
+    /// The process exits, unless it is the last one.
     Exit,
-    /// Loads eight bytes from this offset of a page.
+    /// Loads eight bytes at this offset of a page.
     Read(u8, u16),
-    /// Stores eight bytes of this value at this offset of a page.
+    /// Stores eight bytes at this offset of a page, each with this value.
     Write(u8, u16, u8),
     /// Fetches one instruction byte at the start of a page.
     Fetch(u8),
     /// `pread` of one byte of a page of a file.
     ReadFile(u8, u8),
-    /// `pwrite` of one byte of this value to a page of a file.
+    /// `pwrite` of one byte with this value to a page of a file.
     WriteFile(u8, u8, u8),
     /// `ftruncate` of a file to a number of pages.
     Truncate(u8, u8),
@@ -138,7 +137,7 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write or read-write protection, by the process's userfaultfd of this kind.
+    /// `UFFDIO_REGISTER` with write or read-write protection, by the userfaultfd of this kind that the process has.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),
@@ -148,42 +147,44 @@ pub enum Action {
     ReadWriteProtect(Range, bool),
     /// `UFFDIO_SET_MODE`: accesses to read-write-protected pages are recorded if true, and wait otherwise.
     CountAccesses(bool),
-    /// `PAGEMAP_SCAN` for written pages, which are write-protected again if true.
+    /// `PAGEMAP_SCAN` for written pages, which are write-protected again if the last field is true.
     Scan(Range, bool),
     /// `PAGEMAP_SCAN` for accessed pages.
     ScanAccessed(Range),
     /// Writes `4` to `/proc/self/clear_refs`.
     ClearSoftDirty,
-    /// `MADV_COLLAPSE`, which may be refused for reasons that no program can observe.
+    /// `MADV_COLLAPSE`. The kernel may refuse it for reasons that no program can observe.
     Collapse(Range),
-    /// `/sys/kernel/debug/split_huge_pages` for the folios that have a page mapped in the range, with this new order.
+    /// `/sys/kernel/debug/split_huge_pages` with this new order, for the folios of the pages that are mapped in the
+    /// range.
     Split(Range, u8),
     /// The kernel loads eight bytes for the process, as `write` does.
     KernelRead(u8, u16),
-    /// The kernel stores eight bytes of this value for the process, as `read` does.
+    /// The kernel stores eight bytes with this value for the process, as `read` does.
     KernelWrite(u8, u16, u8),
-    /// `process_vm_writev`: copies the first eight bytes of a page to another page, in the process that the last number
-    /// selects.
+    /// `process_vm_writev`: copies the first eight bytes of a page to another page. The last number selects the process
+    /// of the second page.
     Transfer(u8, u8, u8),
-    /// Reclaims every page that can be reclaimed and was not accessed since the previous scan.
+    /// Reclaims every reclaimable page that was not accessed since the previous scan.
     Reclaim,
-    /// `swapon` if true, `swapoff` otherwise, where there is a swap device.
+    /// `swapon` if true, `swapoff` otherwise. Does nothing on a machine without a swap device.
     Swap(bool),
     /// Merges the mergeable pages with equal contents.
     Merge,
-    /// `mbind`: prefers the node that the number selects, interleaves over all, or resets the policy.
+    /// `mbind`. The number selects a preferred node, interleaving over all nodes, or the default policy.
     Bind(Range, u8),
     /// `move_pages` to the node that the number selects.
     Migrate(Range, u8),
-    /// Starts a NUMA balancing scan: the next access of each page takes a hint fault.
+    /// Starts a NUMA balancing scan, after which the next access to each page takes a hint fault.
     Hint,
-    /// `UFFDIO_COPY` of a page filled with this value, or `UFFDIO_ZEROPAGE` if it is 0; write-protected if true.
+    /// `UFFDIO_COPY` of a page filled with this value, or `UFFDIO_ZEROPAGE` if it is 0. Maps the page write-protected
+    /// if the last field is true.
     Fill(u8, u8, bool),
     /// `UFFDIO_MOVE` with `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`
     Relocate(Range, u8),
 }
 
-/// The kind of a userfaultfd context; each process has one of each.
+/// The kind of a userfaultfd context. Each process has one context of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watcher {
     /// A store to a protected page waits for the handler.
@@ -207,7 +208,7 @@ pub struct Step {
     pub action: Action,
 }
 
-/// Steps in order. `Debug` prints one line for each.
+/// Steps in order. `Debug` prints one line for each step.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Script(pub Vec<Step>);
 

@@ -8,7 +8,7 @@ use crate::terms::{Advice, Rights};
 impl FromStr for Script {
     type Err = String;
 
-    /// Parses one step per line, with or without its number. Skips lines that are empty, begin with `#` or state the
+    /// Parses one step per line, with or without its number. Skips lines that are empty, begin with `#`, or give the
     /// number of steps.
     fn from_str(text: &str) -> Result<Self, String> {
         text.lines()

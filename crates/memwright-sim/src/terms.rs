@@ -1,13 +1,13 @@
-//! Terms that [scripts](crate::script) and the [model](crate::model) have in common: rights, advice, kinds of access.
+//! Types that [scripts](crate::script) and the [model](crate::model) share: rights, advice, and kinds of access.
 
 /// The access rights of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Loads. On x86-64 any other right includes it.
+    /// Loads are permitted. On x86-64, any other right implies this one.
     pub read: bool,
-    /// Stores.
+    /// Stores are permitted.
     pub write: bool,
-    /// Instruction fetches.
+    /// Instruction fetches are permitted.
     pub execute: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Intent {
     Fetch,
 }
 
-/// Advice for `madvise`, including kinds whose effect no program can observe.
+/// Advice for `madvise`. Includes advice whose effect no program can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// `MADV_DONTNEED`
@@ -125,7 +125,7 @@ pub struct Remap {
     pub new_pages: u64,
     /// The new first page (`MREMAP_FIXED`).
     pub to: Option<u64>,
-    /// Whether the old range stays mapped, empty (`MREMAP_DONTUNMAP`).
+    /// Whether the old range stays mapped, without pages (`MREMAP_DONTUNMAP`).
     pub keep: bool,
 }
 
@@ -134,11 +134,12 @@ pub struct Remap {
 pub struct Watch {
     /// Identifies the descriptor.
     pub number: usize,
-    /// A store to a protected page is recorded and continues (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
+    /// Whether a store to a protected page is recorded and continues (`UFFD_FEATURE_WP_ASYNC`). Otherwise it is
+    /// refused.
     pub asynchronous: bool,
-    /// The handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
+    /// Whether the handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
     pub fills: bool,
-    /// Accesses to read-write-protected pages are recorded or wait, instead of stores to write-protected ones
+    /// Whether the page is registered for read-write protection instead of write protection
     /// (`UFFDIO_REGISTER_MODE_RWP`).
     pub accesses: bool,
 }

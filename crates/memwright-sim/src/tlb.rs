@@ -1,20 +1,20 @@
 //! The translation caches of one CPU: its TLB and its paging-structure caches.
 //!
-//! Entries stay until an invalidation that covers them, a load of the root, a page fault at their address, or an
-//! eviction by the adversary drops them.
+//! An entry stays cached until an invalidation that covers it, a load of the root, a page fault at its address, or an
+//! eviction by the adversary drops it.
 
 use std::collections::BTreeMap;
 
 use memwright_table::{Frame, Invalidation, PageSize};
 
-/// Rights as the hardware combines them over the levels of a walk.
+/// The rights of a translation, which the hardware combines over the levels of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Every level permits writing.
+    /// Whether every level permits writing.
     pub write: bool,
-    /// Every level permits user mode.
+    /// Whether every level permits user mode.
     pub user: bool,
-    /// No level forbids instruction fetches.
+    /// Whether no level forbids instruction fetches.
     pub execute: bool,
 }
 
@@ -26,7 +26,7 @@ impl Rights {
         execute: true,
     };
 
-    /// Returns the rights that both permit.
+    /// Returns the rights that both `self` and `other` permit.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -46,15 +46,16 @@ impl Rights {
 /// One cached translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// First page of the leaf, aligned to `size`.
+    /// The first page of the leaf, aligned to `size`.
     pub page: u64,
-    /// Size of the leaf.
+    /// The size of the leaf.
     pub size: PageSize,
-    /// First frame of the leaf.
+    /// The first frame of the leaf.
     pub frame: Frame,
-    /// The rights of all levels together.
+    /// The combined rights of all levels.
     pub rights: Rights,
-    /// The dirty bit at the time it was cached: a write through an entry cached dirty does not access the tables again.
+    /// The dirty bit at the time of caching. A write through a translation that was cached dirty does not access the
+    /// tables.
     pub dirty: bool,
 }
 
@@ -70,7 +71,7 @@ impl Translation {
 /// The key of a cached upper level: the level, and the part of the page number that selects the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory {
-    /// 4, 3 or 2: the level whose entry is cached.
+    /// The level whose entry is cached: 4, 3 or 2.
     pub level: u8,
     /// The page number without the bits that lower levels translate.
     pub prefix: u64,
@@ -92,13 +93,13 @@ impl Directory {
 pub struct CachedDirectory {
     /// The table of the next level.
     pub table: Frame,
-    /// The rights of the levels down to this one.
+    /// The combined rights of the levels down to this one.
     pub rights: Rights,
 }
 
-/// What one CPU has cached of one root.
+/// The translations and upper-level entries of one root that one CPU has cached.
 ///
-/// A processor with tags (PCIDs) has one `Tlb` for each tag, and does not empty it when the root changes
+/// A CPU with tags (PCIDs) has one `Tlb` for each tag, and does not clear it when the root changes
 /// ([`MachineOptions::tags`](crate::MachineOptions::tags)).
 #[derive(Debug, Default)]
 pub struct Tlb {
@@ -113,7 +114,7 @@ fn first_page(page: u64, size: PageSize) -> u64 {
 }
 
 impl Tlb {
-    /// Returns the translation that covers `page`, the smallest leaf first.
+    /// Returns the translation that covers `page`. If several do, returns the one with the smallest leaf.
     #[must_use]
     pub fn find(&self, page: u64) -> Option<Translation> {
         SIZES
@@ -128,7 +129,8 @@ impl Tlb {
             .insert((translation.size.pages(), translation.page), translation);
     }
 
-    /// Returns the cached entry nearest to the leaf, from which a walk starts.
+    /// Returns the level and the cached upper-level entry from which a walk to `page` starts, the lowest level that is
+    /// cached.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
         [2, 3, 4].into_iter().find_map(|level| {
@@ -143,8 +145,8 @@ impl Tlb {
         self.directories.insert(directory, cached);
     }
 
-    /// Drops what translates `page`: the leaves of every size that cover it, and the upper levels on the way, as INVLPG
-    /// and a page fault do. Returns the number of leaves dropped.
+    /// Drops all entries that translate `page`: the leaves of every size, and the entries of the upper levels. INVLPG
+    /// and a page fault do the same. Returns the number of leaves dropped.
     pub fn drop_address(&mut self, page: u64) -> u64 {
         for level in [2, 3, 4] {
             self.directories.remove(&Directory::of(level, page));
@@ -152,10 +154,10 @@ impl Tlb {
         self.drop_leaves(page, 1)
     }
 
-    /// Drops exactly what `what` names and no more. Returns the number of leaves dropped.
+    /// Drops exactly the entries that `what` names. Returns the number of leaves dropped.
     ///
-    /// x86-64 instructions drop more than that (INVLPG empties the paging-structure caches), other machines do not, and
-    /// a caller is only allowed to rely on the contract.
+    /// The x86-64 instructions drop more (INVLPG empties the paging-structure caches). Other machines do not, and a
+    /// caller may rely only on the contract.
     pub fn invalidate(&mut self, what: &Invalidation) -> u64 {
         match *what {
             Invalidation::Pages {
@@ -175,7 +177,7 @@ impl Tlb {
         }
     }
 
-    /// Drops everything, as a load of the root does. Returns the number of leaves dropped.
+    /// Drops all entries, as a load of the root does. Returns the number of leaves dropped.
     pub fn clear(&mut self) -> u64 {
         self.invalidate(&Invalidation::AllAndTables)
     }
@@ -193,7 +195,7 @@ impl Tlb {
         (before - self.leaves.len()) as u64
     }
 
-    /// Drops the entry that `choice` selects among all. Returns whether there was one.
+    /// Drops one entry, which `choice` selects. Returns whether an entry was cached.
     pub fn evict(&mut self, choice: u64) -> bool {
         let all = self.leaves.len() + self.directories.len();
         let chosen = if all == 0 {

@@ -1,7 +1,7 @@
-//! The page walk of x86-64 hardware, four levels.
+//! The page walk of x86-64 hardware with four levels.
 //!
-//! Written from the processor manual and deliberately not from `memwright_table::entry`. The two share only the bits in
-//! memory, so an encoding that hardware reads differently is detected.
+//! Written from the processor manual, and deliberately not from `memwright_table::entry`. The two share only the bits
+//! in memory, so the tests detect an encoding that hardware would read differently.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ const DIRTY: u64 = 1 << 6;
 const LEAF: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// In a huge leaf, bit 12 selects the memory type; the frame begins above it.
+/// In a huge leaf, bit 12 belongs to the memory type. The frame number begins above it.
 const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
 /// The kind of an access that a translation must permit.
@@ -45,23 +45,23 @@ impl Intent {
     }
 }
 
-/// Why a walk found no translation.
+/// The reason why a walk found no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkFault {
-    /// An entry on the way is not present.
+    /// An entry of the walk is not present.
     NotPresent,
-    /// The entries are present, and forbid the access.
+    /// All entries are present, but they forbid the access.
     Forbidden,
-    /// An entry on the way has a reserved bit set, or names a frame that the machine does not have.
+    /// An entry of the walk has a reserved bit set, or contains a frame number that the machine does not have.
     Reserved,
 }
 
 /// The result of a walk and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
-    /// The translation, or why there is none.
+    /// The translation, or the reason why there is none.
     pub outcome: Result<Translation, WalkFault>,
-    /// Entries read from memory.
+    /// The number of entries read from memory.
     pub reads: u64,
 }
 
@@ -85,15 +85,15 @@ fn index(level: u8, page: u64) -> usize {
     ((page >> (9 * (u32::from(level) - 1))) & 511) as usize
 }
 
-/// Returns the frame that an entry names, if the machine has it.
+/// Returns the frame to which an entry points, if the machine has it.
 fn target(memory: &Memory, address: u64) -> Option<Frame> {
     let number = u32::try_from(address >> 12).ok()?;
     memory.has(Frame::new(number)).then(|| Frame::new(number))
 }
 
-/// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from `tlb`'s paging-structure
-/// caches and caches upper levels. Sets the accessed bit in every entry used, and the dirty bit in the leaf of a write,
-/// each with one atomic exchange that is repeated if the entry changed meanwhile.
+/// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from the paging-structure caches in
+/// `tlb`, and caches the upper-level entries that it reads. Sets the accessed bit in every entry used, and the dirty
+/// bit in the leaf of a write, each with one atomic exchange. If the entry changed meanwhile, the walk is repeated.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
@@ -186,7 +186,7 @@ fn leaf(
     page: u64,
 ) -> Result<Translation, WalkFault> {
     if level == 4 {
-        // There are no leaves of 512 GiB: the bit is reserved there.
+        // There are no leaves of 512 GiB: the page-size bit is reserved at that level.
         return Err(WalkFault::Reserved);
     }
     let size = leaf_size(level);
@@ -210,8 +210,8 @@ fn leaf(
     })
 }
 
-/// Returns what the tables say about `page` right now, without side effects: no accessed bit is set and no cache is
-/// read or filled. Returns `None` if nothing is present there.
+/// Returns the current translation of `page` in the tables without side effects: sets no accessed bit, and neither
+/// reads nor fills a cache. Returns `None` if no translation is present.
 ///
 /// This is the reference for what a TLB may hold.
 #[must_use]
@@ -235,8 +235,8 @@ pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translatio
     }
 }
 
-/// Returns the table that the entry of `directory` names right now and the rights down to there, if the entry is
-/// present and not a leaf.
+/// Returns the table to which the entry of `directory` points now, and the combined rights down to that level, if the
+/// entry is present and not a leaf.
 #[must_use]
 pub fn look_directory(
     memory: &Memory,
@@ -262,7 +262,7 @@ pub fn look_directory(
 }
 
 /// Returns a page of the user half that a speculative walk from `root` could translate. `choose(n)` returns a number
-/// below `n`, which selects one of `n` present entries. The page may no longer be present when the caller walks.
+/// below `n`, which selects one of `n` present entries. The page may no longer be present when the caller walks to it.
 #[must_use]
 pub fn any_reachable(
     memory: &Memory,

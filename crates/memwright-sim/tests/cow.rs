@@ -1,5 +1,5 @@
-//! Tests of copy-on-write: after a fork neither process sees what the other one writes, in whatever order they change
-//! rights and write, and whatever the CPUs have cached.
+//! Tests of copy-on-write: after a fork, the writes of one process are not visible to the other, in whatever order they
+//! change rights and write, and whatever translations the CPUs have cached.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn a_pinned_page_stays_its_owners() {
     host.frames().unpin(pinned.frame);
 }
 
-/// A moved page keeps its dirty and accessed state.
+/// A moved page keeps its dirty and accessed bits.
 #[test]
 fn a_moved_page_is_as_dirty_as_it_was() {
     let host = boot();
@@ -75,7 +75,7 @@ fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     }
 }
 
-/// Returns all orders in which two processes can perform three steps each; `true` is a step of the parent.
+/// Returns all orders in which two processes can perform three steps each. `true` is a step of the parent.
 fn orders() -> Vec<Vec<bool>> {
     (0..64u32)
         .filter(|order| order.count_ones() == 3)
@@ -83,7 +83,7 @@ fn orders() -> Vec<Vec<bool>> {
         .collect()
 }
 
-/// What was done to the pages before the fork.
+/// The state of the pages before the fork.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Untouched,
@@ -228,7 +228,7 @@ fn the_last_owner_writes_in_place() {
     assert_eq!(read(&child, FIRST, 0), Ok(2));
 }
 
-/// Tests the first claim of the design: pages that become writable again can be written at once, without faults.
+/// Tests that exclusive pages to which the right to write is restored can be written at once, without faults.
 #[test]
 fn after_read_only_and_back_an_exclusive_page_is_written_without_a_fault() {
     let host = boot();

@@ -10,7 +10,7 @@ use support::{
 };
 use support::{read, unmap, write};
 
-/// 512 GiB in pages.
+/// The number of pages in 512 GiB.
 const HUGE: u64 = 512 << 18;
 
 #[test]

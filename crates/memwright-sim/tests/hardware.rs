@@ -1,4 +1,4 @@
-//! Tests of the simulated CPUs on handwritten page tables: stale translations stay in use, dirty bits are set once,
+//! Tests of the simulated CPUs on handwritten page tables: stale translations stay in use, each dirty bit is set once,
 //! rights are enforced, and an invalidation drops only the translations that it names.
 
 use std::sync::Arc;
@@ -26,14 +26,15 @@ const MIDDLE: Frame = Frame::new(3);
 const LOWER: Frame = Frame::new(4);
 const DATA: Frame = Frame::new(8);
 const OTHER: Frame = Frame::new(9);
-/// The address that the page tables of the tests map: slot 0 of each upper table, and slot 5 of `LOWER`.
+/// The address that the page tables of the tests map. Its walk uses slot 0 of each upper table, and slot 5 of `LOWER`.
 const ADDRESS: VirtAddr = VirtAddr::new(5 * 4096);
 
 fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-/// Creates a machine whose CPUs have loaded `ROOT`, the root of four levels of tables that map one page by `leaf`.
+/// Creates a machine whose CPUs have loaded `ROOT`. `ROOT` is the root of four levels of tables that map one page by
+/// the entry `leaf`.
 fn machine_with(options: MachineOptions, leaf: u64) -> SimulatedMachine {
     let machine = SimulatedMachine::new(options);
     set(&machine, ROOT, 0, entry(UPPER, OPEN));

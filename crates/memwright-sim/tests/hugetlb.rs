@@ -1,4 +1,4 @@
-//! Tests of hugetlb pages on two CPUs that keep stale translations: no process writes to a page of another one, and
+//! Tests of hugetlb pages on two CPUs that keep stale translations: no process writes to a page of another process, and
 //! all reservations are released.
 
 mod support;
@@ -15,7 +15,7 @@ use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, at, fork, map, protect, read, unmap, write,
 };
 
-/// Pages of a huge page.
+/// The number of 4 KiB pages in a huge page.
 const HUGE: u64 = 512;
 
 /// Returns the page, counted from `START`, at which huge page `number` begins.
@@ -39,7 +39,7 @@ fn file(host: &Host, pages: u64) -> Arc<HugeFile<SimulatedMachine>> {
     Arc::new(HugeFile::new(memory, pages * HUGE_BYTES, identity, ""))
 }
 
-/// Creates a program with private huge pages, which are reserved for it.
+/// Creates a program with private huge pages. The pool reserves them for the program.
 fn private(host: &Arc<Host>, pages: u64) -> Process {
     let process = Process::new(host);
     let memory = host.memory().clone();
@@ -58,7 +58,7 @@ fn shared(host: &Arc<Host>, file: &Arc<HugeFile<SimulatedMachine>>, pages: u64) 
     process
 }
 
-/// A page that cannot be added to the page cache of its file, for lack of memory, is freed. It stays reserved for that
+/// If a page cannot be added to the page cache of its file for lack of memory, it is freed. It stays reserved for that
 /// file, so no other file gets it.
 #[test]
 fn what_could_not_be_entered_is_still_promised() {
@@ -103,7 +103,7 @@ fn neither_side_of_a_fork_sees_the_others_write() {
         assert_eq!(read(other, SECOND, huge(0) + 9), Ok(1));
         write(other, SECOND, huge(0) + 9, 4).expect("its own again");
         assert_eq!(read(one, FIRST, huge(0) + 9), Ok(3));
-        // After a protection change and back, each process still writes its own page.
+        // After a protection change and its reversal, each process still writes to its own page.
         for (process, value) in [(one, 3), (other, 4)] {
             protect(process, FIRST, huge(0), HUGE, READ);
             protect(process, FIRST, huge(0), HUGE, READ_WRITE);

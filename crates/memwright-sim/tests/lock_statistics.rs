@@ -1,5 +1,5 @@
-//! Tests of the rows of the account about locks and about cache lines that several CPUs write: operations with known
-//! counts. The statistics are global to the test process, so everything is one test. The CPUs take turns on one host
+//! Tests of the rows of the account that count locks and cache lines that several CPUs write, by operations with known
+//! counts. The statistics are global to the test process, so there is a single test. The CPUs take turns on one host
 //! thread, except where one CPU waits for another, so every count is the same in each run.
 
 mod support;
@@ -17,7 +17,7 @@ use support::{READ, READ_WRITE, bytes};
 
 const CPUS: u16 = 4;
 const PAGES: u64 = 8;
-/// Pages that one lowest-level table maps.
+/// The number of pages that one lowest-level table maps.
 const TABLE: u64 = 512;
 
 /// The number of rounds of a measurement.
@@ -37,13 +37,13 @@ const REQUESTED: [Row; 7] = [
 struct Bench {
     host: Arc<Host>,
     process: Process,
-    /// Pages from the start of one CPU's memory to that of the next.
+    /// The number of pages from the start of one CPU's memory to the start of the next CPU's memory.
     stride: u64,
 }
 
 impl Bench {
-    /// Creates a process with memory for each CPU. Its page tables exist, and each CPU has allocated and freed its
-    /// frames, so that operations are in the steady state.
+    /// Creates a process with memory for each CPU. The page tables of the memory exist, and each CPU has allocated and
+    /// freed frames, so that operations are in the steady state.
     fn new(stride: u64) -> Self {
         let host = Host::boot(MachineOptions {
             frames: 2048,
@@ -81,7 +81,7 @@ impl Bench {
         self.cpus().for_each(|cpu| act(self, cpu));
     }
 
-    /// Reads each page of one CPU, which maps the zero frame, then writes it, which maps a private frame.
+    /// Reads each page of one CPU, which maps the zero frame. Then writes to it, which maps a private frame.
     fn touch(&self, cpu: CpuId) {
         for page in 0..PAGES {
             let mut byte = [0];
@@ -139,15 +139,15 @@ fn each_row_about_locks_counts_what_it_says() {
     rows_are_there_on_request();
 }
 
-/// Reads, writes and DONTNEED of memory in different lowest-level tables share no cache line.
+/// Checks that reads, writes and `MADV_DONTNEED` of memory in different lowest-level tables share no cache line.
 fn own_memory_shares_no_line() {
     let apart = Bench::new(TABLE);
     apart.count(|bench, cpu| {
         bench.touch(cpu);
         bench.drop_pages(cpu);
     });
-    // Each read of a page, each write and each DONTNEED takes the lock of the address space and the lock of one table.
-    // Those that allocate or free a frame also take the lock of the CPU's frame cache.
+    // Each read of a page, each write and each `MADV_DONTNEED` takes the lock of the address space and the lock of one
+    // page table. Operations that allocate or free a frame also take the lock of the CPU's frame cache.
     let faults = ROUNDS * u64::from(CPUS) * PAGES * 2;
     let calls = ROUNDS * u64::from(CPUS);
     assert_eq!(stat::locks(Rank::Space).taken, faults + calls);
@@ -160,7 +160,7 @@ fn own_memory_shares_no_line() {
     assert_eq!(rows(&apart), [taken, 0, 0, 0, 0, 0, 0]);
 }
 
-/// A writer of the area tree takes the lock word of every CPU.
+/// Checks that a writer of the area tree takes the lock word of every CPU.
 fn writers_take_every_word() {
     let apart = Bench::new(TABLE);
     apart.count(Bench::protect);
@@ -169,19 +169,21 @@ fn writers_take_every_word() {
     assert_eq!(space.shared, words, "a word per CPU and the writers'");
     let writers = ROUNDS * u64::from(CPUS) * 2;
     assert_eq!(space.taken, writers * words);
-    // Every turn of a CPU except the first takes the cache line of each word from the previous CPU.
+    // At every turn of a CPU except the first, the cache line of each lock word moves from the previous CPU to this
+    // one.
     let turns = ROUNDS * u64::from(CPUS);
     assert_eq!(space.bounced, (turns - 1) * words);
     assert_eq!(stat::locks(Rank::Table).bounced, 0);
 }
 
-/// The counts do detect sharing: memory in one lowest-level table shares its lock and the cache lines of its entries.
+/// Checks that the counts detect sharing: memory in one lowest-level table shares the lock of the table and the cache
+/// lines of its entries.
 fn neighbours_share_a_table() {
     let together = Bench::new(PAGES);
     together.count_rounds(1, |bench, cpu| bench.touch(cpu));
     let faults = u64::from(CPUS) * PAGES * 2;
     let taken = faults * 2 + faults / 2;
-    // The lock of the table is one word. Eight entries fill a cache line, and each CPU has eight.
+    // The lock of the table is one word. Eight entries fill a cache line, and each CPU has eight entries.
     let others = u64::from(CPUS) - 1;
     assert_eq!(rows(&together), [taken, others, 1, 0, 0, 0, 0]);
     let table = stat::locks(Rank::Table);
@@ -189,14 +191,14 @@ fn neighbours_share_a_table() {
 
     let odd = Bench::new(PAGES + 1);
     odd.count_rounds(1, |bench, cpu| bench.touch(cpu));
-    // The second and the third CPU end in the cache line of entries in which the next CPU begins.
+    // The entries of the second and the third CPU end in the cache line in which those of the next CPU begin.
     let ends = u64::from(CPUS) - 2;
     assert_eq!(rows(&odd), [taken, others, 1, 0, ends, ends, 0]);
     let entries = stat::lines(Line::Entries);
     assert_eq!((entries.bounced, entries.shared), (ends, ends));
 }
 
-/// A CPU that waits for a lock counts as one wait, however often it spins and halts.
+/// Checks that a CPU that waits for a lock counts as one wait, however often it spins and halts.
 fn a_wait_is_counted_once() {
     let host = Host::boot(MachineOptions {
         frames: 256,
@@ -215,7 +217,7 @@ fn a_wait_is_counted_once() {
             let _cpu = host.machine().run_on(CpuId::new(1));
             drop(lock.lock());
         });
-        // A wait counts as halted when the waiter, after spinning, begins to halt.
+        // The wait counts as halted when the waiter has finished spinning and begins to halt.
         while waits()[1] == before[1] {
             std::thread::yield_now();
         }
@@ -229,7 +231,7 @@ fn a_wait_is_counted_once() {
     assert_eq!(REQUESTED.map(|row| account.count(row)), expected);
 }
 
-/// Each write to a cache line is either tracked or counted as missed.
+/// Checks that each write to a cache line is either tracked or counted as missed.
 fn writes_beyond_the_table_are_told() {
     let bench = Bench::new(TABLE);
     let lines: Vec<[u64; 8]> = vec![[0; 8]; 64 * stat::SLOTS];
@@ -238,7 +240,7 @@ fn writes_beyond_the_table_are_told() {
         stat::line(Line::Frame, line);
     }
     bench.host.memory().set_lock_statistics(false);
-    // As many lines as there are slots are tracked: together they occupy every slot of the table.
+    // The number of tracked lines is the number of slots, so the lines occupy every slot of the table.
     assert_eq!(stat::lines(Line::Frame).taken, stat::SLOTS as u64);
     let missed = 63 * stat::SLOTS as u64;
     assert_eq!(rows(&bench), [0, 0, 0, 0, 0, 0, missed]);

@@ -1,5 +1,5 @@
-//! Tests that the simulated machine detects mistakes: each kind of invalidation that the memory manager makes is left
-//! out in turn, and each time the run ends with a stale translation or a wrong byte.
+//! Tests that the simulated machine detects mistakes: a test omits each kind of invalidation that the memory manager
+//! makes in turn, and each run must end with a stale translation or a wrong byte.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn step(cpu: u8, action: Action) -> Step {
     }
 }
 
-/// Both CPUs write the first and the last page, then the first CPU performs `last`.
+/// Returns a script in which both CPUs write to the first and the last page, and the first CPU then performs `last`.
 fn script(last: Action) -> Script {
     let mut steps = vec![step(
         0,
@@ -82,7 +82,7 @@ fn a_range_that_is_one_page_short_is_seen() {
     }
 }
 
-/// More pages than are invalidated one by one.
+/// The range has more pages than are invalidated one by one.
 #[test]
 fn many_pages_are_forgotten_together() {
     const MANY: u64 = 60;
@@ -97,7 +97,7 @@ fn many_pages_are_forgotten_together() {
     support::assert_coherent(&host);
 }
 
-/// The committed memory is zero again when all of it is unmapped.
+/// The committed memory is zero again after all memory is unmapped.
 #[test]
 fn what_was_promised_is_taken_back() {
     let host = boot();
@@ -120,7 +120,7 @@ fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
     assert!(text.contains("Table("), "{text}");
 }
 
-/// A missing interrupt is not only found by the audit: a program also observes its effect.
+/// A missing interrupt is detected not only by the audit: a program also observes its effect.
 #[test]
 fn without_the_interrupt_a_child_sees_what_its_parent_writes() {
     let seen = |mistake| {
@@ -152,7 +152,7 @@ fn without_the_interrupt_freed_memory_is_read_by_its_old_owner() {
     assert!(seen(Some(Mistake::NoRemote)));
 }
 
-/// Without a mistake, and with a write of the other CPU as late as possible: the write is visible to both processes or
+/// No mistake is planted, and the other CPU writes as late as possible. The write is visible to both processes, or
 /// refused. It is never visible to the parent alone through a page that the child shares.
 #[test]
 fn a_write_during_the_fork_is_over_before_the_fork_is() {

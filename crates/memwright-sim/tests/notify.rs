@@ -1,5 +1,5 @@
-//! Tests of rule clean-writable-is-private: an object that must be notified of the first write to a clean page receives
-//! exactly one notification for each such write, whatever happens to the rights of its mappings.
+//! Tests of rule clean-writable-is-private: an object that must be notified of the first write to a clean page gets
+//! exactly one notification for each such write, however the rights of its mappings change.
 
 mod support;
 
@@ -114,7 +114,7 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
     }
 }
 
-/// With guard pages in a shared mapping, fork must copy its entries, which it otherwise leaves to faults. A copied
+/// If a shared mapping has guard pages, fork must copy its entries. Otherwise fork leaves them to faults. A copied
 /// entry must not be clean and writable.
 #[test]
 fn a_copied_entry_is_not_clean_and_writable() {

@@ -1,5 +1,5 @@
-//! Tests of rule see-pending-flushes: an operation that finds a right already removed, because another operation
-//! removed it and has not flushed yet, does not return before that flush is done.
+//! Tests of rule see-pending-flushes. An operation can find that another operation has removed a right already and has
+//! not flushed yet. It must not return before that flush is done.
 
 use memwright_table::MoveRule;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates one page, which the other CPU has cached writable and dirty.
+    /// Creates one page, of which the other CPU has cached a writable and dirty translation.
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
@@ -50,7 +50,7 @@ impl Bench {
         }
     }
 
-    /// Removes rights and does not flush yet: the first of the two operations.
+    /// Removes rights without a flush. This is the first of the two operations.
     fn take(&self, clear: Bits) -> Gather<'_, Machine> {
         let mut gather = self.table.gather();
         self.table
@@ -104,7 +104,7 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
-/// Protection changes of one page and of several equal pages, which take different paths in the cursor.
+/// Tests protection changes of one page and of several equal pages, which take different paths in the cursor.
 #[test]
 fn a_second_change_of_alike_pages_completes_the_first() {
     for end in [range().end, PAGE.add(3)] {
@@ -127,7 +127,7 @@ fn a_second_change_of_alike_pages_completes_the_first() {
     }
 }
 
-/// A cleared accessed bit is not trusted while the flush for it is pending.
+/// A removal does not rely on a cleared accessed bit while the flush for the clearing is pending.
 #[test]
 fn a_removal_completes_the_clearing_of_the_accessed_bit() {
     let bench = Bench::new();

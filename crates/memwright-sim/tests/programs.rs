@@ -1,8 +1,8 @@
 //! Tests that compare the memory manager with the model after every step of random scripts.
 //!
-//! A failure prints the shortest script that still fails. Cases and seeds are fixed, so a run that passed passes again.
-//! To search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that revealed a
-//! bug stays in `tests/scripts`, and a test here replays it.
+//! A failure prints the shortest failing script. Cases and seeds are fixed, so a run that passed passes again. To
+//! search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a bug
+//! stays in `tests/scripts`, and a test here replays it.
 
 mod support;
 
@@ -27,8 +27,8 @@ fn in_first_tier() -> bool {
     std::env::var("MEMWRIGHT_TIER").is_ok_and(|tier| tier == "test")
 }
 
-/// Runs `cases` scripts, or in the first tier one in `FIRST_TIER` of them. Returns how often each kind of step
-/// succeeded.
+/// Runs `cases` scripts, or in the first tier one of every `FIRST_TIER`. Returns the number of successful steps of each
+/// kind.
 fn compare(
     seed: u8,
     cases: u32,
@@ -133,7 +133,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
-/// Huge pages are allocated wherever they fit, split and collapsed; no program can tell.
+/// Huge pages are allocated wherever they fit, are split, and are collapsed. No program can observe that.
 #[test]
 fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     let successes = compare(4, 60, collapsing(40), |script| {
@@ -142,7 +142,8 @@ fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     expect(&successes, &["collapse"], 10);
 }
 
-/// Memory is allocated in folios of four or eight pages, is swapped out in them, and is split; no program can tell.
+/// Memory is allocated in folios of four or eight pages, is swapped out in folios, and is split. No program can observe
+/// that.
 #[test]
 fn programs_see_it_while_memory_comes_in_folios() {
     let successes = compare(7, 300, splitting(60), |script| {
@@ -151,7 +152,8 @@ fn programs_see_it_while_memory_comes_in_folios() {
     expect(&successes, &["split", "page that left"], 10);
 }
 
-/// Pages are swapped out and in, on either of two nodes; equal pages are merged, and freed pages are discarded.
+/// Pages on either of two nodes are swapped out and in, pages with equal contents are merged, and pages freed by
+/// `MADV_FREE` are discarded.
 #[test]
 fn programs_see_it_while_pages_leave_move_and_merge() {
     let successes = compare(5, 400, freeing(60), |_| swapping(two_nodes(machine()), 64));
@@ -167,7 +169,7 @@ fn programs_see_it_while_pages_leave_move_and_merge() {
     expect(&successes, &often, 3);
 }
 
-/// Pages are swapped out because there is not enough memory.
+/// Pages are swapped out because memory is short.
 #[test]
 fn programs_see_it_while_memory_is_short() {
     let successes = compare(6, 300, script(80), |_| short());
@@ -177,7 +179,7 @@ fn programs_see_it_while_memory_is_short() {
 }
 
 /// Checks that each of these steps succeeded at least `least` times: a test that never reaches a case proves nothing.
-/// In the first tier nothing is checked, because a part of the scripts need not reach every case.
+/// Checks nothing in the first tier, because a part of the scripts need not reach every case.
 fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     if in_first_tier() {
         return;
@@ -188,10 +190,10 @@ fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     }
 }
 
-/// The policy for huge pages on first access; with "never", only collapse creates them.
+/// The policies for huge pages on first access. With "never", only a collapse creates huge pages.
 const THP: [&str; 3] = ["always", "never", "madvise"];
 
-/// Creates a machine on which every place of a script is an eighth of a huge page.
+/// Creates a machine on which a place of a script is one eighth of a huge page.
 fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     let options = MachineOptions {
         frames: 16_384,
@@ -206,7 +208,7 @@ fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     lockstep
 }
 
-/// Orders of folios that fit into the places of a script.
+/// Sets of folio orders that fit into the places of a script.
 const FOLIOS: [&[u8]; 3] = [&[2], &[3], &[2, 3]];
 
 fn two_nodes(options: MachineOptions) -> MachineOptions {
@@ -229,10 +231,10 @@ fn short() -> Lockstep {
     swapping(options, 128).reclaiming()
 }
 
-/// Frames of a machine that must reclaim to run a script.
+/// The number of frames of a machine that must reclaim to run a script.
 const SHORT_FRAMES: u32 = 48;
 
-/// Returns setup number `way` for a script: the machine, the behaviour of its hardware, and the policy.
+/// Returns setup number `way` for a script: the machine, the behaviour of its hardware, and the policies.
 fn start(way: u64, seed: u64) -> Lockstep {
     let options = MachineOptions {
         cpus: 1 + (way % 4) as usize,
@@ -282,7 +284,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
     lockstep
 }
 
-/// One in this number of setups has huge pages; there are few of them because they take longest.
+/// One in this number of setups has huge pages. Only few have them, because they take the longest.
 const HUGE_EVERY: u64 = 48;
 
 fn is_huge(way: u64) -> bool {
@@ -292,7 +294,7 @@ fn is_huge(way: u64) -> bool {
 /// The number of setups.
 const WAYS: u64 = 240;
 
-/// Replays every saved script, each from its own file, in every setup.
+/// Replays every saved script from its file in every setup.
 #[test]
 fn kept_scripts_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
@@ -310,7 +312,7 @@ fn kept_scripts_agree() {
 /// A line that marks a script whose places are parts of huge pages.
 const HUGE: &str = "# huge";
 
-/// The start of a line that names a setup in which the script also runs, in addition to the first 16.
+/// The start of a line with the number of a setup in which the script also runs, in addition to the first 16 setups.
 const WAY: &str = "# way ";
 
 fn replay(path: &Path) {
@@ -324,7 +326,7 @@ fn replay(path: &Path) {
         }
         return;
     }
-    // The setup in which the script was found is not always among the first.
+    // The setup in which the script was found is not always among the first ones.
     let named = text.lines().filter_map(|line| {
         let number = line.strip_prefix(WAY)?.split(':').next()?;
         number.trim().parse().ok()
@@ -347,7 +349,7 @@ fn a_script_is_read_as_it_is_printed() {
     }
 }
 
-/// What `cargo xtask fuzz --against model` counts.
+/// The counts of `cargo xtask fuzz --against model`.
 #[derive(Default)]
 struct Tally {
     scripts: u64,
@@ -365,8 +367,8 @@ impl Tally {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();
-            // "read page" and "read file" are two kinds of operation, and so is each advice. Places, numbers and
-            // rights do not distinguish operations.
+            // Operations are distinguished by their first two words: "read page" and "read file" are two kinds, and so
+            // is each advice. Places, numbers and rights do not matter.
             let second = words.find(|word| word.chars().all(char::is_alphabetic));
             [first, second.unwrap_or_default()].join(" ")
         };
@@ -390,8 +392,8 @@ impl Tally {
     }
 }
 
-/// When the search of one thread ends: at a time, or after a number of operations. The operations are counted per
-/// thread, so that a seed gives the same scripts however the threads are scheduled.
+/// The end of the search of one thread: at a time, or after a number of operations. Each thread counts its own
+/// operations, so that a seed gives the same scripts however the threads are scheduled.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,
@@ -405,7 +407,7 @@ impl End {
     }
 }
 
-/// Runs the search of one thread, until `end`. A failing script is shrunk and saved in `folder`.
+/// Runs the search of one thread until `end`. Shrinks a failing script and saves it in `folder`.
 fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&stream.to_le_bytes());
@@ -458,10 +460,10 @@ fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     }
 }
 
-/// The number of threads that search, each with different scripts.
+/// The number of threads that search. Each thread runs different scripts.
 const THREADS: u64 = 2;
 
-/// The search of `cargo xtask fuzz --against model`. The environment gives a number of minutes or operations and a
+/// The search of `cargo xtask fuzz --against model`. Environment variables give a number of minutes or operations and a
 /// seed, or one script to run.
 #[test]
 #[ignore = "takes as long as it is told to"]

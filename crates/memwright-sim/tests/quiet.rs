@@ -1,6 +1,6 @@
-//! Tests of scans for written and for accessed pages, which skip page tables in which nothing was accessed. A scan relies on the
-//! accessed bits of upper-level entries, which a processor sets only if it has not cached the entry (rule:
-//! fold-before-clearing).
+//! Tests of scans for written pages and for accessed pages. These scans skip page tables in which no page was accessed,
+//! and rely on the accessed bits of upper-level entries. A processor sets such a bit only if it has not cached the
+//! entry (rule: fold-before-clearing).
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates one table with write-protection markers and one page, whose dirty bit records stores.
+    /// Creates one page table with write-protection markers and with one page, whose dirty bit records stores.
     fn new() -> Self {
         Self::with(RIGHTS | Bits::WATCHED)
     }
 
-    /// Creates one table with one page, which was accessed.
+    /// Creates one page table with one page, which was accessed.
     fn armable() -> Self {
         Self::with(RIGHTS | Bits::ACCESSED)
     }
@@ -61,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// Scans the tables in which something was accessed. Returns the written pages, and write-protects them again.
+    /// Scans the page tables in which a page was accessed. Returns the written pages, and write-protects them again.
     fn look(&self, gather: &mut Gather<'_, Machine>) -> Vec<Page> {
         let mut written = Vec::new();
         if self.table.pass_quiet(range(), Tracked::Stores) == range().end {
@@ -95,7 +95,7 @@ impl Bench {
         written
     }
 
-    /// Arms the table against accesses, and flushes unless the gather is to do it later.
+    /// Arms the pages of the table against accesses. The flush of the changed entries is left to `gather`.
     fn arm(&self, gather: &mut Gather<'_, Machine>) {
         gather.rely_on_pending();
         if self.table.settle(range(), Tracked::Unarmed, gather) == range().end {
@@ -164,7 +164,7 @@ fn range() -> PageRange {
 #[test]
 fn a_store_through_what_a_cpu_had_cached_is_found() {
     let bench = Bench::new();
-    // The other CPU has cached the page, clean, and the upper levels.
+    // The other CPU has cached a clean translation of the page, and the entries of the upper levels.
     bench.read();
     assert!(bench.scan().is_empty());
     assert!(bench.is_quiet());
@@ -199,7 +199,7 @@ fn what_software_writes_without_a_walk_is_found() {
         .edit(Bits::DIRTY, Bits::empty(), &mut gather);
     let _ = gather.finish();
     assert_eq!(bench.scan(), [PAGE]);
-    // A walk that only reads changes nothing.
+    // A walk that only reads entries changes no accessed bit.
     assert!(bench.is_quiet());
     assert!(bench.table.look(range()).next_filled().is_some());
     assert!(bench.is_quiet());
@@ -211,9 +211,9 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     bench.read();
     let mut first = bench.table.gather();
     bench.table.settle(range(), Tracked::Stores, &mut first);
-    // The second scan finds the accessed bit already cleared, and must check the entries nevertheless.
+    // The second scan finds that the accessed bit is cleared already, and must check the entries nevertheless.
     assert!(bench.scan().is_empty());
-    // The other CPU still has the translation cached, so it writes without setting the accessed bit.
+    // The other CPU still has the translation cached, so its write does not set the accessed bit.
     bench.write();
     first.flush();
     let found = bench.look(&mut first);
@@ -225,7 +225,8 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
 #[test]
 fn an_access_through_what_a_cpu_had_cached_is_found_once_the_pages_are_armed() {
     let bench = Bench::armable();
-    // The other CPU has cached the page as accessed, and the upper levels.
+    // The other CPU has cached a translation of the page with the accessed bit set, and the entries of the upper
+    // levels.
     bench.read();
     bench.arm_now();
     assert!(bench.is_still());
@@ -264,7 +265,7 @@ fn arming_flushes_what_another_has_armed_and_not_flushed_yet() {
     bench.read();
     let mut first = bench.table.gather();
     bench.arm(&mut first);
-    // Nothing is left to do for the second, but no access may be lost once it returns.
+    // The second arming has nothing left to change, but no access that begins after it returns may be lost.
     bench.arm_now();
     bench.read();
     assert_eq!(bench.accessed(), [PAGE]);

@@ -1,6 +1,6 @@
-//! Tests with host threads as CPUs, whose TLBs keep their entries: after a call that removes a right has returned, no
-//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Mistakes are planted
-//! to prove that the tests detect them.
+//! Tests with host threads as CPUs, whose TLBs keep their entries. After a call that removes a right has returned, no
+//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Tests with planted
+//! mistakes prove that such violations are detected.
 
 mod support;
 
@@ -14,7 +14,8 @@ use memwright_sim::{MachineOptions, Mistake};
 use memwright_table::{CpuId, FrameKind};
 use support::{FIRST, READ, READ_WRITE, at, bytes, program};
 
-/// Numbers of pages that a call affects. With few pages, each is invalidated by itself; with many, the TLB is flushed.
+/// The numbers of pages that a call affects. A few pages are invalidated one by one. For many pages the complete TLB is
+/// flushed.
 const FEW: u64 = 3;
 const MANY: u64 = 40;
 
@@ -81,8 +82,9 @@ const CALLS: [(&str, Call); 7] = [
     ("fork", fork),
 ];
 
-/// Makes one call on the first CPU while the others write to its pages as fast as they can through their cached
-/// translations, without resolving faults. Returns how many writes succeeded that began after the call returned.
+/// Makes one call on the first CPU. Meanwhile the other CPUs write to its pages as fast as they can through their
+/// cached translations, without resolving faults. Returns the number of successful writes that began after the call
+/// returned.
 fn late_writes(cpus: usize, pages: u64, mistake: Option<Mistake>, call: Call) -> usize {
     let host = boot(cpus);
     let process = program(&host, pages, READ_WRITE);
@@ -154,7 +156,7 @@ fn a_cpu_that_was_not_told_is_noticed() {
 const PAGES: usize = 24;
 const CPUS: usize = 4;
 
-/// Accepts any outcome: a concurrent call of another CPU may have had an effect first.
+/// Accepts either outcome: a concurrent call of another CPU may have taken effect first.
 fn tolerate(result: Result<(), Signal>) {
     match result {
         Ok(()) | Err(Signal::Unmapped | Signal::Forbidden) => {}
@@ -186,7 +188,7 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
             .on(cpu, |space| space.unmap(place, length))
             .expect("room"),
         14 => {
-            // Moves the pages to addresses that only this CPU uses, and back.
+            // Moves the pages to an address range that only this CPU uses, and back.
             let away = at(1024 * (cpu.index() as u64 + 1));
             for (from, to) in [(place, away), (away, place)] {
                 let request = RemapRequest {
@@ -259,7 +261,7 @@ fn random_calls_notice_every_mistake() {
         Mistake::OneCpuShort,
         Mistake::Late,
     ] {
-        // A debug build panics when a free frame is written; that counts as detection too.
+        // A debug build panics when a free frame is written. Such a panic counts as detection too.
         let noticed = (0..10).any(|seed| {
             let run = || random_calls(seed, 400, Some(mistake), 0);
             std::panic::catch_unwind(run).map_or(true, |found| !found.is_empty())

@@ -1,4 +1,4 @@
-//! Tests of swap: no store is lost while a page is swapped out and in, and the state in the page's entry is restored
+//! Tests of swap: no store is lost while a page is swapped out and in, and the state of the page's entry is restored
 //! before any CPU can use the entry.
 
 mod support;
@@ -17,7 +17,7 @@ use support::{
 
 const PAGES: u64 = 4;
 
-/// Creates a machine with swap, and a program whose pages hold their number plus ten.
+/// Creates a machine with swap, and a program whose pages contain their number plus ten.
 fn swapping() -> (Arc<Host>, Arc<HostSwap>, Process) {
     let host = boot();
     let device = Arc::new(HostSwap::new(16));
@@ -49,8 +49,8 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     for page in 0..PAGES {
         write(&process, SECOND, page, 50).expect("writable");
     }
-    // Whenever the device is about to write a page, the other CPU tries to store to all pages. A store succeeds if its
-    // page is not being swapped out yet: the pages of the second table follow those of the first.
+    // Before the device writes a page, the other CPU tries to store to all pages. A store succeeds if its page is not
+    // being swapped out yet: the pages of the second page table are swapped out after those of the first.
     let expected: Arc<[AtomicU8; PAGES as usize]> = Arc::new([const { AtomicU8::new(50) }; 4]);
     let (machine, stored) = (host.machine().clone(), expected.clone());
     device.before_write(move || {
@@ -94,7 +94,7 @@ fn two_owners_that_read_one_page_at_a_time_find_it_in_one_frame() {
     page_out(&parent, FIRST);
     let child = Arc::new(fork(&parent, FIRST));
     let frames = host.frames().used_by(FrameKind::Anonymous);
-    // The hook runs when the page has been read for the parent, and is not mapped yet.
+    // The hook runs after the page has been read for the parent, and before the page is mapped.
     let other = child.clone();
     device.after_read(move || {
         let other = other.clone();

@@ -1,5 +1,5 @@
-//! Tests of the cursors, gathers and tables of `memwright-table` on CPUs with stale TLBs: after every operation no CPU
-//! can make an access that the table no longer permits, and only flushes that are not needed are elided.
+//! Tests of the cursors, gathers and tables of `memwright-table` on CPUs with stale TLBs. After every operation no CPU
+//! can make an access that the table no longer permits. Only unnecessary flushes are elided.
 
 use memwright_table::MoveRule;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SECOND: CpuId = CpuId::new(1);
 const START: Page = Page::new(512 * 512 - 4);
 const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 
-/// Two CPUs with the same table loaded.
+/// Two CPUs that have loaded the same table.
 struct Bench {
     machine: Machine,
     frames: Arc<Frames<Machine>>,
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    /// Writes all pages on both CPUs, so that both have cached them writable and dirty.
+    /// Writes to all pages on both CPUs, so that both have cached writable and dirty translations.
     fn touch(&self, pages: u64) {
         for cpu in [FIRST, SECOND] {
             for page in self.range(pages).iter() {
@@ -128,7 +128,8 @@ impl Drop for Bench {
             self.idle.load();
             self.table.note_unloaded(cpu);
         }
-        // `idle` must not count as loaded when it is dropped. No CPU uses it any more, although its root stays loaded.
+        // `idle` must not count as loaded when it is dropped. No CPU uses `idle` any more, although its root stays
+        // loaded.
         for cpu in self.machine.cpus() {
             self.idle.note_unloaded(cpu);
         }
@@ -201,7 +202,8 @@ fn pages_that_nobody_touched_are_protected_and_removed_in_silence() {
     bench.fill(8);
     let before = bench.machine.total_cost();
     let counts = bench.protect(8, Bits::empty(), Bits::WRITE);
-    // Two flushes are elided for all eight pages together: one on this CPU, and the shootdown of the other CPU.
+    // Two flushes are elided for all eight pages together: the local flush on this CPU, and the shootdown of the other
+    // CPU.
     assert_eq!(
         (counts.of(Change::Shrank), counts.elided_not_accessed),
         (8, 2)
@@ -303,7 +305,7 @@ fn freed_tables_are_forgotten_with_their_upper_levels() {
                 .is_err()
         );
     }
-    // Frames of freed tables are reused for pages, and no CPU still walks them as tables.
+    // Frames of freed tables are used for pages again. No CPU may still walk them as tables.
     bench.fill(8);
     bench.touch(8);
     bench.check();
@@ -460,7 +462,7 @@ fn moved_tables_leave_no_old_translation() {
         .table
         .move_entries(pages, to(first), rule, &mut gather);
     assert_eq!(moved, Ok(8));
-    // The two upper tables at the new place are new. The two tables of the last level are not.
+    // At the new place, the two tables of the upper level are new. The two lowest-level tables have moved.
     assert_eq!(bench.table.table_frames(), tables + 2);
     let _ = gather.finish();
     bench.check();

@@ -49,16 +49,16 @@ fn a_tag_that_is_needed_for_another_root_is_empty_then() {
         write(&process, SECOND, 0, value).expect("writable");
         process
     });
-    // The CPU has tags for two of the three roots. Each read loads a root whose tag was given to another root, so it
-    // walks the tables again.
+    // The CPU has tags for two of the three roots. Each read loads a root whose tag was given to another root in the
+    // meantime, so the CPU walks the tables again.
     for (process, value) in programs.iter().zip([1, 2, 3]) {
         let made = walks(&host, || assert_eq!(read(process, SECOND, 0), Ok(value)));
         assert_eq!(made, 1);
     }
 }
 
-/// The second CPU caches a translation of a page and switches to another process, and the first CPU performs `act`.
-/// Returns the result of a write of the second CPU to the page, and the number of interrupts sent.
+/// The second CPU caches a translation of a page and switches to another process. Then the first CPU performs `act`.
+/// Returns the result of a write by the second CPU to the page, and the number of interrupts sent.
 fn seen_after(mistake: Option<Mistake>, act: impl FnOnce(&Process)) -> (Result<(), Signal>, u64) {
     let host = boot(4);
     let process = program(&host, 1, READ_WRITE);
@@ -100,7 +100,7 @@ fn a_new_page_is_seen_by_a_cpu_that_kept_the_old_one() {
                 space.advise(at(0), bytes(1), Advice::DontNeed)
             })
             .expect("mapped");
-        // The other process takes the frame, so that the page gets a new one.
+        // The other process allocates the freed frame, so the page gets a new frame.
         write(&other, FIRST, 1, 8).expect("writable");
         write(&process, FIRST, 0, 9).expect("writable");
         read(&process, SECOND, 0)
@@ -118,7 +118,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         let root = process.space().table().root();
         drop(process);
         host.machine().set_mistake(mistake);
-        // Freed frames are reused soon: creates processes until one has the same root.
+        // Frames of freed tables are reused soon: create processes until one has the same root.
         let mut others = Vec::new();
         while others
             .last()
@@ -133,13 +133,13 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         seen
     };
     assert_eq!(seen(None), Ok(0));
-    // The frame of the page is free, poisoned or in use for something else.
+    // The frame of the page is free, poisoned or used for another page.
     assert_ne!(seen(Some(Mistake::KeptForever)), Ok(0));
 }
 
 const PAGE: Page = Page::new(0x1234);
 
-/// Creates a table that the second CPU has loaded, with one page cached.
+/// Creates a table that the second CPU has loaded, with one page whose translation the CPU has cached.
 fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     let frames = machine.frames();
     let table = Table::new(frames.clone(), None).expect("memory");
@@ -156,7 +156,8 @@ fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     table
 }
 
-/// An interrupt that finds the root no longer loaded, or not loaded yet, must drop the translations kept for it.
+/// An interrupt for a root that is no longer loaded, or not loaded yet, must drop the translations that are kept for
+/// that root.
 #[test]
 fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     let machine = SimulatedMachine::new(MachineOptions {
@@ -169,7 +170,7 @@ fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
         let _running = machine.run_on(SECOND);
         idle.load();
     }
-    // The CPU has switched away and not recorded it yet: it is interrupted.
+    // The CPU has switched away, but has not recorded that yet, so it is interrupted.
     let mut gather = table.gather();
     table
         .cursor(PageRange::single(PAGE))
@@ -202,7 +203,7 @@ fn the_machine_keeps_apart_what_it_keeps() {
     assert!(machine.on(SECOND).read(PAGE.address(), &mut [0]).is_ok());
     assert_eq!(machine.cost(SECOND).hits, hits + 1);
     assert_eq!(machine.cost(SECOND).kept_loads, 1);
-    // A load that must not use the cached translations does not.
+    // `load_root` must not use the cached translations, so the read walks the tables.
     machine.load_root(idle.root());
     machine.load_root(table.root());
     let walks = machine.cost(SECOND).walks;

@@ -1,5 +1,5 @@
 //! Tests with host threads as CPUs: real races between faults, forks and protection changes. The host schedules the
-//! threads; the result must not depend on how they interleave.
+//! threads, and the result must not depend on the order in which they run.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn boot() -> std::sync::Arc<Host> {
     })
 }
 
-/// Adds 1 to the word at the start of a page, and retries while the page is read-only.
+/// Adds 1 to the word at the start of a page. Retries while the page is read-only.
 fn add_one(process: &Process, cpu: CpuId, page: u64) {
     loop {
         match process.fetch_add(cpu, at(page), 1) {
@@ -34,7 +34,7 @@ fn add_one(process: &Process, cpu: CpuId, page: u64) {
     }
 }
 
-/// Two CPUs add to the same words while the third does `meanwhile`; no addition is lost.
+/// Checks that no addition is lost when two CPUs add to the same words while a third CPU performs `meanwhile`.
 fn no_addition_is_lost(meanwhile: impl Fn(&Process, CpuId) + Sync) {
     let host = boot();
     let process = program(&host, 4, READ_WRITE);

@@ -1,5 +1,5 @@
-//! The library's translation of a page, for emulators, agrees with the walk of the simulated processor, which is written
-//! from the processor's manual.
+//! Tests that `Table::translate`, which emulators call, agrees with the page walk of the simulated processor, which is
+//! written from the processor manual.
 
 use memwright::{HugeMode, MapRequest, Rights};
 use memwright_sim::process::{Host, Process};
@@ -17,14 +17,14 @@ const KINDS: [(PageAccess, Intent); 3] = [
     (PageAccess::Fetch, Intent::Fetch),
 ];
 
-/// Returns what the tables say about a page, without changing them.
+/// Returns the translation of a page in the tables, without changing them.
 fn walked(process: &Process, page: Page) -> Option<Result<tlb::Translation, WalkFault>> {
     let root = process.space().table().root();
     walk::look(process.host().machine().memory(), root, page.number())
 }
 
-/// Translates every page of a range for every access, and compares each with the processor's walk before and after.
-/// Returns the translations of loads.
+/// Translates every page of a range for every kind of access, and compares each result with the processor's walk before
+/// and after it. Returns the translations of loads.
 fn compare(process: &Process, start: VirtAddr, pages: u64) -> Vec<Option<Translation>> {
     let mut loads = Vec::new();
     for page in (0..pages).map(|number| start.page().add(number)) {
@@ -61,13 +61,13 @@ fn translations_are_those_of_the_processor() {
     let start = process
         .on(CPU, |space| space.map(&MapRequest::anonymous(length, all)))
         .unwrap();
-    // Nothing is there yet.
+    // No page is mapped yet.
     assert!(compare(&process, start, 16).iter().all(Option::is_none));
     let page = |number: u64| VirtAddr::new(start.as_u64() + number * 4096);
     for number in 0..8 {
         process.write(CPU, page(number), &[7]).unwrap();
     }
-    // The zero page.
+    // This load maps the zero page.
     process.read(CPU, page(8), &mut [0]).unwrap();
     let protect = |number, rights| {
         let protected = process.on(CPU, |space| space.protect(page(number), 4096, rights));
@@ -85,7 +85,7 @@ fn translations_are_those_of_the_processor() {
     assert!(loads.iter().flatten().all(|load| !load.stores));
     child.write(CPU, page(0), &[8]).unwrap();
     compare(&child, start, 16);
-    // Nothing is there beyond user memory.
+    // Beyond user memory no page is mapped.
     let beyond = process.on(CPU, |space| {
         space.table().translate(Page::USER_END, PageAccess::Load)
     });

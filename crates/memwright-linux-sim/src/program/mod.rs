@@ -1,19 +1,20 @@
-//! Programs that run in user mode: no instructions, but a list of operations, decoded from arbitrary bytes.
+//! Programs that run in user mode. A program has no instructions, but a list of operations, decoded from arbitrary
+//! bytes.
 
 mod recipes;
 mod uapi;
 
-/// Address of the first operation. Operations are two bytes apart, the length of the `syscall` instruction: the kernel
-/// restarts a call by moving the instruction pointer back by two, to the same operation.
+/// The address of the first operation. Operations are two bytes apart, the length of the `syscall` instruction. To
+/// restart a call, the kernel moves the instruction pointer back by two bytes, to the same operation.
 pub const CODE: u64 = 0x40_0000;
-/// Address of the program's data, which is mapped from the start ([`Argument::Data`]).
+/// The address of the program's data, which is mapped when the program starts ([`Argument::Data`]).
 pub const DATA: u64 = 0x60_0000;
-/// Size of the data in bytes.
+/// The size of the data in bytes.
 pub const DATA_BYTES: u64 = 0x1_0000;
-/// Address at which scripts map memory.
+/// The address at which programs map memory.
 pub const ARENA: u64 = 0x20_0000_0000;
 
-/// Names and paths for arguments, each in its own slot of `NAME_ROOM` bytes at the start of the data.
+/// Names and paths for arguments. Each has a slot of `NAME_ROOM` bytes at the start of the data.
 pub const NAMES: [&str; 44] = [
     "/",
     "/tmp",
@@ -61,7 +62,7 @@ pub const NAMES: [&str; 44] = [
     "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
 ];
 
-/// Size of the slot of one name in bytes.
+/// The size in bytes of the slot of one name.
 pub const NAME_ROOM: u64 = 64;
 
 /// One argument of a system call.
@@ -71,9 +72,9 @@ pub enum Argument {
     Value(u64),
     /// An address in the program's data.
     Data(u16),
-    /// An address in the arena: a page of 4 KiB and an offset in bytes.
+    /// An address in the arena: the number of a 4 KiB page, and an offset in bytes.
     Arena(u8, u16),
-    /// The result of an earlier call, counted backwards.
+    /// The result of an earlier call. The number counts backwards from the last call.
     Result(u8),
 }
 
@@ -93,7 +94,7 @@ pub enum Operation {
 /// The maximum number of operations of a program, which keeps a run short.
 const MOST: usize = 256;
 
-/// Decodes operations from bytes; any bytes are valid. The first operation maps the arena.
+/// Decodes operations from bytes. Any bytes are valid. The first operation maps the arena.
 pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     let mut bytes = Bytes(bytes);
     let mut operations = vec![recipes::arena()];
@@ -107,7 +108,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
             32..=47 => Operation::Load(bytes.argument()),
             48 => Operation::Exception(bytes.next().unwrap_or(6) % 32),
             _ => {
-                // One byte selects most calls; the newer ones take two.
+                // One byte selects most calls. The tag selects the calls with numbers above 255.
                 let number = u16::from(bytes.next().unwrap_or(0));
                 let number = if tag & 1 == 0 { number } else { number + 256 };
                 Operation::Call(number, std::array::from_fn(|_| bytes.argument()))
@@ -117,7 +118,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     operations
 }
 
-/// The bytes that are yet to be decoded. Numbers and arguments past the end read as zeroes.
+/// The bytes that have not been decoded yet. After the last byte, numbers and arguments are zero.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -145,7 +146,7 @@ impl Bytes<'_> {
             204..=219 => Argument::Data(self.number(2) as u16),
             220..=243 => {
                 let page = self.number(1) as u8;
-                // Mostly page-aligned.
+                // Most addresses are page-aligned.
                 let odd = page & 0xc0 == 0xc0;
                 let offset = if odd { self.number(2) as u16 } else { 0 };
                 Argument::Arena(page & 0x3f, offset)

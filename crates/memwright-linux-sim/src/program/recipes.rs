@@ -1,14 +1,15 @@
-//! Recipes: short sequences of system calls on memory with plausible arguments, which random bytes would form about
-//! once in a million times.
+//! Recipes: short sequences of system calls on memory with plausible arguments. Random bytes would form such a sequence
+//! about once in a million times.
 //!
-//! One byte chooses each argument, among values that make sense for that argument and a few that do not.
+//! For each argument, one byte of the input chooses among values that make sense for the argument, and a few that do
+//! not.
 
 use linux_raw_sys::{general as raw, ioctl, prctl};
 use memwright_linux::syscall::table;
 
 use super::{ARENA, Argument, Bytes, DATA, DATA_BYTES, NAME_ROOM, NAMES, Operation, uapi};
 
-/// The values among which a byte of the input chooses an argument.
+/// The set of values from which a byte of the input chooses an argument.
 #[derive(Clone, Copy)]
 enum Choice {
     /// This number.
@@ -17,17 +18,17 @@ enum Choice {
     OneOf(&'static [u64]),
     /// Any of these bits.
     Bits(&'static [u64]),
-    /// A page of the arena, or the start of one of its huge pages.
+    /// The address of a page of the arena, or of the start of one of its huge pages.
     Place,
     /// The offset of the entry for a `Place` in `/proc/PID/pagemap`: its page number times eight.
     PlaceInPagemap,
     /// The length of a range.
     Length,
-    /// A descriptor: mostly one of the first that the program opened.
+    /// A file descriptor, mostly one of the first that the program opened.
     Descriptor,
-    /// The result of an earlier call, counted backwards.
+    /// The result of an earlier call. The number counts backwards from the last call.
     Result(u8),
-    /// A name with this prefix, or any name if none has it.
+    /// The address of a name with this prefix, or of any name if no name has it.
     Name(&'static str),
     /// An address in the program's data, outside its names.
     Buffer,
@@ -51,7 +52,7 @@ use Choice::{
 };
 use Part::{Call, Put};
 
-/// The offsets in the program's data at which recipes write structures, and of their buffers.
+/// The offsets in the program's data at which recipes write structures, and at which buffers begin.
 const STRUCTURE: u16 = 0x4000;
 const BUFFERS: u16 = 0x5000;
 
@@ -161,7 +162,7 @@ const AGREE: [Part; 4] = [
     ),
 ];
 
-/// All recipes: each system call that acts on memory.
+/// All recipes. Together they make every system call that acts on memory.
 const RECIPES: &[&[Part]] = &[
     &[Call(
         "mmap",
@@ -186,7 +187,7 @@ const RECIPES: &[&[Part]] = &[
             Exactly(0),
         ],
     )],
-    // Memory that is readable and writable from the start.
+    // Maps memory that is readable and writable at once.
     &[Call(
         "mmap",
         &[
@@ -380,7 +381,7 @@ const RECIPES: &[&[Part]] = &[
         ),
     ],
     &[Call("read", &[Descriptor, Buffer, Exactly(64)])],
-    // Interfaces that report on memory.
+    // Interfaces that report the state of memory.
     &[
         Call("open", &[Name("/proc/self/pagemap"), Exactly(0)]),
         Put(0, Exactly(96)),
@@ -463,7 +464,7 @@ const RECIPES: &[&[Part]] = &[
             Name("a"),
         ],
     )],
-    // Other processes' memory.
+    // Accesses to the memory of other processes.
     &[
         Put(0, Place),
         Put(8, Length),
@@ -513,7 +514,7 @@ const RECIPES: &[&[Part]] = &[
         Call("pidfd_open", &[PROCESS, Exactly(0)]),
         Call("process_mrelease", &[Result(0), Exactly(0)]),
     ],
-    // Nodes.
+    // NUMA policies and migration.
     &[
         Put(0, NODES),
         Call(
@@ -627,7 +628,7 @@ const RECIPES: &[&[Part]] = &[
             &[Result(0), OneOf(&[0, 1]), Structure, Exactly(1)],
         ),
     ],
-    // Processes and threads. A new process or thread continues with the operation after the call.
+    // Processes and threads. A new process or thread continues with the operation that follows the call.
     &[Call("fork", &[])],
     &[Call(
         "clone",
@@ -656,7 +657,7 @@ const RECIPES: &[&[Part]] = &[
     &[Call("exit", &[Exactly(0)])],
 ];
 
-/// Words that settings accept, each padded with zeroes to eight bytes, and a few that they refuse.
+/// Values for settings, each padded with zeroes to eight bytes. The settings reject a few of them.
 const WORDS: [&[u8; 8]; 14] = [
     b"0\n\0\0\0\0\0\0",
     b"1\n\0\0\0\0\0\0",
@@ -674,10 +675,10 @@ const WORDS: [&[u8; 8]; 14] = [
     b"x\0\0\0\0\0\0\0",
 ];
 
-/// The number of bytes of the arena that are mapped from the start: small pages, and room for huge ones.
+/// The number of bytes of the arena that the first operation maps: enough for small pages and for huge ones.
 const MAPPED: u64 = 0x60_0000;
 
-/// Returns the call that maps the arena, private, readable and writable.
+/// Returns the call that maps the arena as private, readable and writable memory.
 pub(super) fn arena() -> Operation {
     let flags = PLACED | raw::MAP_PRIVATE as u64;
     let rights = (raw::PROT_READ | raw::PROT_WRITE) as u64;
@@ -685,7 +686,7 @@ pub(super) fn arena() -> Operation {
     Operation::Call(number("mmap"), arguments.map(Argument::Value))
 }
 
-/// Appends the operations of a recipe. `bytes` choose the recipe and its arguments.
+/// Appends the operations of a recipe to `operations`. `bytes` selects the recipe and its arguments.
 pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     let recipe = RECIPES[bytes.number(1) as usize % RECIPES.len()];
     for part in recipe {
@@ -709,14 +710,14 @@ pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     }
 }
 
-/// Returns the number of the call with this name, or `u16::MAX` if there is none.
+/// Returns the number of the system call with this name, or `u16::MAX` if no call has it.
 fn number(name: &str) -> u16 {
     let call = table::CALLS.iter().find(|call| call.name == name);
     call.map_or(u16::MAX, |call| call.number)
 }
 
 impl Choice {
-    /// Chooses an argument. A choice with one possible value takes no byte.
+    /// Chooses an argument. A choice with one possible value consumes no byte.
     fn take(self, bytes: &mut Bytes<'_>) -> Argument {
         let mut byte = || bytes.number(1);
         match self {
@@ -756,7 +757,7 @@ impl Choice {
     }
 }
 
-/// Returns one of the first pages of the arena, or the start of one of its first huge pages.
+/// Returns the address of one of the first pages of the arena, or of the start of one of its first huge pages.
 fn place(byte: u64) -> u64 {
     match byte {
         0..=223 => ARENA + byte % 64 * 4096,

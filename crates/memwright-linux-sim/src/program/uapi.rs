@@ -1,4 +1,4 @@
-//! Constants of Linux's user-space interface that linux-raw-sys lacks.
+//! Constants of Linux's user-space interface that linux-raw-sys does not define.
 
 /// `UFFDIO_MOVE`, `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`).
 pub const UFFDIO_MOVE: u64 = 0xc028_aa05;

@@ -8,7 +8,7 @@ impl Model {
     /// Checks whether a process is allowed to access a page.
     ///
     /// # Errors
-    /// Why the access is refused.
+    /// The reason why the access is refused.
     pub fn permit(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
         let space = &self.spaces[&process];
         let mapped = space.pages.get(&page).ok_or(Refusal::Hole(page))?;
@@ -37,7 +37,7 @@ impl Model {
     /// Stores one byte.
     ///
     /// # Errors
-    /// Why the store is refused.
+    /// The reason why the store is refused.
     pub fn write(
         &mut self,
         process: usize,
@@ -67,9 +67,9 @@ impl Model {
         Ok(())
     }
 
-    /// Records a store that write protection by a userfaultfd refused. The fault may still have made a missing page
-    /// present, and copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`,
-    /// `do_anonymous_page`, `set_pte_range`, `do_cow_fault`).
+    /// Records a store that userfaultfd write protection refused. The fault may still have mapped a missing page, or
+    /// have copied the page of an object in a private mapping (Linux 7.2 `mm/memory.c`, `do_anonymous_page`,
+    /// `set_pte_range`, `do_cow_fault`).
     pub(super) fn refuse_store(&mut self, process: usize, page: u64) {
         self.blur_soft_dirty(process, page);
         if let Ok(mapped) = self.mapped(process, page) {
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Returns the pages of objects that the last step may have copied, in a refused store or before memory ran out.
+    /// Returns the pages of objects that the last step may have copied, by a refused store or before memory ran out.
     pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages
@@ -96,8 +96,8 @@ impl Model {
         }
     }
 
-    /// Returns whether a mapped page can contain `bytes` from `offset` on. If the page had two possible contents, only
-    /// those that were read remain possible.
+    /// Returns whether a mapped page can contain `bytes` from `offset` on. If the model allows two contents for the
+    /// page, drops the one that does not match.
     pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
         let is = |contents: &Contents| shows(contents, offset, bytes);
         let kept = is(self.contents(process, page));
@@ -113,7 +113,7 @@ impl Model {
         kept || gone
     }
 
-    /// Returns whether the page is mapped, is not a guard, and is not beyond the end of its object.
+    /// Returns whether the page is mapped, has no guard marker, and is not beyond the end of its object.
     #[must_use]
     pub fn may_be_present(&self, process: usize, page: u64) -> bool {
         let mapped = self.spaces[&process].pages.get(&page);
@@ -124,14 +124,14 @@ impl Model {
         })
     }
 
-    /// Returns whether a store needs its userfaultfd handler first, so that no entry of the page is allowed to be
+    /// Returns whether a store to the page must wait for its userfaultfd handler. If so, no entry of the page may be
     /// writable.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
         self.spaces[&process].pages[&page].is_protected()
     }
 
-    /// Returns the pages with a userfaultfd that may have been discarded together with their write protection.
+    /// Returns the registered pages that may have been discarded (`MADV_FREE`), together with their write protection.
     pub fn uncertain(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages

@@ -5,8 +5,8 @@ use super::{Model, Refusal};
 use crate::terms::{Advice, Intent};
 
 impl Model {
-    /// Applies advice page by page. Population stops at the first hole; other advice skips holes and reports the first
-    /// one.
+    /// Applies advice page by page. Advice that populates stops at the first hole. Other advice skips holes and reports
+    /// the first one.
     ///
     /// # Errors
     /// The first page to which the advice could not be applied.
@@ -85,8 +85,8 @@ impl Model {
         Ok(())
     }
 
-    /// Checks whether a page can be populated. Missing rights are an invalid argument here, not a refused access, and
-    /// the right to write does not imply the right to read.
+    /// Checks whether a page can be populated. Missing rights are an invalid argument here, not a refused access. The
+    /// right to write does not imply the right to read here.
     fn permit_populate(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
         let mapped = self.spaces[&process].pages.get(&page);
         if intent == Intent::Read && mapped.is_some_and(|mapped| !mapped.rights.read) {

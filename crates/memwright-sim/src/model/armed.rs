@@ -4,7 +4,8 @@ use super::page::Armed;
 use super::{Model, Refusal};
 
 impl Model {
-    /// Sets whether accesses to read-write-protected pages are recorded or wait (`UFFDIO_SET_MODE`).
+    /// Sets whether accesses to read-write-protected pages are recorded. Otherwise they wait for the handler
+    /// (`UFFDIO_SET_MODE`).
     pub fn count_accesses(&mut self, process: usize, counts: bool) {
         self.space(process).accesses_wait = !counts;
     }
@@ -18,7 +19,7 @@ impl Model {
     /// Read-write-protects the pages of a range, or ends their protection (`UFFDIO_RWPROTECT`).
     ///
     /// # Errors
-    /// Nothing is mapped, or a page is not registered; then nothing changes.
+    /// Nothing is mapped, or a page is not registered. In both cases nothing has changed.
     pub fn read_write_protect(
         &mut self,
         process: usize,
@@ -50,7 +51,7 @@ impl Model {
         space.accesses_wait && space.pages[&page].armed == Armed::Yes
     }
 
-    /// Records an access by the program, or by the kernel for it.
+    /// Records an access by the program, or by the kernel on behalf of the program.
     pub fn accessed(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.armed = Armed::No;
@@ -69,15 +70,16 @@ impl Model {
         watched.map(|(&page, mapped)| (page, mapped.armed))
     }
 
-    /// Records whether a read-write-protected page is in memory or in swap: protection ends with the page.
+    /// Records whether a read-write-protected page exists in memory or in swap. A page that does not exist loses its
+    /// protection.
     ///
     /// # Errors
-    /// The page is gone, and must not be.
+    /// The page does not exist, although it was stored to and must exist.
     pub fn found_armed(&mut self, process: usize, page: u64, there: bool) -> Result<(), String> {
         let Ok(mapped) = self.mapped(process, page) else {
             return Ok(());
         };
-        // A page of zeroes may have been discarded before, at the advice of the process.
+        // A page of zeroes may have been discarded before, because of advice by the process.
         let stored = matches!(mapped.own, Some(Some(_)));
         if !there && stored && mapped.otherwise.is_none() {
             return Err(format!("page {page:#x} was stored to, and is gone"));

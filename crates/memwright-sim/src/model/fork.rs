@@ -10,7 +10,7 @@ impl Model {
         copy.accesses_wait = false;
         copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
-            // The child has no userfaultfd, and pages that it can fault in again are not copied.
+            // The child has no userfaultfd. Fork does not copy entries of pages that the child can fault in again.
             (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
             mapped.armed = Armed::No;
             if mapped.since_cleared == Stored::Yes {

@@ -5,10 +5,10 @@ use super::{Model, Refusal};
 use crate::terms::{Advice, Rights};
 
 impl Model {
-    /// Maps a range as `MAP_FIXED` does, replacing what was mapped there.
+    /// Maps a range as `MAP_FIXED` does, and replaces the mappings there.
     ///
     /// # Errors
-    /// A sealed page of the range; then nothing changes.
+    /// A page of the range is sealed. Nothing has changed then.
     pub fn map(
         &mut self,
         process: usize,
@@ -41,7 +41,7 @@ impl Model {
     /// Seals a range (`mseal`).
     ///
     /// # Errors
-    /// The first hole; then nothing is sealed.
+    /// The range has a hole. Nothing is sealed then.
     pub fn seal(&mut self, process: usize, from: u64, pages: u64) -> Result<(), Refusal> {
         for page in from..from + pages {
             self.mapped(process, page)?;
@@ -65,12 +65,13 @@ impl Model {
         } else {
             Advice::PopulateRead
         };
-        // The error is ignored: a later access to the page at which population stopped is refused in the same way.
+        // The error is ignored. A later access to the page at which the population stopped is refused for the same
+        // reason.
         let _ = self.advise(process, from, pages, advice);
     }
 
-    /// Populates a new mapping while memory may run out, which ends `MAP_POPULATE` silently. The caller [determines
-    /// afterwards](Self::may_have_copied) which pages of an object were copied.
+    /// Populates a new mapping (`MAP_POPULATE`) while memory may run out, which ends the population silently. The
+    /// caller [determines afterwards](Self::may_have_copied) which pages of an object were copied.
     pub fn populate_some(&mut self, process: usize, from: u64, pages: u64) {
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             let is_private = matches!(mapped.source, Source::Private { .. });
@@ -81,7 +82,7 @@ impl Model {
     /// Unmaps a range.
     ///
     /// # Errors
-    /// A sealed page of the range; then nothing changes.
+    /// A page of the range is sealed. Nothing has changed then.
     pub fn unmap(&mut self, process: usize, from: u64, pages: u64) -> Result<(), Refusal> {
         self.check_seals(process, from, pages)?;
         self.space(process)
@@ -93,7 +94,7 @@ impl Model {
     /// Changes the rights page by page, up to the first hole or sealed page.
     ///
     /// # Errors
-    /// The page where it stopped.
+    /// The hole or sealed page at which the change stopped.
     pub fn protect(
         &mut self,
         process: usize,

@@ -1,13 +1,14 @@
-//! A model of what memory contains and permits: slow, obvious, and independent of the implementation.
+//! A model of the contents of memory and of the permitted accesses: slow, obvious, and independent of the
+//! implementation.
 //!
-//! Every process owns every page that it maps. A private page is a value, copied when the process forks; a shared page
-//! names a page of an object. The model has no frames, reference counts, exclusivity or faults, and no huge pages,
-//! swap, nodes or merged pages: none of these is allowed to be visible to a program. The one exception is memory freed
-//! by `MADV_FREE`, whose loss a program can see.
+//! Every process has its own record of every page that it maps. A private page has a value, which is copied when the
+//! process forks. A shared page refers to a page of an object. The model has no frames, reference counts, exclusivity
+//! or faults, and no huge pages, swap, nodes or merged pages: none of these may be visible to a program. The one
+//! exception is memory freed by `MADV_FREE`: a program can observe that it was discarded.
 //!
 //! The model tracks for each page whether it was written since write tracking was last reset. Where Linux's interfaces
-//! are allowed to report an unwritten page as written, the answer is [`Stored::Maybe`]. Which pages count as accessed
-//! since userfaultfd read-write-protected them is exact, except that only pages in memory or in swap are protected.
+//! may report an unwritten page as written, the state is [`Stored::Maybe`]. The model is exact about the pages that
+//! count as accessed since they were read-write-protected, except that only pages in memory or in swap are protected.
 
 mod access;
 mod advise;
@@ -41,11 +42,11 @@ pub enum Refusal {
     Sealed(u64),
     /// A store to this page must wait for its userfaultfd handler.
     Protected(u64),
-    /// This page is registered with another userfaultfd.
+    /// This page is registered with a userfaultfd other than that of the call.
     Watched(u64),
-    /// The page is not registered with this userfaultfd.
+    /// The page is not registered with the userfaultfd of the call.
     NotWatched,
-    /// Something was stored in this page.
+    /// The page exists already: it was stored to, or has a guard marker.
     Exists(u64),
     /// The arguments contradict each other.
     Invalid,
@@ -55,7 +56,7 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     pages: BTreeMap<u64, Mapped>,
-    /// Accesses to read-write-protected pages wait for the userfaultfd handler.
+    /// Whether accesses to read-write-protected pages wait for the userfaultfd handler.
     accesses_wait: bool,
 }
 
@@ -63,7 +64,8 @@ pub struct Space {
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
-    /// Whether the object is memory and not a file on a disk: stores to memory can be refused through userfaultfd.
+    /// Whether the object is memory rather than a file on a disk. Memory can be registered for userfaultfd write
+    /// protection.
     memory: bool,
 }
 
@@ -101,7 +103,7 @@ impl Model {
     /// Returns the mapped pages of a range.
     ///
     /// # Errors
-    /// Nothing is mapped there.
+    /// Nothing is mapped in the range.
     fn in_range(
         &self,
         process: usize,

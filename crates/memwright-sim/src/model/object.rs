@@ -4,7 +4,7 @@ use super::page::{ObjectNumber, Source, store};
 use super::{Model, Object};
 
 impl Model {
-    /// Creates an object of zeroes, in memory or on a disk.
+    /// Creates a zeroed object: memory if `memory` is true, otherwise a file on a disk.
     pub fn create_object(&mut self, pages: u64, memory: bool) -> ObjectNumber {
         self.objects.push(Object {
             pages: vec![None; pages as usize],
@@ -35,7 +35,7 @@ impl Model {
         self.objects[object].pages.len() as u64
     }
 
-    /// Changes the size of an object (`ftruncate`). Pages beyond the new end are removed, with their private copies.
+    /// Changes the size of an object (`ftruncate`). Removes the pages beyond the new end and their private copies.
     pub fn truncate(&mut self, object: ObjectNumber, pages: u64) {
         self.objects[object].pages.resize(pages as usize, None);
         for mapped in self.all() {
@@ -58,9 +58,9 @@ impl Model {
         }
     }
 
-    /// Returns the pages of private mappings of an object that were filled with zeroes and not stored to since.
-    /// Punching a hole in the object also removes those that map the zero page (Linux 7.2 `mm/memory.c`,
-    /// `zap_present_ptes`).
+    /// Returns the pages of private mappings of an object that a userfaultfd handler filled with zeroes and that were
+    /// not stored to since. Punching a hole in the object also removes such a page if it maps the zero page (Linux 7.2
+    /// `mm/memory.c`, `zap_present_ptes`).
     pub fn filled_with_zeroes(
         &self,
         process: usize,

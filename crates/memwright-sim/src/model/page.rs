@@ -5,10 +5,10 @@ use crate::terms::{Rights, Watch};
 /// Bytes of one page.
 pub const PAGE: usize = 4096;
 
-/// The contents of a page; `None` is all zero.
+/// The contents of a page. `None` means that all bytes are zero.
 pub(super) type Contents = Option<Box<[u8; PAGE]>>;
 
-/// Returns whether the contents have these bytes from `offset` on.
+/// Returns whether the contents from `offset` on begin with `bytes`.
 pub(super) fn shows(contents: &Contents, offset: usize, bytes: &[u8]) -> bool {
     match contents {
         Some(contents) => contents[offset..].starts_with(bytes),
@@ -23,7 +23,7 @@ pub(super) fn store(contents: &mut Contents, offset: usize, value: u8) {
 /// A file or a piece of shared memory, by number.
 pub type ObjectNumber = usize;
 
-/// What a mapping maps.
+/// The source of the pages of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Private anonymous memory.
@@ -32,21 +32,21 @@ pub enum Source {
     Private {
         /// The object.
         object: ObjectNumber,
-        /// The object's page that the first page of the mapping maps.
+        /// The index in the object of the first page of the mapping.
         index: u64,
     },
     /// A shared mapping of an object's pages from `index` on.
     Shared {
         /// The object.
         object: ObjectNumber,
-        /// The object's page that the first page of the mapping maps.
+        /// The index in the object of the first page of the mapping.
         index: u64,
     },
 }
 
 impl Source {
-    /// Returns the object and the index of its page that is mapped here unless the process has a private copy, or
-    /// `None` for anonymous memory.
+    /// Returns the object and the index of the object's page that is mapped here. For a private mapping, a private copy
+    /// takes precedence over that page. Returns `None` for anonymous memory.
     pub(super) fn object(self) -> Option<(ObjectNumber, u64)> {
         match self {
             Self::Anonymous => None,
@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-/// What a child does not inherit of a page. The first flag takes precedence.
+/// The exceptions to what a child inherits of a page. The first flag takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OnFork {
     /// Nothing is mapped in the child (`MADV_DONTFORK`).
@@ -83,11 +83,11 @@ pub(super) struct OnFork {
 /// Whether a page was written since write tracking was last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
-    /// It was not, and must not count as written.
+    /// The page was not written, and must not count as written.
     No,
-    /// It was, and must count as written.
+    /// The page was written, and must count as written.
     Yes,
-    /// Write tracking was never reset, or the contents were discarded: it may count as either.
+    /// Write tracking was never reset, or the contents were discarded: the page may count as written or not.
     #[default]
     Maybe,
 }
@@ -100,21 +100,22 @@ impl Stored {
         }
     }
 
-    /// Records that the contents were discarded: the page may count as either.
+    /// Records that the contents were discarded: the page may count as written or not.
     pub(super) fn lose(&mut self) {
         *self = Self::Maybe;
     }
 }
 
-/// Whether userfaultfd has read-write-protected a page, and it was not accessed since.
+/// Whether userfaultfd has read-write-protected a page that was not accessed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Armed {
-    /// It has not, or the page was accessed or discarded since: a page in memory or in swap counts as accessed.
+    /// The page was not protected, or was accessed or discarded since. If it is in memory or in swap, it counts as
+    /// accessed.
     #[default]
     No,
-    /// It has, and the page must not count as accessed.
+    /// The page was protected, and must not count as accessed.
     Yes,
-    /// It has, if the page was in memory or in swap.
+    /// The page was protected if it was in memory or in swap at that time.
     IfThere,
 }
 
@@ -124,21 +125,22 @@ pub(super) struct Mapped {
     pub(super) source: Source,
     /// The private copy, if there is one.
     pub(super) own: Option<Contents>,
-    /// The contents if the page was discarded (`MADV_FREE`): zeroes, with what was stored since. A read shows which of
-    /// the two contents the page has.
+    /// The contents if the page was discarded (`MADV_FREE`): zeroes, plus later stores. A read reveals which of the two
+    /// contents the page has.
     pub(super) otherwise: Option<Contents>,
-    /// A store to the mapped page of an object was refused, or memory may have run out before the copy: the page may
-    /// have a private copy since then.
+    /// Whether the page may have a private copy that the model does not record yet: a store to the mapped page of an
+    /// object was refused, or memory may have run out before the copy.
     pub(super) may_have_copied: bool,
     pub(super) on_fork: OnFork,
-    /// The page is a guard: every access is refused as in a hole.
+    /// Whether the page has a guard marker: every access is refused as in a hole.
     pub(super) guard: bool,
-    /// Neither the mapping nor its rights change any more (`mseal`).
+    /// Whether the mapping and its rights can no longer change (`mseal`).
     pub(super) sealed: bool,
     pub(super) watch: Option<Watch>,
-    /// Written since it was write-protected by userfaultfd. A page that must not count as written is protected.
+    /// Whether the page was written since userfaultfd write-protected it. A page that must not count as written is
+    /// protected.
     pub(super) since_protected: Stored,
-    /// Written since soft-dirty was cleared.
+    /// Whether the page was written since soft-dirty was cleared.
     pub(super) since_cleared: Stored,
     pub(super) armed: Armed,
 }
@@ -162,13 +164,13 @@ impl Mapped {
         }
     }
 
-    /// Returns whether write protection refuses a store.
+    /// Returns whether userfaultfd write protection refuses a store.
     pub(super) fn is_protected(&self) -> bool {
         let refuses = self.watch.is_some_and(|watch| !watch.asynchronous);
         refuses && self.since_protected == Stored::No
     }
 
-    /// Write-protects the page, or ends its protection. A guard stays a guard.
+    /// Write-protects the page, or ends its protection. Does not affect a page with a guard marker.
     pub(super) fn protect(&mut self, on: bool) {
         self.since_protected = match on && !self.guard {
             true => Stored::No,
@@ -181,13 +183,13 @@ impl Mapped {
         self.armed = Armed::No;
     }
 
-    /// Returns whether the page maps one of these pages of an object.
+    /// Returns whether the page maps a page of this object with one of these indices.
     pub(super) fn shows(&self, which: ObjectNumber, indices: std::ops::Range<u64>) -> bool {
         let shown = self.source.object();
         shown.is_some_and(|(object, index)| object == which && indices.contains(&index))
     }
 
-    /// Discards the contents at the request of the process. Write protection survives, except on anonymous memory.
+    /// Discards the contents on request of the process. Write protection survives, except on anonymous memory.
     pub(super) fn dropped(&mut self) {
         (self.own, self.otherwise) = (None, None);
         self.armed = Armed::No;
@@ -206,7 +208,7 @@ impl Mapped {
         }
     }
 
-    /// Moves the page to another place without a userfaultfd event.
+    /// Updates the page for a move to another address without a userfaultfd event.
     pub(super) fn moved(&mut self) {
         (self.watch, self.armed) = (None, Armed::No);
         self.since_protected.lose();

@@ -5,7 +5,7 @@ use super::{Model, Refusal};
 use crate::terms::Remap;
 
 impl Model {
-    /// Checks the arguments of an `mremap` of a [uniform](Self::is_uniform) range.
+    /// Checks the arguments of an `mremap` call for a [uniform](Self::is_uniform) range.
     ///
     /// # Errors
     /// The arguments contradict each other.
@@ -21,7 +21,7 @@ impl Model {
         Ok(())
     }
 
-    /// Moves and resizes a uniform range; `to` is its new place.
+    /// Moves and resizes a uniform range. `to` is its new first page.
     ///
     /// # Panics
     /// If the range is not mapped.
@@ -63,8 +63,8 @@ impl Model {
         }
     }
 
-    /// Moves every mapping of a range, and keeps what is mapped at the new place of a hole (Linux 6.17 and later, for
-    /// `MREMAP_FIXED` without a change of length).
+    /// Moves every mapping of a range. At the new place of each hole, the existing mapping stays (Linux 6.17 and later,
+    /// for `MREMAP_FIXED` without a change of length).
     pub fn move_each(&mut self, process: usize, remap: Remap, to: u64) {
         self.became_soft_dirty(process);
         let space = self.space(process);

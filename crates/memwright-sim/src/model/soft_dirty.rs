@@ -18,7 +18,7 @@ impl Model {
         }
     }
 
-    /// Returns each mapped page with the requirement for it: whether it must be soft-dirty, must not, or may be either.
+    /// Returns each mapped page with its requirement: it must be soft-dirty, it must not be, or it may be either.
     pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages.map(|(&page, mapped)| (page, mapped.since_cleared))
@@ -33,8 +33,8 @@ impl Model {
         }
     }
 
-    /// Allows every page to count as soft-dirty: a new area is soft-dirty as a whole, and so is any area that it merges
-    /// with.
+    /// Allows every page to count as soft-dirty. A new area is soft-dirty as a whole, and so is any area with which it
+    /// merges.
     pub(super) fn became_soft_dirty(&mut self, process: usize) {
         for mapped in self.space(process).pages.values_mut() {
             mapped.since_cleared.blur();

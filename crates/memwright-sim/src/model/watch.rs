@@ -8,7 +8,7 @@ impl Model {
     /// Registers the mapped pages of a range with a userfaultfd (`UFFDIO_REGISTER` with write protection).
     ///
     /// # Errors
-    /// The first page that cannot be registered; then no page is registered.
+    /// The first page that cannot be registered. No page is registered then.
     pub fn watch(
         &mut self,
         process: usize,
@@ -36,7 +36,7 @@ impl Model {
     /// Unregisters the pages of a range from `watch` (`UFFDIO_UNREGISTER`).
     ///
     /// # Errors
-    /// A page of another userfaultfd, or one that cannot be registered; then nothing changes.
+    /// A page that is registered with another userfaultfd, or that cannot be registered. Nothing has changed then.
     pub fn unwatch(
         &mut self,
         process: usize,
@@ -60,7 +60,7 @@ impl Model {
     /// Write-protects the pages of a range, or ends their protection (`UFFDIO_WRITEPROTECT`).
     ///
     /// # Errors
-    /// Nothing is mapped, or a page is not registered; the pages before it have changed.
+    /// Nothing is mapped, or a page is not registered. The pages before that page have changed.
     pub fn write_protect(
         &mut self,
         process: usize,
@@ -86,7 +86,7 @@ impl Model {
         range.any(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.fills))
     }
 
-    /// Returns whether a page can be missing: nothing was stored in it, or only zeroes where it is anonymous.
+    /// Returns whether a page can be missing: it was not stored to or, in anonymous memory, holds only zeroes.
     fn may_be_missing(&self, process: usize, page: u64) -> bool {
         let mapped = &self.spaces[&process].pages[&page];
         let is_zero = |contents: &Contents| shows(contents, 0, &[0; PAGE]);
@@ -106,7 +106,7 @@ impl Model {
     /// Fills a page with one byte, write-protected or not (`UFFDIO_COPY`, `UFFDIO_ZEROPAGE`).
     ///
     /// # Errors
-    /// The page is not registered, or something was stored there. A page that was only read may be present too.
+    /// The page is not registered, or exists already. A page that was only read may exist too.
     pub fn fill(
         &mut self,
         process: usize,
@@ -149,10 +149,10 @@ impl Model {
         Ok(())
     }
 
-    /// Moves a page of anonymous memory to a registered place, and leaves a hole of zeroes behind (`UFFDIO_MOVE`).
+    /// Moves a page of anonymous memory to a registered page, and leaves a hole that reads as zeroes (`UFFDIO_MOVE`).
     ///
     /// # Errors
-    /// The page is not anonymous, or something was stored at the new place.
+    /// The page is not anonymous, or the target page was stored to.
     pub fn relocate(&mut self, process: usize, from: u64, to: u64) -> Result<(), Refusal> {
         let target = self.mapped(process, to)?;
         if target.source != Source::Anonymous || target.watch.is_none() {
@@ -174,7 +174,7 @@ impl Model {
             mapped.since_cleared.lose();
             mapped.armed = Armed::No;
         }
-        // Pages that arrive in memory for read-write protection are protected.
+        // A page that is moved to memory with read-write protection becomes protected.
         let target = self.mapped(process, to)?;
         if target.watch.is_some_and(|watch| watch.accesses) {
             target.armed = Armed::IfThere;

@@ -30,14 +30,14 @@ fn copies_by_the_kernel() {
         trial.on("write", &program, |space| space.write(at(1), &text));
         trial.expect(&program, 1, 7);
         trial.expect(&program, 2, 7);
-        // One program writes to the memory of another: process_vm_writev.
+        // One program writes to the memory of another program, as `process_vm_writev` does.
         let mut taken = [0; 2 * PAGE_SIZE];
         trial.on("read", &program, |space| space.read(at(1), &mut taken));
         assert_eq!(taken, text);
         trial.on("write", &other, |space| space.write(at(2), &taken));
         trial.expect(&other, 2, 7);
         trial.on("read", &other, |space| space.read(at(5), &mut taken));
-        // A debugger writes where the program has no write permission.
+        // A debugger writes to memory for which the program has no write permission.
         trial.on("force", &program, |space| space.write_forced(at(9), &[8]));
         trial.expect(&program, 9, 8);
         trial.step("file", || file.write_at(bytes(4), &[9; 2 * PAGE_SIZE]));

@@ -1,4 +1,5 @@
-//! Failed allocations in operations over many areas. A failure leaves some of these operations partly done.
+//! Failed allocations in operations on many areas. After a failure, some of these operations have changed a part of the
+//! areas.
 
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ fn changes_across_areas() {
         }
         trial.on("munmap", &program, |space| space.unmap(at(3), bytes(2)));
         trial.on("munmap", &program, |space| space.unmap(at(18), bytes(4)));
-        // Replaces several areas at once.
+        // This mapping replaces several areas.
         let over = MapRequest::anonymous(bytes(6), READ_WRITE).at(Placement::Fixed(at(15)));
         trial.on("map", &program, |space| space.map(&over));
         trial.forget(&program, 15..21);

@@ -6,7 +6,7 @@ use memwright::{Advice, HugeMode, MapRequest, Placement, RemapRequest};
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};
 
-/// The first page of an aligned block of 2 MiB.
+/// The first page that is aligned to 2 MiB.
 const HEAD: u64 = 2;
 const HUGE: u64 = 512;
 
@@ -63,7 +63,7 @@ fn collapse() {
             trial.write(&program, HEAD + page, (page % 200) as u8 + 1);
         }
         let before = program.process.on(FIRST, |space| space.resident_pages());
-        // Collapse can report that there is no memory, as on Linux. Then it has changed nothing.
+        // Collapse may return an out-of-memory error, as on Linux. It has then changed nothing.
         trial.on("collapse", &program, |space| {
             let outcome = space.advise(at(HEAD), bytes(HUGE), Advice::Collapse);
             if outcome.is_err() {

@@ -1,7 +1,7 @@
-//! Tests that any allocation may fail (rule: fail-whole). Scripts that together cover every operation run once for each
-//! frame and each heap block that they allocate, and in each run that one allocation fails. The step reports the error
-//! that Linux would report, nothing is left half-changed, the same step succeeds when it is retried, and at the end
-//! nothing leaks.
+//! Tests that any allocation may fail (rule: fail-whole). The scripts together cover every operation. Each script runs
+//! once for each frame and each heap block that it allocates, and in each run that one allocation fails. The step
+//! returns the error that Linux would return, no change is left half done, the same step succeeds when it is retried,
+//! and nothing has leaked at the end.
 
 #[path = "../support/mod.rs"]
 mod support;

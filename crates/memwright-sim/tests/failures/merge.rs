@@ -1,4 +1,4 @@
-//! Failed allocations while pages with equal contents are merged, and separated again.
+//! Failed allocations while pages with equal contents are merged and unmerged.
 
 use memwright::{Advice, MapRequest, Placement};
 

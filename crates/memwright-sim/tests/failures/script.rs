@@ -1,4 +1,4 @@
-//! Failed allocations in a script of the model: every step is compared with the model, including the failed one.
+//! Failed allocations in a script of the model. Every step is compared with the model, including the failed one.
 
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::Lockstep;
@@ -10,8 +10,8 @@ const fn range(at: u8, pages: u8) -> Range {
     Range { at, pages }
 }
 
-/// Returns what the first process does alone. The ranges cross the boundary between places 15 and 16, where page tables of
-/// three levels end.
+/// Returns the actions that the first process performs before the second one exists. The ranges cross the boundary
+/// between places 15 and 16, where page tables of three levels end.
 fn of_the_first() -> Vec<Action> {
     vec![
         Action::Map(range(12, 8), Rights::READ_WRITE, What::Anonymous, false),
@@ -63,7 +63,7 @@ fn of_the_first() -> Vec<Action> {
     ]
 }
 
-/// Returns what both processes do.
+/// Returns the actions that both processes perform.
 fn of_both() -> Vec<Action> {
     vec![
         Action::Write(15, 0, 10),
@@ -150,7 +150,7 @@ fn whichever_allocation_fails_nothing_is_half_done_and_nothing_leaks() {
             break;
         }
     }
-    // Few failures go unreported: only those of `MAP_POPULATE`, which is best effort.
+    // Only failures of `MAP_POPULATE` go unreported, because it is best effort.
     assert!(
         allocations > 60 && frames > allocations * 3 / 4,
         "{frames} of {allocations}"

@@ -159,11 +159,11 @@ fn of_shared_memory() {
     });
 }
 
-/// Pages of an object are swapped out while no process maps them, and are swapped in several at a time, by faults and
-/// by system calls.
+/// Swaps pages of an object out while no process maps them, and swaps them in several at a time, by faults and by
+/// system calls.
 #[test]
 fn of_shared_memory_together() {
-    // Where no frame is available for a folio, smaller folios and single frames are used.
+    // If no frames are available for a folio, smaller folios and single frames are used.
     run(&machine(512), 1, 0, |trial| {
         let device = Arc::new(HostSwap::new(64));
         let added = trial.host.memory().add_swap(device, 0);

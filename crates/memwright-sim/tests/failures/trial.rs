@@ -1,4 +1,5 @@
-//! One run of the steps of a subject, a function that tests some operations. One allocation may be made to fail.
+//! One run of a subject, which is a function that tests some operations step by step. The run may make one allocation
+//! fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +20,8 @@ use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
 
 use crate::support::{FIRST, assert_coherent, at, bytes};
 
-/// Errors that may report a failed allocation. `is_exhausted` returns whether an error does, in the way of Linux.
+/// An error that can be due to a failed allocation. `is_exhausted` returns whether it is the error that Linux returns
+/// for that.
 pub trait Exhausted: Debug {
     fn is_exhausted(&self) -> bool;
 }
@@ -58,7 +60,7 @@ exhausted! {
     (FaultError, usize): (FaultError::OutOfMemory, _),
 }
 
-/// Which allocation fails.
+/// The allocation that fails.
 #[derive(Clone, Copy, Debug)]
 enum Failing {
     None,
@@ -74,12 +76,12 @@ pub struct Trial {
     /// The expected first byte of each page of each program.
     contents: RefCell<BTreeMap<(usize, u64), u8>>,
     used_before: u64,
-    /// Frames that were allocated before the first step.
+    /// The number of frames that were allocated before the first step.
     allocated: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the allocation failure is still to come.
+    /// Whether the selected allocation has yet to fail.
     armed: Cell<bool>,
-    /// Whether a page has an additional reference, such as a pin, that the audit does not know of.
+    /// Whether a page has an additional reference, such as a pin, that the audit cannot find.
     pub lent: Cell<bool>,
 }
 
@@ -152,15 +154,15 @@ impl Trial {
         pending
     }
 
-    /// Performs an operation and returns its result. The operation must succeed at once, or report that there is no
-    /// memory and succeed when it is retried.
+    /// Performs an operation and returns its result. The operation must either succeed at once, or report that no
+    /// memory is available and succeed when it is retried.
     pub fn step<T, E: Exhausted>(&self, name: &str, act: impl FnMut() -> Result<T, E>) -> T {
         let done = self.attempt(name, act);
         self.check(name);
         done
     }
 
-    /// Like `step`, without the check after success, for callers that have yet to record the expected contents.
+    /// Like `step`, without the check after success. For callers that record the expected contents only afterwards.
     fn attempt<T, E: Exhausted>(&self, name: &str, mut act: impl FnMut() -> Result<T, E>) -> T {
         match act() {
             Ok(done) => done,
@@ -218,7 +220,7 @@ impl Trial {
         contents.retain(|(number, page), _| *number != program.number || !pages.contains(page));
     }
 
-    /// Forks a program; the child has the parent's contents.
+    /// Forks a program. The expected contents of the child are those of the parent.
     pub fn fork(&self, parent: &Program) -> Program {
         let child = self.step("fork", || parent.process.fork(FIRST));
         let child = self.admit(child);
@@ -233,7 +235,7 @@ impl Trial {
         child
     }
 
-    /// Checks what must hold after every step, without causing faults.
+    /// Checks the conditions that must hold after every step, without causing faults.
     fn check(&self, name: &str) {
         assert_coherent(&self.host);
         let memory = self.host.machine().memory();
@@ -260,7 +262,7 @@ impl Trial {
         }
     }
 
-    /// Checks the memory of every program, ends the programs, and checks that nothing leaked. Returns the number of
+    /// Checks the memory of every program, ends the programs, and checks that nothing has leaked. Returns the number of
     /// steps that reported a failure, and whether the selected allocation was never reached.
     fn finish(self) -> (u64, bool) {
         let pending = self.disarm();
@@ -295,7 +297,7 @@ impl Trial {
         frames.resize_pool(0);
         assert_eq!(frames.pool(), PoolCounts::default());
         while memory.merging().shed(memory) > 0 {}
-        // The huge zero page stays allocated once it was needed.
+        // The huge zero page stays allocated after its first use.
         let zeroes = memory.huge().zero_pages() * 512;
         assert_eq!(
             frames.used(),
@@ -306,14 +308,14 @@ impl Trial {
         (self.failed.get(), pending)
     }
 
-    /// Returns the count of a row of the account, for subjects that check whether something happened.
+    /// Returns the count of a row of the account. Subjects use it to check whether an event has happened.
     pub fn count(&self, row: Row) -> u64 {
         self.host.memory().account().count(row)
     }
 }
 
-/// Runs a subject once for each of its allocations, which fails in that run. At least `frames` failures of frame
-/// allocations must be reported by steps, and the subject must allocate at least `heap` heap blocks.
+/// Runs a subject once for each of its allocations, and makes that allocation fail. Steps must report at least `frames`
+/// failures of frame allocations, and the subject must allocate at least `heap` heap blocks.
 pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)) {
     let clean = Trial::new(*options, Failing::None);
     subject(&clean);
@@ -325,8 +327,8 @@ pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)
         subject(&trial);
         told += trial.finish().0;
     }
-    // The other failures are not reported, because the operation falls back: to small pages instead of a huge one, to
-    // another round, or to a later fault.
+    // The other failures are not reported, because the operation continues with small pages instead of a huge one, in
+    // another round, or at a later fault.
     assert!(told >= frames, "{told} of {allocations} frames");
     for nth in 0.. {
         let trial = Trial::new(*options, Failing::Heap(nth));

@@ -1,5 +1,5 @@
-//! Failed allocations in userfaultfd and write tracking: registration, protection of pages that are not populated,
-//! fills, moves, scans.
+//! Failed allocations in userfaultfd and write tracking: registration, protection of unpopulated pages, fills, moves,
+//! and scans.
 
 use memwright::error::FillError;
 use memwright::track::{Categories, Scan};

@@ -1,7 +1,8 @@
-//! Tests of userfaultfd's read-write protection: pages are armed, aged, copied and made to fault while another CPU stores.
+//! Tests of userfaultfd's read-write protection: pages are armed, aged, copied and faulted on while another CPU stores
+//! to them.
 //!
-//! The hardware may walk to an armed page on its own, which counts as an access, so no case relies on a page staying
-//! unaccessed.
+//! The simulated hardware may walk to an armed page at any step, which counts as an access. No case therefore relies on
+//! a page staying unaccessed.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
@@ -62,7 +63,7 @@ fn two_stores(world: &World) {
     world.try_write(0, 3);
 }
 
-/// Checks that the page counts as accessed if a store to it succeeded, and that no store that succeeded is lost.
+/// Checks that the page counts as accessed if a store to it succeeded, and that no successful store is lost.
 fn reported(world: World) -> Result<(), String> {
     let stored = world
         .seen
@@ -76,8 +77,8 @@ fn reported(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// A page is armed while another CPU stores to it: no store lands that began afterwards, and no store that succeeded is
-/// lost.
+/// A page is armed while another CPU stores to it: no store that began after the arming succeeds, and no successful
+/// store is lost.
 #[test]
 fn arm_and_write() {
     explore(&|| watched(false), &[arm, two_stores], |world| {
@@ -90,8 +91,8 @@ fn arm_and_write() {
     });
 }
 
-/// Like `arm_and_write`, where accesses only count: every store succeeds, and a store that began after the page was
-/// armed is reported.
+/// Like `arm_and_write` in asynchronous mode: every store succeeds, and a store that began after the arming is
+/// reported.
 #[test]
 fn arm_and_count() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -102,7 +103,7 @@ fn arm_and_count() {
     });
 }
 
-/// Accesses begin to wait while another CPU stores: a store succeeds and is reported, or it waits.
+/// The context changes to synchronous mode while another CPU stores: the store succeeds and is reported, or it waits.
 #[test]
 fn wait_and_write() {
     let wait = |world: &World| {
@@ -112,7 +113,7 @@ fn wait_and_write() {
     explore(&|| armed(true), &[wait, two_stores], reported);
 }
 
-/// Accesses begin to count while another CPU waits.
+/// The context changes to asynchronous mode while another CPU waits.
 #[test]
 fn count_and_write() {
     let count = |world: &World| {
@@ -150,7 +151,7 @@ fn fork_and_write() {
     explore(&|| armed(true), &[fork, two_stores], reported);
 }
 
-/// Returns a page that is registered for read-write protection and armed, in this world.
+/// Registers the page of `world` for read-write protection and arms it. Returns `world`.
 fn armed_in(world: World, counts: bool) -> World {
     let world = world.watched(1, false, WatchModes::READ_WRITE_PROTECT);
     set_mode(&world, counts);
@@ -158,7 +159,7 @@ fn armed_in(world: World, counts: bool) -> World {
     world
 }
 
-/// A scan that begins after a store to an armed page reports the page.
+/// A scan that begins after a store to an armed page must report the page.
 #[test]
 fn scan_and_write() {
     let scan = |world: &World| {
@@ -168,8 +169,8 @@ fn scan_and_write() {
     explore(&|| armed(true), &[scan, two_stores], reported);
 }
 
-/// A page is armed again once it was reported, while another CPU stores to it: a store that began after that is reported
-/// too.
+/// A page is armed again after a scan has reported it, while another CPU stores to it: a store that began after that is
+/// reported too.
 #[test]
 fn scan_and_arm_again_and_write() {
     let scan = |world: &World| {
@@ -198,7 +199,7 @@ fn swap_out_and_write() {
     }
 }
 
-/// Accesses begin to wait while another CPU stores to an armed page in swap.
+/// The context changes to synchronous mode while another CPU stores to an armed page in swap.
 #[test]
 fn wait_and_swap_in() {
     let wait = |world: &World| {
@@ -218,7 +219,7 @@ fn wait_and_swap_in() {
     });
 }
 
-/// Moves the page to the second node. A page that is in use stays.
+/// Moves the page to the second node. A busy page is not moved.
 fn migrate(world: &World) {
     let choice = NodeChoice {
         near: 1,
@@ -231,7 +232,7 @@ fn migrate(world: &World) {
     assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
 }
 
-/// Creates a world with two nodes and an armed page on the first.
+/// Creates a world with two nodes and an armed page on the first node.
 fn on_two_nodes(counts: bool) -> World {
     let options = MachineOptions {
         frames: 64,
@@ -269,8 +270,8 @@ fn migrate_and_scan() {
     explore(&begin, &[migrate, scan], World::end);
 }
 
-/// An armed page moves away from its context while another CPU stores to it: it is accessible at its new place, with what
-/// was stored at the old one.
+/// An armed page moves out of the registered area while another CPU stores to it: at its new address it is accessible,
+/// and has the values that were stored at the old address.
 #[test]
 fn move_and_write() {
     let relocate = |world: &World| {

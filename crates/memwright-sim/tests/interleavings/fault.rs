@@ -27,7 +27,7 @@ fn fault_and_fault() {
     );
 }
 
-/// One CPU reads and maps the zero frame, the other writes.
+/// One CPU reads, which maps the zero frame. The other CPU writes.
 #[test]
 fn read_fault_and_write_fault() {
     explore(

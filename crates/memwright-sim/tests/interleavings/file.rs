@@ -1,4 +1,4 @@
-//! Tests of pages of a file that are cleaned or truncated while they are in use.
+//! Tests of file pages that are written back or truncated while they are in use.
 
 use std::sync::atomic::Ordering;
 
@@ -8,8 +8,8 @@ use memwright_sim::process::Signal;
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, unmap};
 use crate::world::{World, explore};
 
-/// Write-back cleans a page that another CPU writes. The file is notified of every write that the written-back copy
-/// lacks.
+/// A page is written back while another CPU writes to it. The file is notified of every write that the written-back
+/// copy does not contain.
 #[test]
 fn clean_and_write() {
     explore(
@@ -68,7 +68,7 @@ fn truncate_and_fault() {
     );
 }
 
-/// A page of a file is truncated while another CPU moves the area that maps it: afterwards the page is mapped nowhere.
+/// A page of a file is truncated while another CPU moves the area that maps it: afterwards no area maps the page.
 #[test]
 fn truncate_and_move() {
     explore(
@@ -98,7 +98,7 @@ fn truncate_and_move() {
     );
 }
 
-/// Two pages of a file are truncated while another CPU makes one area of the two that map them: afterwards none of them
+/// Two pages of a file, which two areas map, are truncated while another CPU merges the areas: afterwards neither page
 /// is mapped.
 #[test]
 fn truncate_and_merge() {
@@ -107,7 +107,7 @@ fn truncate_and_merge() {
         let file = world.file.clone().expect("there");
         file.grow(2);
         unmap(world.process(), FIRST, 0, 1);
-        // The upper page first: the object learns of the two areas one by one.
+        // The upper page is mapped first. The two areas are registered with the object separately.
         for (page, rights) in [(1, READ_WRITE), (0, READ)] {
             let request = MapRequest::object(file.clone(), bytes(page), bytes(1), rights, true);
             map(world.process(), request, page);

@@ -1,4 +1,4 @@
-//! Tests of folios that two CPUs populate, and free in part, at the same time.
+//! Tests of folios that two CPUs populate and partly free at the same time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use memwright_table::FrameKind;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, write};
 use crate::world::{World, explore, explore_with};
 
-/// The first page of a folio of 16 KiB, counted from `START`, and its number of pages.
+/// The first page of a folio of 16 KiB, counted from `START`, and the number of its pages.
 const BEGIN: u64 = 2;
 const PAGES: u64 = 4;
 
@@ -28,13 +28,13 @@ fn fresh() -> World {
     })
 }
 
-/// Each CPU stores to one end of the folio.
+/// The threads: each CPU stores to one end of the folio.
 const BOTH_ENDS: [fn(&World); 2] = [
     |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
     |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
 ];
 
-/// The contents of the pages afterwards.
+/// The contents of the pages after both stores.
 const STORED: [u8; PAGES as usize] = [1, 0, 0, 2];
 
 fn check_both_ends(world: &World) {
@@ -44,7 +44,7 @@ fn check_both_ends(world: &World) {
     }
 }
 
-/// Both CPUs fault on the folio, which was never accessed: it is filled once, and neither store is lost.
+/// Both CPUs fault on a folio that was never accessed: the folio is filled once, and neither store is lost.
 #[test]
 fn fault_and_fault_in_a_folio() {
     explore(&fresh, &BOTH_ENDS, |world| {
@@ -55,7 +55,7 @@ fn fault_and_fault_in_a_folio() {
     });
 }
 
-/// A load faults in the middle of a folio that the store of another CPU is about to populate.
+/// A load faults in the middle of a folio that a store by another CPU is about to populate.
 #[test]
 fn read_fault_in_the_midst_of_a_folio() {
     explore(
@@ -72,7 +72,7 @@ fn read_fault_in_the_midst_of_a_folio() {
     );
 }
 
-/// Part of the folio is discarded and populated again while another CPU stores to the rest.
+/// A part of the folio is discarded and populated again while another CPU stores to the rest.
 #[test]
 fn discard_and_fill_again() {
     explore_with(
@@ -124,8 +124,8 @@ fn fresh_shared() -> World {
     world
 }
 
-/// Both CPUs fault on the folio, which was never accessed: the object has one page for each offset, and both CPUs see
-/// it.
+/// Both CPUs fault on a folio that was never accessed: the object has one page for each offset, and both CPUs access
+/// that page.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
     explore(&fresh_shared, &BOTH_ENDS, |world| {
@@ -142,7 +142,8 @@ fn fault_and_fault_in_a_folio_of_shared_memory() {
     });
 }
 
-/// A system call writes a page of the block that a fault is about to populate: the mapped page has the written bytes.
+/// A system call writes to a page of the block that a fault is about to populate: the mapped page contains the written
+/// bytes.
 #[test]
 fn fault_in_a_folio_and_write_call() {
     explore(
@@ -166,7 +167,7 @@ fn fault_in_a_folio_and_write_call() {
     );
 }
 
-/// A hole is punched over part of a folio while another CPU fills and maps it: no process maps a removed page.
+/// A hole is punched into a part of a folio while another CPU fills and maps the folio: no process maps a removed page.
 #[test]
 fn fault_in_a_folio_and_punch() {
     explore(

@@ -1,4 +1,5 @@
-//! Tests of fork in every order: what the child inherits, and what parent and child share afterwards.
+//! Tests of fork in every order: the pages that the child inherits, and the pages that parent and child share
+//! afterwards.
 
 use std::sync::atomic::Ordering;
 
@@ -7,14 +8,14 @@ use memwright_sim::process::Process;
 use crate::support::{self, FIRST, SECOND, at, read, write};
 use crate::world::{THIRD, World, explore};
 
-/// Forks the process on the first CPU: the first thread of the cases with a fork.
+/// Forks the process on the first CPU. This is the first thread of the cases with a fork.
 pub fn fork(world: &World) {
     let child = support::fork(world.process(), FIRST);
     *world.other.lock().unwrap() = Some(child);
     world.over();
 }
 
-/// The other CPU writes to a page that was never accessed. The child has that write or not, and never sees a later one.
+/// The other CPU writes to a page that was never accessed. The child may have inherited that write, but no later one.
 #[test]
 fn fault_and_fork() {
     explore(
@@ -32,8 +33,8 @@ fn fault_and_fork() {
     );
 }
 
-/// The other CPU writes two words of a page, one after the other, through its cached translation. The child has both
-/// words as they were at one moment, and later writes do not change them.
+/// The other CPU writes two words of a page, one after the other, through its cached translation. The child has the
+/// values that both words had at one moment, and later writes do not change them.
 #[test]
 fn fork_and_write() {
     explore(
@@ -59,7 +60,7 @@ fn fork_and_write() {
             let moment = [(1, 0), (2, 0), (2, 2), (3, 2), (3, 3)];
             assert!(moment.contains(&(first, second)), "{first} {second}");
             assert_eq!(pair(world.process(), &mut line), (3, 3));
-            // The child does not see writes that began after the fork.
+            // Writes that began after the fork are not visible to the child.
             let seen = world.seen.lock().unwrap().clone();
             for (after, value) in seen {
                 assert!(
@@ -72,8 +73,7 @@ fn fork_and_write() {
     );
 }
 
-/// Parent and child write to a page that they share at the same time: each gets a private page, and neither write is
-/// lost.
+/// Parent and child write to a shared page at the same time: each gets a private page, and neither write is lost.
 #[test]
 fn copy_and_copy() {
     let begin = || {
@@ -100,8 +100,8 @@ fn copy_and_copy() {
     );
 }
 
-/// One CPU copies a page that a child shares, another writes to the copy, and a third reads. Once the write is done, no
-/// CPU of the process reads the old page.
+/// One CPU copies a page that a child shares, another CPU writes to the copy, and a third CPU reads. After the write,
+/// no CPU of the process reads the old page.
 #[test]
 fn copy_and_write_and_read() {
     let begin = || {

@@ -1,5 +1,5 @@
-//! Tests of huge pages that are created and split while they are in use. The schedules have one deviation less, since
-//! each run has hundreds of steps.
+//! Tests of huge pages that are created and split while they are in use. The bound is one deviation lower, because each
+//! run has hundreds of steps.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use memwright_table::PageRange;
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, write};
 use crate::world::{World, explore, explore_with};
 
-/// Pages of a huge page.
+/// The number of 4 KiB pages in a huge page.
 const HUGE: u64 = 512;
 /// The first page of the huge page, counted from `START`.
 const BEGIN: u64 = 2;
@@ -64,7 +64,7 @@ fn collapse_and_fault() {
         &[
             |world| {
                 for advice in [Advice::Huge, Advice::Collapse] {
-                    // A concurrent fault may make the collapse fail, as on Linux.
+                    // A concurrent fault can make the collapse fail, as on Linux.
                     let _ = world
                         .process()
                         .on(FIRST, |space| space.advise(at(BEGIN), bytes(HUGE), advice));
@@ -81,7 +81,7 @@ fn collapse_and_fault() {
     );
 }
 
-/// Creates a process with a folio of four pages that are all zero, to which both CPUs can write without a fault.
+/// Creates a process with a folio of four zeroed pages to which both CPUs can write without a fault.
 fn zeroes() -> World {
     const PAGES: u64 = 4;
     let world = fresh(Advice::Huge);
@@ -105,7 +105,7 @@ fn zeroes() -> World {
     world
 }
 
-/// A store to a zero-filled page of a folio that is being split is not lost, and the zero frame is unchanged.
+/// A store to a zero-filled page of a folio is not lost while the folio is split, and the zero frame is unchanged.
 #[test]
 fn split_of_zeroes_and_write() {
     explore(
@@ -129,7 +129,7 @@ fn split_of_zeroes_and_write() {
     );
 }
 
-/// Creates a process that has privately mapped and written the only page of a hugetlb pool.
+/// Creates a process that has privately mapped and written to the only page of a hugetlb pool.
 fn of_pool() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(1);
@@ -152,8 +152,8 @@ fn of_pool() -> World {
     world
 }
 
-/// Another CPU writes while the only page of the pool is discarded. The write lands before that, or faults and gets the
-/// page again; no write fails for lack of a page.
+/// Another CPU writes while the only page of the pool is discarded. The write succeeds before the discard, or faults
+/// and allocates the page again. No write fails for lack of a page.
 #[test]
 fn drop_and_fault_of_the_last_page_of_a_pool() {
     explore_with(
@@ -175,7 +175,7 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
                 now == Ok(3) || now == Ok(0) && !seen[1].0,
                 "{now:?}, {seen:?}"
             );
-            // The page returns to the pool when the process is gone, so the pool can shrink to 0.
+            // The page returns to the pool when the process exits, so the pool can shrink to 0.
             world.process = None;
             world.host.frames().resize_pool(0);
             world.end()
@@ -183,8 +183,8 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
     );
 }
 
-/// Creates a process with private hugetlb memory that is registered with a userfaultfd for missing pages. One page of a
-/// pool of two is reserved for it.
+/// Creates a process with private hugetlb memory that is registered with a userfaultfd for missing pages. The pool has
+/// two pages, and one of them is reserved for the process.
 fn promised() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(2);
@@ -285,7 +285,8 @@ fn collapse_of_shared_memory_and_fault() {
     );
 }
 
-/// A page in the middle becomes read-only, which splits the huge page: the pages beside it stay writable.
+/// A page in the middle of a huge page becomes read-only, which splits the huge page: the neighbouring pages stay
+/// writable.
 #[test]
 fn split_and_protect() {
     explore_with(
@@ -335,8 +336,8 @@ fn is_written(world: &World, page: u64) -> bool {
     world.matches(FIRST, at(page).page(), &wanted)
 }
 
-/// A huge page with asynchronous write protection is protected as one entry, and the first store splits it. All stores
-/// succeed. Pages with a store that began after the protection count as written, and no other pages do.
+/// The entry of a huge page gets asynchronous write protection, and the first store splits the huge page. All stores
+/// succeed. A page counts as written if and only if a store to it began after the protection.
 #[test]
 fn arm_whole_and_write() {
     let begin = || small(Advice::Huge).watched(BEGIN + HUGE, true, WatchModes::WRITE_PROTECT);
@@ -354,8 +355,8 @@ fn arm_whole_and_write() {
     });
 }
 
-/// A range that is not populated is write-protected while its first access maps a huge page: the store is refused, or
-/// lands before the protection.
+/// An unpopulated range is write-protected while its first access maps a huge page: the store is refused, or succeeds
+/// before the protection.
 #[test]
 fn protect_whole_and_fault() {
     let begin = || fresh(Advice::Huge).watched(BEGIN + HUGE, false, WatchModes::WRITE_PROTECT);

@@ -1,10 +1,10 @@
-//! Tests of small races in every order: two or three CPUs make one system call each, in all schedules with up to two
-//! deviations (see `memwright_sim::schedule`), or up to `MEMWRIGHT_DEVIATIONS`; with three CPUs one less. A failure
-//! prints its schedule; `MEMWRIGHT_SCHEDULE` with that text runs it again.
+//! Tests of small races in every order. Two or three CPUs make one system call each, in all schedules with up to two
+//! deviations (see `memwright_sim::schedule`), or up to the number in `MEMWRIGHT_DEVIATIONS`. With three CPUs the
+//! number is one less. A failure prints its schedule. If `MEMWRIGHT_SCHEDULE` has that text, the test repeats the run.
 //!
-//! Each case checks what programs are allowed to observe. In addition, at the end of every run no CPU has a stale
-//! translation, the tables agree with the areas, and no frame is lost. The machine reports a violation when a frame is
-//! filled while some CPU still has a translation for it.
+//! Each case checks the results that programs may observe. In addition, at the end of every run no CPU has a stale
+//! translation, the page tables agree with the areas, and no frame has leaked. The machine reports a violation if a
+//! frame is filled while a CPU still has a translation for it.
 
 mod armed;
 mod fault;

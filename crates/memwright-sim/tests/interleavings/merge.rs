@@ -1,4 +1,4 @@
-//! Tests of equal pages that are merged while one of them is written.
+//! Tests of pages with equal contents that are merged while one of them is written.
 
 use memwright::Advice;
 
@@ -23,7 +23,7 @@ fn equal() -> World {
     })
 }
 
-/// Scans again and merges the pages: the first thread of the cases.
+/// Scans again and merges the pages. This is the first thread of the cases.
 fn merge(world: &World) {
     world.process().on(FIRST, |_| {
         world.host.memory().merge_pages(100);
@@ -48,15 +48,15 @@ fn check(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// Pages that were equal at the previous scan are merged while another CPU, which has cached a writable translation of
-/// the first page, writes to it: only that page has the written value.
+/// Pages that were equal at the previous scan are merged while another CPU writes to the first one through a cached
+/// writable translation: only that page has the written value.
 #[test]
 fn merge_and_write() {
     explore(&equal, &[merge, |world| world.try_write(0, 2)], check);
 }
 
-/// Pages are merged while another CPU frees, twice, merged frames that no process maps: while the scan is between two
-/// pages, and after it has continued.
+/// Pages are merged while another CPU twice frees the merged frames that no process maps: once while the scan is
+/// between two pages, and once after the scan has continued.
 #[test]
 fn merge_and_shed() {
     let shed_twice = |world: &World| {
@@ -66,8 +66,8 @@ fn merge_and_shed() {
     explore(&equal, &[merge, shed_twice], check);
 }
 
-/// Like `merge_and_shed`, and the first page is written between the two frees: then no page maps the merged frame that
-/// the second page is about to map.
+/// Like `merge_and_shed`, and the first page is written between the two frees. At the second free, no page maps the
+/// merged frame that the second page is about to map.
 #[test]
 fn merge_and_write_and_shed() {
     let shed_and_write_and_shed = |world: &World| {

@@ -76,7 +76,7 @@ fn protect_and_protect_of_neighbours() {
     );
 }
 
-/// The first write to a clean page races with a protection change: if the write succeeded, the entry is dirty.
+/// The first write to a clean page races with a protection change: if the write succeeds, the entry is dirty.
 #[test]
 fn protect_and_first_write() {
     let begin = || {
@@ -106,7 +106,7 @@ fn protect_and_first_write() {
     );
 }
 
-/// The area is split in three: the pages beside the middle part stay writable all the time.
+/// The area is split in three: the pages on both sides of the middle part stay writable throughout.
 #[test]
 fn split_and_fault() {
     explore(

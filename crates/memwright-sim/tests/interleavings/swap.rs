@@ -55,7 +55,7 @@ fn swapped_shared() -> World {
     world
 }
 
-/// Like `sharing`, with the page in memory and its entry in the page table zapped.
+/// Like `sharing`. The page is in memory, and its entry in the page table has been zapped.
 fn unmapped() -> World {
     let world = sharing();
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
@@ -63,7 +63,7 @@ fn unmapped() -> World {
     world
 }
 
-/// Creates an object with two pages in adjacent swap slots. The process has an area over the first page only.
+/// Creates an object with two pages in consecutive swap slots. The process has an area over the first page only.
 fn swapped_together() -> World {
     let world = unmapped();
     let running = world.host.machine().run_on(FIRST);
@@ -75,7 +75,7 @@ fn swapped_together() -> World {
     world
 }
 
-/// Scans the objects twice, which reclaims the pages that are not accessed in between.
+/// Scans the objects twice. Pages that are not accessed in between are reclaimed.
 fn reclaim(world: &World, cpu: CpuId) {
     let _running = world.host.machine().run_on(cpu);
     for _ in 0..2 {
@@ -104,7 +104,8 @@ fn each_in_one_place(world: &World, pages: u64) {
     assert_eq!(frames + slots, pages, "{frames} frames, {slots} slots");
 }
 
-/// A page is swapped out while another CPU stores to it: no store is lost, whether the page was in memory or in swap.
+/// A page is swapped out while another CPU stores to it: no store is lost, whether it finds the page in memory or in
+/// swap.
 #[test]
 fn swap_out_and_write() {
     explore(
@@ -117,7 +118,8 @@ fn swap_out_and_write() {
     );
 }
 
-/// A page is swapped out during a fork: parent and child both have its contents, and neither sees the other's stores.
+/// A page is swapped out during a fork: parent and child both have its contents, and neither reads the stores of the
+/// other.
 #[test]
 fn swap_out_and_fork() {
     explore(
@@ -135,7 +137,7 @@ fn swap_out_and_fork() {
     );
 }
 
-/// Scans a process twice, which reclaims the pages that are not accessed in between.
+/// Scans a process twice. Pages that are not accessed in between are reclaimed.
 fn reclaim_unused(process: &Process, cpu: CpuId) {
     for _ in 0..2 {
         let call = |space: &Space| {
@@ -150,8 +152,8 @@ fn reclaim_unused(process: &Process, cpu: CpuId) {
     }
 }
 
-/// Creates a page that a process and its child share. The process has a swap entry for it, the child still maps it, and
-/// it has not been written to the device.
+/// Creates a page that a process and its child share. The process has a swap entry for the page, the child still maps
+/// the page, and the page has not been written to the device.
 fn sent_out_by_one_of_two() -> World {
     let world = swapping();
     fork(&world);
@@ -165,7 +167,8 @@ fn other_sends_out(world: &World) {
     world.with_other(|child| reclaim_unused(child, FIRST));
 }
 
-/// Checks that the process has the value that it stored last, or the original one, and that the child has the original.
+/// Checks that the process has the value that it stored last, or else the original one, and that the child has the
+/// original value.
 fn each_has_its_own(world: World) -> Result<(), String> {
     let expected = world.last_written(1);
     assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
@@ -176,8 +179,8 @@ fn each_has_its_own(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// The child, the last process that maps the page, swaps it out, which writes it to the device. Meanwhile the other
-/// process swaps it in.
+/// The child, the last process that maps the page, swaps it out, so the page is written to the device. Meanwhile the
+/// other process swaps the page in.
 #[test]
 fn last_swap_out_and_swap_in() {
     explore(
@@ -189,7 +192,7 @@ fn last_swap_out_and_swap_in() {
     );
 }
 
-/// Like `last_swap_out_and_swap_in`, where the other process stores to the page.
+/// Like `last_swap_out_and_swap_in`, but the other process stores to the page.
 #[test]
 fn last_swap_out_and_write() {
     explore(
@@ -199,7 +202,7 @@ fn last_swap_out_and_write() {
     );
 }
 
-/// Like `last_swap_out_and_swap_in`, where the other process unmaps the page. The slot is free once the child has
+/// Like `last_swap_out_and_swap_in`, but the other process unmaps the page. The slot is free after the child has
 /// swapped the page in and written to it.
 #[test]
 fn last_swap_out_and_unmap() {
@@ -239,7 +242,7 @@ fn shed_and_write() {
     });
 }
 
-/// Parent and child swap their shared page out at the same time: it uses one slot.
+/// Parent and child swap their shared page out at the same time: the page uses a single slot.
 #[test]
 fn swap_out_by_both_owners() {
     let begin = || {
@@ -259,7 +262,8 @@ fn swap_out_by_both_owners() {
     );
 }
 
-/// Two CPUs swap the same page in, one by a load and one by a store: it gets one frame, and the store is not lost.
+/// Two CPUs swap the same page in, one by a load and one by a store: the page gets one frame, and the store is not
+/// lost.
 #[test]
 fn swap_in_and_swap_in() {
     explore(
@@ -279,7 +283,7 @@ fn swap_in_and_swap_in() {
     );
 }
 
-/// A page is write-protected while it is swapped in: no store lands that began after the protection.
+/// A page is write-protected while it is swapped in: no store that began after the protection succeeds.
 #[test]
 fn swap_in_and_protect() {
     let begin = || swapped().watched(1, false, WatchModes::WRITE_PROTECT);
@@ -301,8 +305,8 @@ fn swap_in_and_protect() {
     );
 }
 
-/// Swapoff runs while another CPU stores to a page that is on the device. Either of them swaps the page in; the store
-/// is not lost, and there is no second copy of the page.
+/// Swapoff runs while another CPU stores to a page that is on the device. Either of them swaps the page in. The store
+/// is not lost, and the page has no second copy.
 #[test]
 fn swapoff_and_fault() {
     explore(
@@ -325,20 +329,20 @@ fn swapoff_and_fault() {
     );
 }
 
-/// Stores to the page twice, as the program: the second thread of the cases.
+/// Stores to the page twice, as the program does. This is the second thread of the cases.
 fn store_twice(world: &World) {
     world.try_write(0, 2);
     world.try_write(0, 3);
 }
 
-/// Stores to the page twice, by system calls, for which no page table has an entry.
+/// Stores to the page twice by system calls, which use no page-table entry.
 fn call_twice(world: &World) {
     let _running = world.host.machine().run_on(SECOND);
     assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
     assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
 }
 
-/// Checks that the page of shared memory is in one place and has the last stored value.
+/// Checks that the page of shared memory is either in memory or in swap, and that it has the last stored value.
 fn last_store_is_there(world: World) -> Result<(), String> {
     in_one_place(&world);
     assert_eq!(read(world.process(), FIRST, 0), Ok(3));
@@ -355,7 +359,7 @@ fn swap_out_of_shared_memory_and_write() {
     );
 }
 
-/// Like `swap_out_of_shared_memory_and_write`, with stores by system calls.
+/// Like `swap_out_of_shared_memory_and_write`, but the stores are made by system calls.
 #[test]
 fn swap_out_of_shared_memory_and_call() {
     explore(
@@ -386,7 +390,7 @@ fn swap_out_of_shared_memory_and_truncate() {
     );
 }
 
-/// Two CPUs swap a page of shared memory in: it gets one frame, and the store is not lost.
+/// Two CPUs swap a page of shared memory in: the page gets one frame, and the store is not lost.
 #[test]
 fn swap_in_and_swap_in_of_shared_memory() {
     explore(
@@ -406,7 +410,7 @@ fn swap_in_and_swap_in_of_shared_memory() {
     );
 }
 
-/// A page of shared memory is swapped in while a hole is punched over it: afterwards the page is a new one.
+/// A page of shared memory is swapped in while a hole is punched over it: afterwards a new, zeroed page is there.
 #[test]
 fn swap_in_of_shared_memory_and_punch() {
     explore(
@@ -454,7 +458,7 @@ fn swapoff_and_fault_of_shared_memory() {
     );
 }
 
-/// Reclaim finds a page that no process maps while a system call writes to it: no store is lost.
+/// Reclaim processes a page that no process maps while a system call writes to the page: no store is lost.
 #[test]
 fn reclaim_of_what_nobody_shows_and_call() {
     explore(
@@ -464,7 +468,7 @@ fn reclaim_of_what_nobody_shows_and_call() {
     );
 }
 
-/// Like `reclaim_of_what_nobody_shows_and_call`, with stores by the program, whose first store maps the page.
+/// Like `reclaim_of_what_nobody_shows_and_call`, but the program stores. Its first store maps the page.
 #[test]
 fn reclaim_of_what_nobody_shows_and_fault() {
     explore(
@@ -474,7 +478,7 @@ fn reclaim_of_what_nobody_shows_and_fault() {
     );
 }
 
-/// Swap readahead brings a page in while another CPU writes to it: it gets one frame, and the store is not lost.
+/// Swap readahead swaps a page in while another CPU writes to it: the page gets one frame, and the store is not lost.
 #[test]
 fn swap_in_of_neighbours_and_call() {
     explore(
@@ -501,7 +505,7 @@ fn swap_in_of_neighbours_and_call() {
     );
 }
 
-/// Swap readahead brings a page in while a hole is punched over it: afterwards the page is a new one.
+/// Swap readahead swaps a page in while a hole is punched over it: afterwards a new, zeroed page is there.
 #[test]
 fn swap_in_of_neighbours_and_punch() {
     explore(

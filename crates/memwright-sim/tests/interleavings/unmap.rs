@@ -30,7 +30,8 @@ fn fault_and_unmap() {
     );
 }
 
-/// A page of a shared object is unmapped while another CPU writes to it: after the call its contents do not change.
+/// A page of a shared object is unmapped while another CPU writes to it: after the call the contents of the page do not
+/// change.
 #[test]
 fn fault_and_unmap_of_shared_memory() {
     let begin = || {
@@ -64,7 +65,7 @@ fn fault_and_unmap_of_shared_memory() {
     );
 }
 
-/// Two system calls fault a page in while it is unmapped: neither accesses the page after it was unmapped.
+/// A page is unmapped while the kernel on another CPU faults it in: the fault succeeds, or finds no area.
 #[test]
 fn kernel_fault_and_unmap() {
     explore(
@@ -89,8 +90,8 @@ fn kernel_fault_and_unmap() {
     );
 }
 
-/// A page is discarded while another CPU writes to it. A write that began after the call is not lost; an earlier one
-/// can be.
+/// A page is discarded while another CPU writes to it. A write that began after the call is not lost. An earlier write
+/// may be lost.
 #[test]
 fn drop_and_fault() {
     explore(
@@ -136,7 +137,7 @@ fn move_page(world: &World, to: u64) {
     world.over();
 }
 
-/// A page is moved while another CPU writes to it: what was written at the old address is at the new one.
+/// A page is moved while another CPU writes to it: every value that was written at the old address is at the new one.
 #[test]
 fn move_and_fault() {
     explore(
@@ -156,14 +157,14 @@ fn move_and_fault() {
     );
 }
 
-/// Memory is so short that the frame which one CPU frees is allocated by another one at once, while a third CPU still
+/// So few frames are free that a frame that one CPU frees is allocated by a second CPU at once, while a third CPU still
 /// writes to the old page.
 #[test]
 fn gather_and_free_and_allocate() {
     let begin = || {
         let world = World::written(3, 1);
         let other = program(&world.host, 1, READ_WRITE);
-        // Populates its page tables, so that the next access allocates nothing but the page.
+        // This access populates the page tables, so that the next access allocates only the page.
         map(&other, MapRequest::anonymous(bytes(1), READ_WRITE), 1);
         write(&other, SECOND, 1, 5).expect("writable");
         let frames = world.host.frames();
@@ -200,8 +201,8 @@ fn gather_and_free_and_allocate() {
     );
 }
 
-/// A CPU with address-space tags switches away from the address space and back while a page is unmapped: it must not
-/// use the translation that it kept.
+/// A CPU with address-space tags switches away from the address space and back while a page is unmapped: the CPU must
+/// not use the translation that it has kept.
 #[test]
 fn unmap_and_return_to_a_kept_root() {
     let begin = || {

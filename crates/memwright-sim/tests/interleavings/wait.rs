@@ -1,5 +1,4 @@
-//! Tests of CPUs that halt until the writer that holds a lock releases it: each CPU is woken, in whatever order the
-//! CPUs arrive.
+//! Tests of CPUs that halt until a writer releases a lock: each CPU is woken, in whatever order the CPUs arrive.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -9,7 +8,7 @@ use memwright_table::sync::{Rank, SpreadLock, Step, step};
 use crate::support::{FIRST, SECOND};
 use crate::world::THIRD;
 
-/// A machine, and a lock around two counts, which are equal whenever no writer holds the lock.
+/// A machine, and a lock that guards two counts. The counts are equal whenever no writer holds the lock.
 struct Shared {
     machine: SimulatedMachine,
     lock: SpreadLock<(u32, u32)>,
@@ -50,7 +49,7 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
         hardware: |_| (),
         check,
     };
-    // As in the other cases, one deviation less with three CPUs.
+    // As in the other cases, the bound is one deviation lower with three CPUs.
     let bound = if threads.len() > 2 { 1 } else { 2 };
     match schedule::explore(&case, bound) {
         Ok(explored) => assert!(explored.schedules > 20, "{explored:?}"),

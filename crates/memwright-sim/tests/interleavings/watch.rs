@@ -20,7 +20,7 @@ fn watched(asynchronous: bool) -> World {
     World::written(2, 1).watched(1, asynchronous, WRITES)
 }
 
-/// Returns whether the page counts as written, and protects it again if `protect` is true.
+/// Returns whether the page counts as written. Write-protects it again if `protect` is true.
 fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
     let wanted = Scan {
         inverted: Categories::empty(),
@@ -32,7 +32,7 @@ fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
     world.matches(cpu, at(0).page(), &wanted)
 }
 
-/// Write-protects the page: the first thread of the cases that protect.
+/// Write-protects the page. This is the first thread of the cases that protect.
 fn arm(world: &World) {
     world.write_protect(FIRST, true);
     world.over();
@@ -43,8 +43,8 @@ fn two_stores(world: &World) {
     world.try_write(0, 3);
 }
 
-/// A page is write-protected while another CPU stores to it: no store lands that began after the protection, and no
-/// store that succeeded is lost.
+/// A page is write-protected while another CPU stores to it: no store that began after the protection succeeds, and no
+/// successful store is lost.
 #[test]
 fn protect_and_write() {
     explore(&|| watched(false), &[arm, two_stores], |world| {
@@ -55,8 +55,8 @@ fn protect_and_write() {
     });
 }
 
-/// Like `protect_and_write`, asynchronously: every store succeeds, and a store that began after the protection marks
-/// the page as written.
+/// Like `protect_and_write` in asynchronous mode: every store succeeds, and a store that began after the protection
+/// marks the page as written.
 #[test]
 fn arm_and_write() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -67,8 +67,8 @@ fn arm_and_write() {
     });
 }
 
-/// Like `arm_and_write`, for a page of a file that is notified of first stores: the fault calls the file between its
-/// two reads of the entry.
+/// Like `arm_and_write`, for a page of a file that is notified of first stores: the fault handler calls the file
+/// between its two reads of the entry.
 #[test]
 fn arm_and_write_of_a_file() {
     let begin = || {
@@ -100,7 +100,7 @@ fn arm_and_fault() {
     });
 }
 
-/// A page that is not populated is write-protected, synchronously: a store is refused, or lands before the protection.
+/// An unpopulated page is write-protected in synchronous mode: a store is refused, or succeeds before the protection.
 #[test]
 fn protect_and_fault() {
     let begin = || World::fresh(1).watched(1, false, WRITES);
@@ -112,8 +112,8 @@ fn protect_and_fault() {
     });
 }
 
-/// Two scans report written pages and protect them again. At least one of them reports the store, and the second does
-/// if the store began after the first scan.
+/// Two scans report written pages and protect them again. At least one scan reports the store. If the store began after
+/// the first scan, the second scan reports it.
 #[test]
 fn scan_and_protect_again_and_write() {
     let begin = || {
@@ -176,7 +176,7 @@ fn unprotect_and_write() {
     );
 }
 
-/// A thread that faults on a missing page is refused, or finds the complete contents that the handler filled in.
+/// A thread faults on a missing page: the access is refused, or finds the complete contents that the handler filled in.
 #[test]
 fn copy_and_fault() {
     let begin = || World::fresh(1).watched(1, false, WatchModes::MISSING);
@@ -207,7 +207,7 @@ fn copy_and_fault() {
     );
 }
 
-/// Creates a page of shared memory that is registered and not mapped. The object has the page only if `there` is true.
+/// Creates a page of shared memory that is registered and not mapped. The object has the page if `there` is true.
 fn watched_shared(modes: WatchModes, there: bool) -> World {
     let world = World::of_shared_memory(|_| ());
     unmap(world.process(), FIRST, 0, 1);
@@ -250,7 +250,7 @@ fn show_and_punch() {
     );
 }
 
-/// Like `show_and_punch`, where the handler adds the page to the object.
+/// Like `show_and_punch`, but the handler also adds the page to the object.
 #[test]
 fn copy_to_shared_memory_and_punch() {
     explore(
@@ -293,7 +293,7 @@ fn unregister_and_wait() {
 }
 
 /// A page is write-protected during a fork: the parent's page stays protected, the child's page is not registered, and
-/// neither process sees the other's stores.
+/// neither process reads the stores of the other.
 #[test]
 fn fork_and_protect() {
     explore(

@@ -1,4 +1,4 @@
-//! The state of a case, and how a case is run in every order.
+//! The state of a case, and the functions that run a case in every order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,26 +17,26 @@ use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, write};
 
 pub const THIRD: CpuId = CpuId::new(2);
 
-/// What the threads of a case share.
+/// The state that the threads of a case share.
 pub struct World {
-    /// Dropped last, after every process.
+    /// The machine. Dropped last, after every process.
     pub host: Arc<Host>,
     pub process: Option<Process>,
     /// Another process, present from the start or created by a fork.
     pub other: Mutex<Option<Process>>,
-    /// Set when the first thread's call has returned.
+    /// Whether the first thread's call has returned.
     pub over: AtomicBool,
-    /// Accesses of the second thread: whether each began after `over` was set, and its result.
+    /// The accesses of the second thread: whether each began after `over` was set, and its result.
     pub seen: Mutex<Vec<(bool, Result<u8, Signal>)>>,
-    /// A counter for use by the case.
+    /// A counter that the case can use.
     pub count: AtomicU64,
     /// A file that the process maps. The file must be notified of the first write to each of its pages.
     pub file: Option<Arc<NotedFile>>,
     /// Shared memory that the process maps, and that a case changes.
     pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
-    /// Frames in use before the process was created.
+    /// The number of frames in use before the process was created.
     pub used: u64,
-    /// Frames taken out of circulation, freed at the end.
+    /// Frames that are allocated so that no other allocation gets them. They are freed at the end.
     pub hoard: Mutex<Vec<Frame>>,
     /// The userfaultfd that the memory is registered with.
     pub watch: Option<Watch>,
@@ -156,7 +156,7 @@ impl World {
         Self::new(2, 0, |host| program(host, pages, READ_WRITE))
     }
 
-    /// Creates a process that maps one page of an object, shared, at each of these pages.
+    /// Creates a process that maps one page of an object, shared, at each of the pages `places`.
     pub fn sharing(places: &[u64], start: impl FnOnce(&Process)) -> Self {
         Self::new(2, 0, |host| {
             let process = Process::new(host);
@@ -236,7 +236,7 @@ impl World {
         self.seen.lock().unwrap().push((after, outcome));
     }
 
-    /// Returns the value that the page must have if the writes recorded by `try_write` were the only ones after
+    /// Returns the expected value of the page: that of the last successful write that `try_write` recorded, or else
     /// `before`.
     pub fn last_written(&self, before: u8) -> u8 {
         let seen = self.seen.lock().unwrap();
@@ -244,8 +244,8 @@ impl World {
         last.unwrap_or(before)
     }
 
-    /// Checks the recorded accesses: those that began after the first thread's call returned failed, and all failures
-    /// are `signal`.
+    /// Checks the recorded accesses: each access that began after the first thread's call returned has failed, and each
+    /// failure is `signal`.
     pub fn none_after(&self, signal: Signal) {
         for (after, outcome) in self.seen.lock().unwrap().iter() {
             assert!(!after || outcome.is_err(), "{outcome:?} afterwards");
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// Checks that no translation is stale, that the address spaces are consistent, and that nothing leaked.
+    /// Checks that no translation is stale, that the address spaces are consistent, and that no frame has leaked.
     pub fn end(mut self) -> Result<(), String> {
         let stale = self.host.machine().audit();
         if !stale.is_empty() {
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-/// Makes the hardware of each CPU walk the tables, and cache translations of the pages that cases use.
+/// Makes the hardware of each CPU walk the page tables, and cache translations of the pages that cases use.
 fn walks(world: &World) {
     for cpu in world.host.machine().cpus() {
         for page in 0..2 {
@@ -293,7 +293,7 @@ fn walks(world: &World) {
     }
 }
 
-/// Returns the number of deviations to explore for a case with this number of threads, less `fewer`.
+/// Returns the number of deviations to explore for a case with this number of threads, reduced by `fewer`.
 fn bound(threads: usize, fewer: u32) -> u32 {
     let given = std::env::var("MEMWRIGHT_DEVIATIONS");
     let of_two: u32 = given.map_or(2, |text| text.parse().expect("a number"));
@@ -309,7 +309,7 @@ pub fn explore(
     explore_with(0, begin, threads, check)
 }
 
-/// Like `explore`, with `fewer` deviations less, for cases whose runs have thousands of steps.
+/// Like `explore`, with a bound that is lower by `fewer`, for cases whose runs have thousands of steps.
 pub fn explore_with(
     fewer: u32,
     begin: &dyn Fn() -> World,

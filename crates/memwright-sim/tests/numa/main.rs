@@ -1,4 +1,4 @@
-//! Tests with several NUMA nodes: where pages are allocated, and pages that migrate while other CPUs use them.
+//! Tests with several NUMA nodes: on which node pages are allocated, and pages that migrate while other CPUs use them.
 
 mod relatives;
 #[path = "../support/mod.rs"]
@@ -15,7 +15,7 @@ use memwright_sim::schedule::{self, Case};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
 use support::{FIRST, READ, READ_WRITE, SECOND, START, at, bytes, program, protect, read, write};
 
-/// Boots a machine with two nodes that have a CPU each.
+/// Boots a machine with two nodes, each with one CPU.
 fn two_nodes(frames: u32) -> Arc<Host> {
     Host::boot(MachineOptions {
         frames,
@@ -38,7 +38,8 @@ fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, 
     migrate_as(process, cpu, page, node, Moving::Own)
 }
 
-/// Migrates a page to `node`. `moving` says whether a page that several processes map is migrated for all of them.
+/// Migrates a page to `node`. `moving` determines whether a page that several processes map is migrated for all of
+/// them.
 fn migrate_as(
     process: &Process,
     cpu: CpuId,
@@ -105,7 +106,7 @@ fn a_page_comes_from_the_node_that_touches_it_first() {
         write(&process, cpu, page, 1).expect("writable");
         assert_eq!(node_of(&process, page), Ok(node), "page {page}");
     }
-    // Unmapped pages return to their node, whichever CPU frees them.
+    // Freed pages return to their node, whichever CPU frees them.
     let before = host.frames().node_usage(1).1;
     support::unmap(&process, FIRST, 1, 2);
     assert_eq!(host.frames().node_usage(1).1, before + 2);
@@ -130,7 +131,7 @@ fn a_strict_policy_looks_at_every_page_up_to_the_last() {
             space.bind(at(0), support::bytes(pages), Some(policy), true)
         })
     };
-    // The end of the range is inside the area, right after a present page.
+    // The range ends inside the area, right after a present page.
     assert_eq!(bind(0, 3), Ok(()));
     assert_eq!(bind(1, 3), Err(BindError::Misplaced(at(0))));
 }
@@ -161,7 +162,7 @@ fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
         .map(|page| frames.node_of(page.frame()))
         .collect();
     assert_eq!(pages, [1; 4]);
-    // Takes every block of the node except for a single frame.
+    // Allocates every block of the node except for a single frame.
     let mut taken = vec![frames.allocate_on(0, FrameKind::Anonymous, only(1))];
     for order in (1..=8).rev() {
         while let Ok(block) = frames.allocate_on(order, FrameKind::Kernel, only(1)) {
@@ -263,8 +264,8 @@ fn scan(process: &Process) {
     assert_eq!(end, None);
 }
 
-/// Returns the number of NUMA hint faults on the page's own node, of those from another node, and of write faults that
-/// only made an entry writable.
+/// Returns three counts: NUMA hint faults on pages of the CPU's own node, NUMA hint faults on pages of another node,
+/// and write faults that only made an entry writable.
 fn hints(host: &Host) -> (u64, u64, u64) {
     let account = host.memory().account();
     (
@@ -284,7 +285,7 @@ fn a_hint_fault_is_the_only_one() {
     assert!(bits_of(&process, 0).contains(Bits::HINT));
     assert_eq!(read(&process, SECOND, 0), Ok(7));
     assert_eq!(hints(&host), (0, 1, 0));
-    // The load has restored the right to write too.
+    // The load has restored write permission too.
     write(&process, SECOND, 0, 8).expect("writable");
     assert_eq!(hints(&host), (0, 1, 0));
     assert_eq!(bits_of(&process, 0), before);
@@ -371,14 +372,14 @@ fn a_protection_change_ends_the_hint() {
 struct World {
     host: Arc<Host>,
     process: Process,
-    /// What the second thread wrote last.
+    /// The value that the second thread wrote last.
     last: AtomicU8,
     used: u64,
     refused: Mutex<Vec<u8>>,
 }
 
 impl World {
-    /// Creates a page that both CPUs have written.
+    /// Creates a page to which both CPUs have written.
     fn new() -> Self {
         let host = two_nodes(128);
         let used = host.frames().used();
@@ -395,7 +396,7 @@ impl World {
         }
     }
 
-    /// Like `new`, and the page has a NUMA hint.
+    /// Like `new`, but the entry of the page is a NUMA hint.
     fn hinted() -> Self {
         let world = Self::new();
         scan(&world.process);
@@ -434,12 +435,12 @@ impl Raced for World {
     }
 }
 
-/// A state in which CPUs race.
+/// The state of a race.
 trait Raced: Send + Sync + 'static {
     fn host(&self) -> &Host;
 }
 
-/// Makes the hardware of each CPU walk the tables and cache a translation.
+/// Makes the hardware of each CPU walk the page tables and cache a translation.
 fn walks(world: &impl Raced) {
     for cpu in world.host().machine().cpus() {
         let _ = world.host().machine().on(cpu).read(at(0), &mut [0]);
@@ -463,7 +464,8 @@ fn explore<W: Raced>(
     }
 }
 
-/// Checks that no CPU used a frame after it was freed, and that as many frames are used as before the first process.
+/// Checks that no CPU used a frame after it was freed, and that the number of used frames is `used`, as before the
+/// first process.
 fn check_end(host: &Host, used: u64) -> Result<(), String> {
     let violations = host.machine().take_violations();
     if !violations.is_empty() {
@@ -477,7 +479,7 @@ fn check_end(host: &Host, used: u64) -> Result<(), String> {
     }
 }
 
-/// A page migrates while another CPU stores to it: the store is in the frame that the page has at the end.
+/// A page migrates while another CPU stores to it: the store is in the final frame of the page.
 #[test]
 fn migration_and_write() {
     explore(
@@ -495,7 +497,7 @@ fn migration_and_write() {
     );
 }
 
-/// A page with a NUMA hint is migrated while another CPU writes to it, which takes hint faults.
+/// A page with a NUMA hint is migrated while another CPU writes to it and takes hint faults.
 #[test]
 fn hint_faults_and_migration() {
     explore(
@@ -513,7 +515,7 @@ fn hint_faults_and_migration() {
     );
 }
 
-/// Once a protection change has returned, no hint fault restores the right to write.
+/// After a protection change has returned, no hint fault restores write permission.
 #[test]
 fn hint_fault_and_protect() {
     explore(

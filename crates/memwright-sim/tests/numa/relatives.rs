@@ -1,5 +1,5 @@
-//! Tests of the reverse mapping: families of processes that fork, exit, move, split and unmap memory, and pages that
-//! migrate or are truncated meanwhile. What a search finds is compared with all page tables.
+//! Tests of the reverse mapping: families of processes fork, exit, move, split and unmap memory while pages migrate or
+//! are truncated. The result of each rmap walk is compared with all page tables.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use memwright_table::{Frame, PageRange};
 use crate::support::{self, FIRST, READ, READ_WRITE, START, at, bytes, fork, map, write};
 use crate::{migrate_as, two_nodes};
 
-/// The number of pages in which processes map memory.
+/// The number of pages of the range in which processes map memory.
 const PAGES: u64 = 96;
 
-/// The most processes at a time.
+/// The maximum number of processes that exist at the same time.
 const MOST: u64 = 7;
 
 /// The number of pages of the object.
 const OBJECT: u64 = 24;
 
-/// A family of processes, and the object that they map.
+/// Processes that are related by forks, and the object that they map.
 struct Family {
     host: Arc<Host>,
     object: Arc<Shmem<SimulatedMachine>>,
@@ -48,7 +48,7 @@ impl Family {
         self.chance.below(bound as usize) as u64
     }
 
-    /// Returns a number of pages, and a first page such that they are among `PAGES`.
+    /// Returns the first page and the number of pages of a random range of at most `most` pages within `PAGES`.
     fn range(&mut self, most: u64) -> (u64, u64) {
         let pages = 1 + self.below(most);
         (self.below(PAGES - pages), pages)
@@ -74,7 +74,7 @@ impl Family {
                 first,
             ),
             3 => {
-                // In two calls, the upper part first: the areas merge.
+                // Maps the range by two calls, the upper part first, so that the areas merge.
                 let upper = pages / 2;
                 for (at, length) in [(upper, pages - upper), (0, upper)] {
                     if length > 0 {
@@ -89,7 +89,7 @@ impl Family {
             4 => {
                 let rights = if shape % 2 == 0 { READ } else { READ_WRITE };
                 let length = bytes(pages);
-                // Fails where nothing is mapped.
+                // This fails if nothing is mapped there.
                 let _ = process.on(FIRST, |space| space.protect(at(first), length, rights));
             }
             5 if pages < 4 => drop(process.on(FIRST, |space| space.unmap(at(first), bytes(pages)))),
@@ -103,19 +103,19 @@ impl Family {
                     fixed: (shape != 1).then(|| at(target)),
                     dont_unmap: shape == 0,
                 };
-                // Fails where the old range is not one area, or overlaps the new one.
+                // This fails if the old range is not one area, or overlaps the new range.
                 let _ = process.on(FIRST, |space| space.remap(request));
             }
             _ => {
                 for page in first..first + pages {
-                    // Fails where nothing is mapped for writing.
+                    // This fails if no writable memory is mapped there.
                     let _ = write(process, FIRST, page, number as u8);
                 }
             }
         }
     }
 
-    /// Returns every place at which a process maps a page: the process, the page and the frame.
+    /// Returns every mapping of a page by a process: the number of the process, the page, and the frame.
     fn mapped(&self) -> Vec<(usize, u64, Frame)> {
         let mut found = Vec::new();
         for (number, process) in self.processes.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Family {
         found
     }
 
-    /// Migrates a page that one of the processes maps, and checks that it has migrated for all.
+    /// Migrates a page that one of the processes maps, and checks that it has migrated for all processes.
     fn migrate(&mut self) -> bool {
         let before = self.mapped();
         if before.is_empty() {

@@ -16,7 +16,7 @@ use crate::support::{
 };
 use crate::{Raced, bits_of, check_end, explore, migrate_as, node_of, only, two_nodes};
 
-/// The number of pages of a huge page, and the first page of the first huge page, counted from `START`.
+/// The number of 4 KiB pages in a huge page, and the first page of the first huge page, counted from `START`.
 const HUGE: u64 = 512;
 const FIRST_HUGE: u64 = 2;
 
@@ -80,7 +80,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     write(&parent, FIRST, 1, 8).expect("writable");
     let child = fork(&parent, FIRST);
     let grandchild = fork(&child, SECOND);
-    // One of the processes moved the page within its address space.
+    // The child moves the page within its address space.
     move_page(&child, SECOND, 0, 40);
     let old = frame_of(&parent, 0);
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     assert_eq!(host.frames().references(frame), 3);
     assert_eq!(bits_of(&parent, 0), before);
     assert_eq!(node_of(&parent, 1), Ok(0));
-    // The page is not exclusive to any of the processes: a store by one is not visible to the others.
+    // The page is not exclusive to any of the processes: a store by one of them is not visible to the others.
     write(&parent, SECOND, 0, 9).expect("writable");
     assert_eq!(read(&child, SECOND, 40), Ok(7));
     assert_eq!(read(&grandchild, FIRST, 0), Ok(7));
@@ -129,7 +129,7 @@ fn a_page_of_shared_memory_moves_with_its_object() {
     assert_eq!((bits_of(&one, 1), bits_of(&other, 31)), before);
     let frame = frame_of(&one, 1);
     assert_eq!((frame_of(&other, 31), frame_of(&reader, 8)), (frame, frame));
-    // Stores are visible to all processes, without a fault.
+    // Stores are visible to all processes, and do not fault.
     write(&one, FIRST, 1, 9).expect("writable");
     assert_eq!(read(&other, SECOND, 31), Ok(9));
     assert_eq!(read(&reader, SECOND, 8), Ok(9));
@@ -158,15 +158,15 @@ fn what_somebody_else_holds_stays_for_all() {
     }
     let frame = frame_of(&one, 0);
     let before = bits_of(&one, 0);
-    // The page does not migrate while a call that reads it has a reference,
+    // The page does not migrate while a call that reads it holds a reference.
     let held = object.frame_for(0, false).unwrap().unwrap();
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     drop(host.frames().adopt(held));
-    // while it is pinned for a device,
+    // The page does not migrate while it is pinned for a device.
     host.frames().pin(frame);
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     host.frames().unpin(frame);
-    // and while the node has no free frame.
+    // The page does not migrate while the node has no free frame.
     let mut hoard = Vec::new();
     while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Object, only(1)) {
         hoard.push(taken);
@@ -216,7 +216,7 @@ fn a_merged_page_moves_and_stays_known() {
         assert_eq!(frame_of(&process, page), frame);
         assert_eq!(frame_of(&child, page), frame);
     }
-    // A page that becomes equal to it later is merged with it.
+    // A page whose contents become equal to the KSM page later is merged with it.
     write(&process, FIRST, 3, 7).expect("writable");
     merge();
     assert_eq!(frame_of(&process, 3), frame);
@@ -245,7 +245,8 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
             while !host.memory().merge_pages(100) {}
         }
     });
-    // Out of date: one page is written, and one is unmapped. Not recorded: a child, and a page that it moves.
+    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings have no record: those
+    // of a child, and of a page that the child moves.
     let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
     write(&process, FIRST, 1, 8).expect("writable");
     unmap(&process, FIRST, 2, 1);
@@ -263,7 +264,7 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
         assert_eq!(node_of(&child, 40), Ok(node));
     }
     assert_sound(&host, &[&process, &child, &other]);
-    // The records of a process that has ended tell nothing about the others.
+    // The records of a process that has exited do not affect the other processes.
     drop(process);
     assert_eq!(move_all(&child, 40, 0), Ok(Moved::To(0)));
     assert_eq!(frame_of(&other, 3), frame_of(&child, 40));
@@ -297,7 +298,7 @@ fn a_huge_page_moves_for_all_as_one() {
     assert_eq!(read(&parent, FIRST, FIRST_HUGE + 3), Ok(7));
     let account = host.memory().account();
     assert_eq!(account.count(Row::PagesMigrated), HUGE);
-    // The huge page does not migrate while another process maps a part of it with small entries.
+    // The huge page does not migrate while another process maps a part of it by small entries.
     unmap(&child, SECOND, FIRST_HUGE, 1);
     assert_eq!(move_all(&parent, FIRST_HUGE, 0), Err(Unmoved::Busy));
     assert_sound(&host, &[&parent, &child]);
@@ -371,7 +372,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
     let dealt = policy(PlaceMode::Interleave, 3);
     assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
-    // A process reports the policy that applies, also where another process has set it.
+    // `placement_at` returns the policy that applies, even if another process has set it.
     assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
     assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
     assert_eq!(one.space().placement_at(at(1)), Some(None));
@@ -385,8 +386,8 @@ fn a_policy_of_shared_memory_is_everybodys() {
         node_of(&one, page).expect("there")
     });
     assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
-    // The walk reports the node that the object's policy gives for each page. It queries the object while no table is
-    // locked.
+    // The walk reports the node that the object's policy selects for each page. The walk queries the object while it
+    // holds no page-table lock.
     let mut wanted = Vec::new();
     one.on(FIRST, |space| {
         let range = PageRange::new(START, START.add(8));
@@ -401,7 +402,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_eq!(object.write_at(bytes(2), &[1]), Ok(1));
     assert_eq!(read(&one, FIRST, 2), Ok(1));
     assert_eq!(node_of(&one, 2), Ok(1));
-    // A reset policy is reset for all processes.
+    // A policy that one process resets is reset for all processes.
     assert_eq!(bind(&other, 40, 8, None), Ok(()));
     assert_eq!(one.space().placement_at(at(2)), Some(None));
     assert_sound(&host, &[&one, &other]);
@@ -413,12 +414,12 @@ struct World {
     used: u64,
     processes: [Process; 2],
     object: Option<Arc<Shmem<SimulatedMachine>>>,
-    /// A frame that a call has a reference to.
+    /// A frame to which a call holds a reference.
     held: Mutex<Option<Frame>>,
 }
 
 impl World {
-    /// Creates a page of shared memory that both processes have written.
+    /// Creates a page of shared memory to which both processes have written.
     fn shared() -> Self {
         let host = two_nodes(256);
         let used = host.frames().used();
@@ -437,7 +438,7 @@ impl World {
         }
     }
 
-    /// Keeps a reference to a frame until the end.
+    /// Keeps a reference to a frame until the end of the run.
     fn hold(&self, frame: Frame) {
         *self.held.lock().expect("no panic") = Some(frame);
     }
@@ -490,7 +491,7 @@ impl Raced for World {
     }
 }
 
-/// Migrates the page. The migration may fail with `Unmoved::Busy` because of a concurrent fault.
+/// Migrates the page. A concurrent fault can make the migration fail with `Unmoved::Busy`.
 fn may_move(world: &World, cpu: CpuId) {
     let process = &world.processes[usize::from(cpu == SECOND)];
     let moved = migrate_as(process, cpu, 0, 1, Moving::All);
@@ -503,8 +504,7 @@ fn may_move(world: &World, cpu: CpuId) {
     );
 }
 
-/// A page of shared memory migrates while another process stores to it: the store is in the frame that the page has at
-/// the end.
+/// A page of shared memory migrates while another process stores to it: the store is in the final frame of the page.
 #[test]
 fn migration_of_shared_memory_and_write() {
     explore(
@@ -523,7 +523,7 @@ fn migration_of_shared_memory_and_write() {
     );
 }
 
-/// Like `migration_of_shared_memory_and_write`, where the other process has yet to map the page.
+/// Like `migration_of_shared_memory_and_write`, but the other process has not mapped the page yet.
 #[test]
 fn migration_of_shared_memory_and_fault() {
     explore(
@@ -545,8 +545,8 @@ fn migration_of_shared_memory_and_fault() {
     );
 }
 
-/// One of the mappers drops its entry, but not its area, and a call keeps a reference to the page, so that there are as
-/// many references as mappers were found: the page must not move.
+/// One process zaps its entry for the page but keeps its area, and a call holds a reference to the page. The number of
+/// references then equals the number of mappings that were found, but the page must not migrate.
 #[test]
 fn migration_of_shared_memory_and_a_reference_in_place_of_an_entry() {
     explore(
@@ -578,7 +578,7 @@ fn migration_of_shared_memory_and_a_reference_in_place_of_an_entry() {
     );
 }
 
-/// A store after a fork is visible to the process that made it, and to no other one, wherever the page is.
+/// A store after a fork is visible only to the process that made it, on whichever node the page is.
 #[test]
 fn migration_of_a_page_shared_by_fork_and_write() {
     explore(
@@ -594,7 +594,7 @@ fn migration_of_a_page_shared_by_fork_and_write() {
     );
 }
 
-/// Both processes migrate the page, and one reads and writes it by system calls meanwhile.
+/// Both processes migrate the page. Meanwhile one of them reads and writes the page by system calls.
 #[test]
 fn two_migrations_and_a_call() {
     explore(

@@ -22,11 +22,11 @@ fn rights() -> impl Strategy<Value = Rights> {
 }
 
 fn range() -> impl Strategy<Value = Range> {
-    // Mostly near the boundary between page tables, so that ranges overlap often.
+    // Most ranges are near the boundary between page tables, so that ranges overlap often.
     (prop_oneof![3 => 9..23u8, 1 => 0..32u8], 1..9u8).prop_map(|(at, pages)| Range { at, pages })
 }
 
-/// Ranges small enough to be registered with a userfaultfd as a whole.
+/// Generates ranges that are small enough to be registered with a userfaultfd as a whole.
 fn narrow() -> impl Strategy<Value = Range> {
     (9..23u8, 1..4u8).prop_map(|(at, pages)| Range { at, pages })
 }
@@ -51,7 +51,7 @@ fn advice() -> impl Strategy<Value = Advice> {
     ]
 }
 
-/// Generates bytes to write. They are often equal, so that some pages can be merged.
+/// Generates values to write. They are often equal, so that some pages can be merged.
 fn value() -> impl Strategy<Value = u8> {
     prop_oneof![2 => 1..=2u8, 1 => 1..=255u8]
 }
@@ -102,7 +102,7 @@ fn tracking() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Generates actions of read-write protection.
+/// Generates actions for read-write protection.
 fn accesses() -> impl Strategy<Value = Action> {
     let watcher = Watcher::Accesses;
     prop_oneof![
@@ -124,7 +124,8 @@ fn watcher() -> impl Strategy<Value = Watcher> {
     ])
 }
 
-/// Generates actions whose effect programs cannot observe: they change where pages are, and whether they are shared.
+/// Generates actions whose effect programs cannot observe: they change the location of pages, and whether pages are
+/// shared.
 fn beneath() -> impl Strategy<Value = Action> {
     let advice = || select(vec![Advice::PageOut, Advice::PageOut, Advice::Mergeable]);
     prop_oneof![
@@ -171,20 +172,20 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Advise(range, Advice::Mergeable),
             Action::Merge,
         ]),
-        // A page is swapped out after it was written, and is used again.
+        // A page is swapped out after it was written, and is then accessed.
         2 => (small(), value(), action()).prop_map(|(range, value, next)| vec![
             Action::Write(range.at, 0, value),
             Action::Advise(range, Advice::PageOut),
             next,
             Action::Read(range.at + 1, 0),
         ]),
-        // Pages with `Advice::Free` are discarded, unless they are written first.
+        // Pages with `Advice::Free` are discarded unless they are written first.
         1 => (small(), action()).prop_map(|(range, next)| vec![
             Action::Advise(range, Advice::Free),
             next,
             Action::Advise(range, Advice::PageOut),
         ]),
-        // Missing pages are filled, before or after a program accesses them.
+        // Missing pages are filled, before or after the program accesses them.
         2 => (small(), 0..4u8, any::<bool>()).prop_map(|(range, value, protect)| vec![
             Action::Map(range, Rights::READ_WRITE, What::Anonymous, false),
             Action::Watch(range, Watcher::Fills),
@@ -196,7 +197,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Watch(range, Watcher::Fills),
             Action::Relocate(Range { at: from, ..range }, range.at),
         ]),
-        // Pages that are read-write-protected are used, or change their place, and are used afterwards.
+        // Pages that are read-write-protected are accessed or moved, and are accessed afterwards.
         3 => (small(), any::<bool>(), action(), action()).prop_map(
             |(range, counts, one, other)| vec![
                 Action::Watch(range, Watcher::Accesses),
@@ -210,7 +211,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 Action::CountAccesses(!counts),
             ]
         ),
-        // Small pages are collapsed into a huge one, where places are that large.
+        // If places are large enough, small pages are collapsed into a huge page.
         1 => (select(vec![8, 16]), value()).prop_map(|(at, value)| {
             let range = Range { at, pages: 8 };
             vec![
@@ -219,7 +220,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 Action::Write(at + 2, 0, value),
             ]
         }),
-        // A folio is allocated, and split again.
+        // A folio is allocated and then split.
         1 => (select(vec![8, 16]), value(), action(), split()).prop_map(
             |(at, value, next, split)| {
                 let range = Range { at, pages: 8 };
@@ -239,8 +240,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     ]
 }
 
-/// Generates scripts that begin with two mappings. One of them covers the range that most steps use, so that the steps
-/// have something to work on.
+/// Generates scripts that begin with two mappings. One of them covers the range that most steps use, so that most steps
+/// act on mapped memory.
 pub fn script(steps: usize) -> impl Strategy<Value = Script> {
     let some = (any::<u8>(), 0..4u8, actions()).prop_map(|(process, cpu, actions)| {
         let step = |action| Step {
@@ -255,7 +256,7 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
         cpu: 0,
         action: Action::Map(range, Rights::READ_WRITE, what, false),
     };
-    // Some actions are several steps.
+    // Some actions consist of several steps, so fewer actions are generated than `steps`.
     let steps = collection::vec(some, 1..steps * 3 / 4);
     ((range(), what()), what(), steps).prop_map(move |((second, other), what, steps)| {
         let most = Range { at: 8, pages: 16 };
@@ -281,7 +282,7 @@ fn beginning(
     })
 }
 
-/// Generates scripts in which small pages are collapsed into a huge one first, if places are that large.
+/// Generates scripts that first collapse small pages into a huge page, if places are large enough.
 pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
     let first = vec![
         Action::Write(9, 0, 1),
@@ -290,7 +291,7 @@ pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
     beginning(steps, Just(first))
 }
 
-/// Generates scripts that begin with a split folio, of which one page may have been swapped out before.
+/// Generates scripts that begin with a split folio, one page of which may have been swapped out before.
 pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
     let first =
         (9..15u8, value(), split(), any::<bool>()).prop_map(|(at, value, split, leaves)| {
@@ -304,7 +305,7 @@ pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
     beginning(steps, first)
 }
 
-/// Generates scripts that begin with pages whose contents may be discarded, one of which is written first.
+/// Generates scripts that begin with pages that may be discarded (`MADV_FREE`). One of the pages is then written.
 pub fn freeing(steps: usize) -> impl Strategy<Value = Script> {
     let first = (9..20u8, value(), 0..3u8).prop_map(|(at, value, again)| {
         let range = Range { at, pages: 3 };

@@ -1,4 +1,4 @@
-//! What several tests share: a booted machine, programs on it, and short helpers.
+//! Helpers that several tests share: a booted machine, programs on it, and short functions.
 #![allow(dead_code, reason = "no test uses everything")]
 
 pub mod generate;
@@ -15,7 +15,7 @@ pub const SECOND: CpuId = CpuId::new(1);
 pub const READ: Rights = Rights::READ;
 pub const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 
-/// The first page that tests map by default: two pages below a boundary of page tables.
+/// The first page that tests map by default: two pages below a boundary between page tables.
 pub const START: Page = Page::new(3 * 512 * 512 - 2);
 
 pub fn boot() -> Arc<Host> {
@@ -73,7 +73,7 @@ pub fn read(process: &Process, cpu: CpuId, page: u64) -> Result<u8, Signal> {
     process.read(cpu, at(page), &mut byte).map(|()| byte[0])
 }
 
-/// Checks that no CPU has a stale translation, and that the machine saw no violation.
+/// Checks that no CPU has a stale translation, and that the machine has recorded no violation.
 pub fn assert_coherent(host: &Host) {
     assert_eq!(host.machine().audit(), []);
     assert_eq!(host.machine().take_violations(), Vec::<String>::new());

@@ -19,8 +19,8 @@ impl<M: Machine> Fault<'_, M> {
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
-                    // These 2 MiB have no lowest-level page table, so a huge page may be mapped. Under a marker, from
-                    // which pages inherit bits, pages are mapped one by one.
+                    // No lowest-level page table covers this 2 MiB range, so a huge page may be mapped. Under a marker,
+                    // 4 KiB pages are mapped instead, and each inherits the bits of the marker.
                     drop(cursor);
                     if let Some(kind) = self.first_touch_huge() {
                         return Ok(kind);
@@ -47,8 +47,8 @@ impl<M: Machine> Fault<'_, M> {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
-    /// Resolves the fault in private anonymous memory without huge pages: maps a folio of several pages if a setting
-    /// says so, otherwise a single page.
+    /// Resolves the fault in private anonymous memory without huge pages: maps a folio of several pages if the settings
+    /// enable one, otherwise a single page.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {
         if self.access.write {

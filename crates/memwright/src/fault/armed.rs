@@ -11,7 +11,7 @@ use crate::vma::idle::Arming;
 use crate::vma::writable::Grant;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Resolves the fault on the armed page under the cursor. A huge page is accessed as a whole.
+    /// Resolves the fault on the armed page under the cursor. A huge page is not split: all of it becomes accessible.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_armed(
@@ -28,8 +28,9 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Returns an error if the access to the armed page under the cursor waits for the userfaultfd of the area.
-    /// Otherwise makes the page as accessible as the area is, and returns it as it is mapped now.
+    /// Gives the armed page under the cursor the rights of the area again, and returns the page as it is mapped now.
+    /// Returns `FaultError::Watched` instead if the userfaultfd of the area is in synchronous mode: its handler must
+    /// resolve the access.
     pub(super) fn disarm(
         self,
         cursor: &mut Cursor<'_, M>,

@@ -34,7 +34,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Attaches an anon_vma to the area, if it has none. Called before a private page is mapped in the area.
     #[inline]
     pub(crate) fn note_private(self) {
-        // Test before storing: a store would take the cache line from the other CPUs at each fault.
+        // Test before storing: a store at each fault would invalidate the cache line on the other CPUs.
         if !self.area.has_faulted() {
             self.prepare_anon_vma();
         }

@@ -41,8 +41,8 @@ impl<M: Machine> Fault<'_, M> {
                     }
                 }
             }
-            // The object's locks rank before the page-table lock: release the table, get the page, check the entry
-            // again.
+            // The object's locks rank before the page-table lock: drop the page-table lock, get the page, and check the
+            // entry again.
             drop(cursor);
             let generation = object.mappings().generation();
             if self.area.flags().intersects(watched) {
@@ -86,9 +86,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Gets the frame of the page from the object and maps it. Returns `None` if the caller must retry, because the
-    /// entry or the object changed meanwhile, or because the page was in swap and is in memory now. Sets `read` if a
-    /// device was read for that.
+    /// Gets the frame of the page from the object and maps it. Returns `None` if the caller must retry: the entry or
+    /// the object changed meanwhile, or the page was in swap and is in memory now. Sets `read` if the swap-in read a
+    /// swap device.
     fn map_object(
         self,
         object: &dyn Object<M>,
@@ -190,9 +190,9 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Whether one entry may map the object's huge page around the fault: the huge page is inside the area, and aligned
-    /// equally in the area and the object. No fault on a single page of it has to be reported to a userfaultfd. The
-    /// access is not a store to private memory, which needs a copy.
+    /// Whether one entry may map the object's huge page around the fault. The huge page must be inside the area and
+    /// aligned equally in the area and the object. The area must have no markers and no userfaultfd, which needs faults
+    /// on single pages. A store to private memory needs a copy instead.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;
@@ -203,8 +203,8 @@ impl<M: Machine> Fault<'_, M> {
             && (area.is_shared() || !self.access.write)
     }
 
-    /// Maps the object's huge page around the fault. The object creates the huge page if the settings say so (Linux 7.2
-    /// `mm/memory.c`, `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
+    /// Maps the object's huge page around the fault. The object creates the huge page if the settings allow it (Linux
+    /// 7.2 `mm/memory.c`, `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
     #[cold]
     fn map_folio(
         self,
@@ -214,8 +214,8 @@ impl<M: Machine> Fault<'_, M> {
         let core = self.core;
         let flags = self.area.flags();
         let mode = core.memory.huge_mode();
-        // A process or area that disables huge pages gets none. The mode does not apply: it is for anonymous memory
-        // only.
+        // A process or area that disables huge pages gets none. The huge page mode is not checked: it applies to
+        // anonymous memory only.
         if !may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
@@ -332,8 +332,8 @@ mod tests {
 
     #[test]
     fn the_window_begins_where_it_is_aligned_or_where_the_area_does() {
-        // The page, the area, and the range of fault-around: 16 pages from the later start, limited by area and page
-        // table.
+        // The page, the area, and the range of fault-around: 16 pages from the later of the two starts, limited by the
+        // area and the page table.
         for (page, area, around) in [
             (40, (0, 100), (32, 48)),
             (40, (35, 100), (35, 51)),

@@ -9,9 +9,9 @@ use crate::types::folio_use::FolioUse;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Handles a store to untouched memory for which a setting enables large folios: allocates the largest folio around
-    /// the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or there is
-    /// no memory: a single page is then mapped.
+    /// Handles a store to untouched memory for which the settings enable large folios: allocates the largest folio
+    /// around the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or no
+    /// memory is available. The caller then maps a single page.
     #[cold]
     #[inline(never)]
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
@@ -29,7 +29,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(FaultKind::Folio)
     }
 
-    /// Returns the part of `range` around the page that faulted in which all entries are empty.
+    /// Returns the largest part of `range` that contains the page that faulted and whose entries are all empty.
     fn empty_around(&self, range: PageRange) -> PageRange {
         let (mut start, mut end) = (range.start, range.end);
         let mut look = self.core.table.look(range);
@@ -45,8 +45,8 @@ impl<M: Machine> Fault<'_, M> {
         PageRange::new(start, end)
     }
 
-    /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or there is no memory for a
-    /// page table.
+    /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or if no page table can be
+    /// allocated.
     fn fill_folio(&self, range: PageRange, pages: FolioPages<'_, M>) -> Option<()> {
         let bits = self.area.entry_bits(NEW);
         let core = self.core;

@@ -1,6 +1,6 @@
-//! Forced access for ptrace, which the rights of the area do not limit (Linux 7.2 `mm/gup.c`, `check_vma_flags` and
-//! `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory changes a private page of the
-//! process. The process gains no right to store there itself.
+//! Forced access for ptrace, which is not limited by the rights of the area (Linux 7.2 `mm/gup.c`, `check_vma_flags`
+//! and `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory changes a private page of the
+//! process. The process itself gains no right to store to that page.
 
 use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
 

@@ -74,8 +74,8 @@ impl<M: Machine> Fault<'_, M> {
         self.area.entry_bits(NEW | inherited)
     }
 
-    /// Maps a folio if the entry is empty. Returns `None` if it is not, or if there is no memory for a page
-    /// table: the fault then continues with 4 KiB pages.
+    /// Maps a folio if the entry is empty. Returns `None` if the entry is not empty, or if no page table can be
+    /// allocated: the fault then continues with 4 KiB pages.
     fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
         let mut cursor = self.core.table.cursor(huge::around(self.page));
         match cursor.peek() {

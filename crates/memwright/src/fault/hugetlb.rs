@@ -196,7 +196,7 @@ impl<M: Machine> Fault<'_, M> {
         let source = frames.share(page.frame);
         drop(cursor);
         let view = self.hugetlb_view()?;
-        // Uses the reservation for this page if it is left: the first private page at this index consumed it.
+        // If an earlier private page at this index consumed the reservation, an unreserved page is taken.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
         let mut cursor = self.core.table.cursor(huge::around(self.page));

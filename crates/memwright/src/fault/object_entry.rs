@@ -52,8 +52,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory and that are not mapped yet. The
-    /// page of the fault is not among them.
+    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory and that are not mapped yet. Skips
+    /// the page that faulted.
     pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
         let mut around = Around {
             range,
@@ -80,7 +80,7 @@ impl<M: Machine> Fault<'_, M> {
 /// Frames around a fault, with a reference to each.
 pub(super) struct Around {
     pub(crate) range: PageRange,
-    /// Whether there is any frame.
+    /// Whether `frames` contains at least one frame.
     found: bool,
     frames: [Option<Frame>; AROUND],
 }

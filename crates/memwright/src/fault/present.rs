@@ -50,8 +50,8 @@ impl<M: Machine> Fault<'_, M> {
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
-            // The store is permitted, so the written page loses its protection. Of a huge page, that is one 4 KiB page;
-            // a hugetlb page is not split.
+            // The store is permitted, so the write protection is removed: from the 4 KiB page that is written, or from
+            // a hugetlb page as a whole.
             let splits = !self.area.flags().contains(AreaFlags::HUGETLB);
             if page.size != PageSize::Size4K && splits {
                 self.split_for_store(cursor)?;
@@ -61,7 +61,7 @@ impl<M: Machine> Fault<'_, M> {
             page.bits -= Bits::UFFD_WP;
         }
         let view = self.area.view();
-        // The bits that the rule checks: the store sets soft-dirty.
+        // The rule checks the bits that the entry has after the store, which include soft-dirty.
         let bits = page.bits | access | Bits::SOFT_DIRTY;
         match writable(view, bits) {
             Verdict::Writable => {

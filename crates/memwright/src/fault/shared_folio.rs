@@ -12,8 +12,8 @@ use crate::vma::area::AreaFlags;
 use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
-    /// Fills the hole in the object at the fault with a folio that is inside the area. Returns false if there is no
-    /// hole, or no folio is available.
+    /// Fills the hole at the page of the object that faulted with a folio that is inside the area. Returns false if
+    /// there is no hole, or if no folio is available.
     #[cold]
     #[inline(never)]
     pub(super) fn fill_object_folio(self, object: &dyn Object<M>) -> bool {
@@ -67,9 +67,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns the pages that a fault at `page` maps, where `page` is page `within` of a folio of `order`: the complete
-/// folio, if it is inside the area and one lowest-level page table, and no fault on a single page has to be reported to
-/// a userfaultfd. Returns `None` if only `page` is mapped.
+/// Returns the pages that a fault at `page` maps. `page` is page `within` of a folio of order `order`. The result is
+/// the complete folio if it is inside the area and one lowest-level page table, and if no userfaultfd must be notified
+/// of faults on single pages. Otherwise returns `None`, and the fault maps only `page`.
 fn shown_together(
     page: Page,
     within: u64,

@@ -9,7 +9,7 @@ use crate::types::error::FaultError;
 use crate::types::swap_window::Window;
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Swaps in the page of the entry under the cursor, with readahead if the policy says so. Swap-in from disk is
+    /// Swaps in the page of the entry under the cursor, with readahead if the policy enables it. Swap-in from disk is
     /// synchronous: the faulting CPU polls for completion.
     #[cold]
     #[inline(never)]
@@ -37,7 +37,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(kind)
     }
 
-    /// Brings the page of a swap entry into a frame, and ends the entry's use of the slot.
+    /// Gets the page of a swap entry from the swap cache or from the device, and drops the entry's reference to the
+    /// slot.
     pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());

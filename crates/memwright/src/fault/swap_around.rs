@@ -43,7 +43,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
-        // `hits` locks page tables, and the pages of the last readahead may be in this one.
+        // `hits` locks page tables. One of them can be the table that the cursor locks.
         drop(cursor);
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
         let hits = self.hits(window, 0) + u64::from(came_again);
@@ -74,8 +74,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Submits the reads of the page that faulted and of the pages that follow it in the cursor's range, as far as
-    /// frames are available. The slots must be consecutive, and each slot after the first must be named by a single
-    /// entry. `alone` says whether the first slot is also named by a single entry.
+    /// frames are available. The slots must be consecutive, and only one entry may refer to each slot after the first.
+    /// `alone` is true if only one entry refers to the first slot too.
     ///
     /// # Errors
     /// No frame is available for the first page.
@@ -98,8 +98,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         let count = 1 + swap.count_alone(next, count - 1);
         let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
         for (number, swapped) in (0..count).zip(entries) {
-            // A page with several owners gets a frame outside any folio: its owners share the frame, and parts of a
-            // folio are not shared.
+            // A page with several owners gets a frame outside any folio: the owners share the frame, and a part of a
+            // folio cannot be shared.
             let left = if number == 0 && !alone {
                 1
             } else {
@@ -120,8 +120,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Waits for the submitted reads, and maps the pages that were read. The page-table lock has been held since the
-    /// reads were submitted, so the entries are unchanged. A page that could not be read stays in swap. Returns the outcome for the first page,
-    /// which is the outcome of the fault.
+    /// reads were submitted, so the entries are unchanged. A page whose read failed stays in swap. Returns the outcome
+    /// for the first page, which is the outcome of the fault.
     fn show_run(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -161,8 +161,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         result
     }
 
-    /// Waits for the reads of all pages except the first, and frees the frames of the pages that could not be read.
-    /// Returns the frames of the pages that were read, each at its position in the run.
+    /// Waits for the reads of all pages except the first, and frees the frames of the pages whose reads failed. Returns
+    /// the frames of the pages that were read, each at its position in the run.
     fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
@@ -178,8 +178,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         came
     }
 
-    /// Swaps in page `index` of the object, for the fault, and the pages that follow it. Returns whether a device was
-    /// read.
+    /// Swaps in page `index` of the object, for which the fault occurred, and the pages that follow it. Returns whether
+    /// a device was read.
     #[cold]
     pub(super) fn bring_object_in(
         self,

@@ -12,8 +12,8 @@ use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Swaps in at most `most` pages that are on swap device `device`, from `from` on. Returns the page to continue
-    /// with, or `None` at the end of the address space.
+    /// Swaps in pages that are on swap device `device`, in ascending order from page `from`, and stops after `most`
+    /// pages. Returns the page to continue with, or `None` at the end of the address space.
     ///
     /// # Errors
     /// `OutOfMemory` or `Io`; pages that were swapped in before stay in memory.
@@ -39,9 +39,9 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Swaps in the pages of `range`, which is in `area`, that are on `device`, or on any device if `device` is `None`.
-    /// Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or `None`
-    /// at the end of the range.
+    /// Swaps in the pages of `range`, a part of `area`, that are on `device`. With `None`, swaps in those on any
+    /// device. Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or
+    /// `None` at the end of the range.
     pub(crate) fn bring_back(
         &self,
         areas: &Areas<M>,

@@ -13,7 +13,7 @@ use crate::types::policy::SwapInReuse;
 use crate::types::stats::Row;
 use crate::vma::writable::access_bits;
 
-/// The bits that the new entry takes over from the swap entry, whatever the access.
+/// The bits that the new entry takes over from the swap entry for any kind of access.
 const RESTORED: Bits = Bits::SOFT_DIRTY
     .union(Bits::UFFD_WP)
     .union(Bits::WATCHED)
@@ -22,13 +22,13 @@ const RESTORED: Bits = Bits::SOFT_DIRTY
 /// A page that was swapped in and is not mapped yet.
 pub(super) struct Back<'a, M: Machine> {
     pub(super) frame: FrameRef<'a, M>,
-    /// It has no other users.
+    /// Whether the new entry will hold the only reference to the frame.
     pub(super) exclusive: bool,
     pub(super) kind: FaultKind,
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Maps the page that was swapped in at the cursor.
+    /// Maps a page that was swapped in, in the entry under the cursor.
     #[inline(always)]
     pub(super) fn show(
         self,
@@ -50,8 +50,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// Returns the bits of the entry of a page that was swapped in. The tracking bits of the swap entry are included
-    /// when the rule decides on write permission.
+    /// Returns the bits of the entry of a page that was swapped in. The decision on write permission considers the
+    /// tracking bits of the swap entry.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut state = Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
@@ -74,8 +74,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         bits
     }
 
-    /// Returns the bits, which do not permit a store, without any right if the page is read-write-protected: the access
-    /// faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
+    /// Removes all rights from `bits`, which do not permit a store, if the page is read-write-protected: the access
+    /// then faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
     fn unless_armed(self, bits: Bits) -> Bits {
         if bits.contains(Bits::UFFD_WP) && self.area.watches_accesses() {
             bits - (Bits::PROTECTION | Bits::ACCESSED)
@@ -100,7 +100,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(kind)
     }
 
-    /// Completes `bring` after the read. `uses` is the number of entries that named the slot when the read began.
+    /// Completes `bring` after the read. `uses` is the number of entries that referred to the slot when the read began.
     #[inline(always)]
     pub(super) fn take_over(
         self,
@@ -119,7 +119,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         memory.count_on(self.cpu, Row::SwapIn, 1);
         let mut sole = swapped.bits.contains(Bits::EXCLUSIVE) || uses == 1;
         if stores {
-            // Other entries that name the slot still find the page there.
+            // Other entries that refer to the slot still find the page in swap.
             swap.release(frames, &[swapped.slot]);
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
@@ -137,7 +137,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// Completes `bring` for a page that another of its owners has already swapped in, to `frame`.
+    /// Completes `bring` for a page in the swap cache, which another owner has already swapped in to `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

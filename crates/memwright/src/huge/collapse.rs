@@ -26,7 +26,7 @@ use crate::vma::written::written;
 pub(crate) enum CollapseFailure {
     /// The area or the settings do not allow a huge page here.
     NotEligible,
-    /// There is no lowest page table: nothing was ever mapped here.
+    /// The range has no lowest-level page table, so no small page is mapped in it.
     NoTable,
     /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
@@ -34,7 +34,7 @@ pub(crate) enum CollapseFailure {
     BeyondLimits,
     /// A page is pinned or under migration: a retry may succeed.
     Busy,
-    /// No 2 MiB of frames are free.
+    /// No 2 MiB of contiguous frames are free.
     NoFrames,
 }
 
@@ -54,13 +54,13 @@ impl CollapseFailure {
 /// The result of checking one 2 MiB range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Small pages that can be collapsed, and how many of them are in swap.
+    /// Small pages that can be collapsed. The value is the number of them that are in swap.
     Small(u32),
     /// The range already is a huge page.
     Huge,
 }
 
-/// Where a scan for huge pages stopped.
+/// The page at which a scan for huge pages stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// The scan has used up its budget, and continues from this page.
@@ -71,7 +71,7 @@ pub enum Scanned {
     NoFrames(Page),
 }
 
-/// The maximum number of pages in each state, of 512, in a range that a scan collapses.
+/// The maximum numbers of pages in each state, of the 512 pages of a range that a scan collapses.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
     missing: u32,
@@ -82,7 +82,7 @@ struct ScanLimits {
 /// A scan swaps pages in only if at least this many resident pages were accessed.
 const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 
-/// The bits of a swap entry whose page userfaultfd protects: the protection of a single page cannot be collapsed.
+/// The bits of a swap entry that prevent a collapse: userfaultfd's protection of a single page would be lost.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
 impl<M: Machine> AddressSpace<M> {
@@ -199,8 +199,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Collapses every complete 2 MiB range of `part`. A failure does not stop the call, unless no frames are free.
-    /// Returns the last failure.
+    /// Collapses every complete 2 MiB range of `part`. Continues after a failure, unless no frames are free. Returns
+    /// the last failure.
     fn collapse_all(&self, part: PageRange) -> Result<(), AdviseError> {
         let mut start = part.start.number().next_multiple_of(HUGE_PAGES);
         let mut failure = Ok(());
@@ -219,7 +219,7 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // This succeeds even if the huge page cannot be mapped here: the object has it nevertheless.
+            // The collapse succeeds even if the huge page cannot be mapped here, because the object has it.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,
@@ -276,7 +276,7 @@ impl<M: Machine> Core<M> {
             }
         }
         if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
-            // The userfaultfd context would not be notified of a page that the collapse adds.
+            // The collapse would fill a missing page without notifying the userfaultfd context.
             return Err(CollapseFailure::BeyondLimits);
         }
         match limits {

@@ -47,9 +47,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Collapses the object's pages that are mapped at `range` into one huge page, unless they already are one. Fails
-    /// if more pages are missing or in swap than `limits` allows. For a request by the program, this also maps the huge
-    /// page. For a scan, it only removes the page table of the small pages, and the next fault maps the huge page.
-    /// Returns whether this second step succeeded.
+    /// if more pages are missing or in swap than `limits` allows. For a request by the program, then maps the huge
+    /// page. For a scan, only removes the page table of the small pages: the next fault maps the huge page. Returns
+    /// whether this second step succeeded.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,
@@ -62,7 +62,7 @@ impl<M: Machine> Core<M> {
             let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
             let area = area.ok_or(CollapseFailure::NotEligible)?;
             let object = area.object().ok_or(CollapseFailure::NotEligible)?;
-            // The userfaultfd context would not be notified of a page that the collapse adds.
+            // The collapse would fill a missing page without notifying the userfaultfd context.
             if area.flags().intersects(AreaFlags::UFFD) {
                 limits.missing = 0;
             }
@@ -128,8 +128,8 @@ impl<M: Machine> Core<M> {
             && area.offset_of(range.start) == first
     }
 
-    /// Maps the object's huge page in place of its small pages, if nothing else is mapped in `range`. If the areas or
-    /// the object changed in the meantime, this does nothing and faults map the current pages.
+    /// Maps the object's huge page in place of its small pages, if nothing else is mapped in `range`. Does nothing if
+    /// the areas or the object changed in the meantime: faults then map the current pages.
     fn map_whole(&self, range: PageRange, object: &dyn Object<M>, first: u64) -> bool {
         let areas = self.areas.write();
         let area = areas.map.find(range.start);

@@ -40,10 +40,10 @@ impl<M: Machine> Mappings<M> {
 /// The target of a folio split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioSplit {
-    /// The order of the resulting folios; 0 for single pages. Folios that are no larger stay as they are.
+    /// The order of the resulting folios; 0 for single pages. Folios of this order or a smaller one are not split.
     pub order: u32,
-    /// Split only around this page: the folio is halved until the part with this page has the order. `None`, or a page
-    /// beyond the folio, splits all of it.
+    /// Splits only around this page: the folio is halved until the part that contains the page has the order. With
+    /// `None`, or a page beyond the folio, all of it is split.
     pub at: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl FolioSplit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioSplits {
     /// The number of folios found that are larger than the target. A folio that is mapped by single pages and could not
-    /// be split counts once for each of them.
+    /// be split counts once per page.
     pub found: u64,
     /// The number of these that were split.
     pub split: u64,
@@ -143,7 +143,7 @@ impl Folio {
     }
 }
 
-/// A page of a folio to be split, and how to find the entries that map the folio.
+/// A page of a folio to be split, with the information for finding the entries that map the folio.
 struct Found<M: Machine> {
     page: Page,
     /// The page after those that the entry maps.
@@ -203,7 +203,7 @@ impl<M: Machine> Memory<M> {
     /// swapped out.
     ///
     /// # Errors
-    /// Fails if there is no heap memory for a list of the address spaces.
+    /// `OutOfMemory` if the list of the address spaces cannot be allocated.
     pub fn split_all_folios(&self) -> Result<FolioSplits, OutOfMemory> {
         let mut done = FolioSplits::default();
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -226,7 +226,7 @@ impl<M: Machine> Memory<M> {
         Ok(done)
     }
 
-    /// Splits the folio that holds the pages of an object from `first` on.
+    /// Splits the folio of an object that contains page `first` of the object.
     fn split_of_object(
         &self,
         object: &dyn Object<M>,
@@ -358,7 +358,7 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         for Mapper { space, page } in &mappers {
-            // Keeps the area from being unmapped meanwhile.
+            // While this lock is held, the area cannot be unmapped.
             let _areas = space.areas.read(space.cpu());
             space.split_huge_entry(*page, mapped.frame);
         }
@@ -424,7 +424,8 @@ impl<M: Machine> Core<M> {
 mod tests {
     use super::*;
 
-    /// From, to, the page to split around, anonymous; the first page of each step, and the orders.
+    /// The columns: the old order, the new order, the page to split around, whether the folio is anonymous, and the
+    /// expected steps, each with its first page, old order and new order.
     type StepsRow = (u8, u8, Option<u64>, bool, &'static [(u32, u8, u8)]);
 
     #[test]

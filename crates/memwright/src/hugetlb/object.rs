@@ -24,7 +24,7 @@ impl<M: Machine> HugeFile<M> {
             }
             let end = size / HUGE_BYTES;
             state.pages.remove_range(end, u64::MAX);
-            // A removal that reaches the end of the last run splits no run.
+            // This cannot fail for lack of memory: a removal up to the end of the last run splits no run.
             let unused = state.reserved.remove(end..u64::MAX).unwrap_or(0);
             (self.memory.frames()).unreserve_huge(self.within(), unused);
             self.mappings.stale();

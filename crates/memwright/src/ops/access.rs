@@ -25,7 +25,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Reads memory with the rights of the program.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before the page that failed.
+    /// The error of a fault by the program, with the number of bytes read before the page that failed.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before the page that failed.
+    /// The error of a fault by the program, with the number of bytes written before the page that failed.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -50,12 +50,12 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Reads memory like a debugger, including memory that the program has no right to read (Linux 7.2 `mm/memory.c`,
+    /// Reads memory for a debugger, including memory that the program has no right to read (Linux 7.2 `mm/memory.c`,
     /// `access_remote_vm` with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before the page that failed. `Denied` for secret
-    /// memory, and for memory that could never be read.
+    /// The error of a fault by the program, with the number of bytes read before the page that failed. `Denied` for
+    /// secret memory, and for memory whose maximum rights exclude reading.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -72,12 +72,12 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Writes memory like a debugger. Where the program has no right to write private memory, the data goes into a
+    /// Writes memory for a debugger. If the program has no right to write private memory, the data is written to a
     /// private copy of the page, which stays read-only for the program (Linux 7.2 `mm/memory.c`, `access_remote_vm`
     /// with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before the page that failed. `Denied` for
+    /// The error of a fault by the program, with the number of bytes written before the page that failed. `Denied` for
     /// shared memory that the program may not write, and for secret memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
@@ -92,9 +92,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Calls `act` for each page that `length` bytes from `address` on touch, with the address in the page, the number of
-/// bytes before that address, and the number of bytes in the page. Returns the first error of `act`, with the number of
-/// bytes before its page.
+/// Calls `act` for each page that overlaps the `length` bytes from `address` on. The arguments are the first address in
+/// the page, the number of bytes before that address, and the number of bytes in the page. Returns the first error of
+/// `act`, with the number of bytes before its page.
 fn for_pages(
     address: VirtAddr,
     length: usize,
@@ -116,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
     /// of other processes are not visible, because a page with two references is not exclusive.
     ///
     /// # Errors
-    /// Those of a load by the program.
+    /// The error of a load by the program.
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
@@ -131,7 +131,7 @@ impl<M: Machine> AddressSpace<M> {
     /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
-    /// Those of a store by the program.
+    /// The error of a store by the program.
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
@@ -139,7 +139,7 @@ impl<M: Machine> AddressSpace<M> {
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
             frames.pin(frame);
-            // The owner of the pin writes without setting the dirty bit, so the swap cache entry becomes stale.
+            // The owner of the pin writes without setting the dirty bit, so the copy in swap becomes stale.
             core.memory.swap().forget(frames, frame);
             pinned = Some(frames.share(frame));
         })?;

@@ -90,7 +90,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Refuses advice on locked memory and hugetlb pages, which are never reclaimed.
+/// Returns an error for advice on locked memory and hugetlb pages, which are never reclaimed.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -110,7 +110,7 @@ fn check_flag<M: Machine>(
 ) -> Result<(), AdviseError> {
     check_seal(core, area, part, advice)?;
     let refused = match advice {
-        // Only private anonymous memory can be wiped.
+        // `MADV_WIPEONFORK` applies to private anonymous memory only.
         Advice::WipeOnFork => area.object().is_some(),
         // Droppable memory always has `WIPEONFORK` and `DONTDUMP`.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
@@ -125,8 +125,8 @@ fn check_flag<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` for each area of `range` with the part of the area that is in the range. Holes are skipped: if there
-    /// are any, the call returns an error for the first one at the end (Linux 7.2 `madvise_walk_vmas`).
+    /// Calls `act` for each area of `range` with the part of the area that is in the range. Skips holes, and returns an
+    /// error for the first one after all areas have been processed (Linux 7.2 `madvise_walk_vmas`).
     fn for_each_area(
         &self,
         range: PageRange,
@@ -189,7 +189,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Like Linux, change the areas below the one that refuses the advice.
+        // As on Linux, change the areas below the one that refuses the advice.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {
@@ -234,7 +234,7 @@ impl<M: Machine> Core<M> {
         result.map(|()| advised)
     }
 
-    /// Installs guard markers in `range`, which unmaps the pages, or removes the markers.
+    /// If `install`, unmaps the pages of `range` and installs guard markers. Otherwise removes the guard markers.
     fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();

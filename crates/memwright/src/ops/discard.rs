@@ -26,8 +26,8 @@ impl Advice {
     }
 }
 
-/// Checks whether the area permits this kind of discard. The checks are made before the userfaultfd context is
-/// notified.
+/// Checks whether the area permits this kind of discard. This check precedes the notification of the userfaultfd
+/// context.
 fn check_discard<M: Machine>(
     area: &Area<M>,
     part: PageRange,
@@ -73,8 +73,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Does the work of `AddressSpace::discard`, area by area. Holes are skipped: if there are any, the call returns an
-    /// error for the first one at the end (`madvise_walk_vmas`).
+    /// Discards the contents for `AddressSpace::discard`, area by area. Skips holes, and returns an error for the first
+    /// one after all areas have been processed (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. Markers preserve the write
-    /// protection of an object's pages, while the write protection of anonymous memory is removed.
+    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. The uffd-wp state of an object's
+    /// pages is kept in markers. The uffd-wp state of anonymous memory is removed.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags.contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

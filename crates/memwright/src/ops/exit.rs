@@ -1,4 +1,4 @@
-//! Unmapping everything, at process exit, and the end of an address space and of a machine's memory.
+//! Process exit: unmapping all memory, and the drop of an address space and of the memory manager of a machine.
 
 use memwright_table::{Machine, Page, PageRange};
 
@@ -17,7 +17,7 @@ impl<M: Machine> Drop for Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps everything. This cannot fail.
+    /// Unmaps all memory. This cannot fail.
     pub fn clear(&self) {
         let core = &self.core;
         let cpu = core.cpu();

@@ -34,9 +34,9 @@ impl<M: Machine> AddressSpace<M> {
         self.fork_watched(&mut |_| None)
     }
 
-    /// Like [`fork`](Self::fork), and also calls `child_context` with the userfaultfd context of each registered area. If it
-    /// returns a child context, the child's area is registered with that and keeps its write protection (rule:
-    /// uffd-wp-survives). `child_context` runs with the address space locked.
+    /// Like [`fork`](Self::fork), and also calls `child_context` with the userfaultfd context of each registered area.
+    /// If `child_context` returns a context, the child's area is registered with that context and keeps its write
+    /// protection (rule: uffd-wp-survives). `child_context` runs with the address space locked.
     ///
     /// # Errors
     /// See [`fork`](Self::fork).
@@ -102,8 +102,8 @@ impl<M: Machine> AddressSpace<M> {
 /// The flags of areas whose entries userfaultfd protects.
 const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
 
-/// Returns whether the child needs entries copied, because faults would not find the same pages (Linux 7.2
-/// `vma_needs_copy`).
+/// Returns whether the child needs a copy of the entries, because faults in the child would not map the same pages
+/// (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
     // Protection left over from an ended registration does not count.
@@ -111,8 +111,8 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the copy of an area to the child, registered with the child context `child_context`, if any, and returns its
-/// position. `previous` is the area that was copied before, and the position of its copy.
+/// Adds the copy of an area to the child and returns its position. If `child_context` returns a context, registers the
+/// copy with that context. `previous` is the area that was copied before, and the position of its copy.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,

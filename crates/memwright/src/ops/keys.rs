@@ -23,8 +23,8 @@ impl<M: Machine> AddressSpace<M> {
         area.map_or(0, |area| area.rights.key())
     }
 
-    /// Returns the protection key for execute-only memory, or `None` if all keys are in use. The caller must make every
-    /// CPU that runs the program deny data accesses for it.
+    /// Returns the protection key for execute-only memory, or `None` if all keys are in use. The caller must deny data
+    /// accesses by this key on every CPU that runs the program.
     pub fn execute_only_key(&self) -> Option<u8> {
         self.core.areas.write().keys.execute_only()
     }

@@ -133,7 +133,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(ToPopulate::new(all))
     }
 
-    /// Unlocks all current mappings, and no longer locks future ones (`munlockall`).
+    /// Unlocks all current mappings, and stops locking future mappings (`munlockall`).
     ///
     /// # Errors
     /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking complete areas only merges them.

@@ -56,8 +56,8 @@ pub struct MapRequest<M: Machine> {
     pub length: u64,
     /// The rights of the program.
     pub rights: Rights,
-    /// The most that a later protection change can grant. Restricted, for example, for a shared mapping of a file
-    /// opened read-only.
+    /// The maximum rights that a later protection change can grant. Restricted, for example, for a shared mapping of a
+    /// file opened read-only.
     pub max_rights: Rights,
     /// What to map.
     pub kind: MapKind<M>,
@@ -242,9 +242,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Checks whether `length` bytes can be mapped at `placement`, whatever object or memory is to be mapped there.
-    /// These are the checks that precede all others of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap` up to
-    /// `__get_unmapped_area`). `huge` says whether the mapping is of hugetlb pages.
+    /// Checks whether `length` bytes can be mapped at `placement`. Depends on neither the object nor the kind of
+    /// memory, except that `huge` is true for a mapping of hugetlb pages. These checks precede all others of a mapping
+    /// (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`).
     ///
     /// # Errors
     /// See [`MapError`].

@@ -23,10 +23,11 @@ impl From<FlagsError> for NameError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Gives the anonymous memory in `length` bytes, rounded up to pages, the name `name`; with `None`, no name.
+    /// Names the anonymous memory in `length` bytes, rounded up to pages. `None` removes the name.
     ///
     /// # Errors
-    /// See [`NameError`]. The areas before the address of the error are named; with a hole, those after it are too.
+    /// See [`NameError`]. The areas before the address of the error are named. If the error is a hole, the areas after
+    /// it are named too.
     pub fn name_memory(
         &self,
         address: VirtAddr,
@@ -54,7 +55,7 @@ impl<M: Machine> AddressSpace<M> {
             |area, tag| area.backing.set_tag(tag),
         );
         match (result, file) {
-            // A hole is reported only if nothing else went wrong.
+            // A hole is reported only if there is no other error.
             (Ok(()) | Err(FlagsError::Hole(_)), Some(_)) => {
                 Err(NameError::NotAnonymous(end.address()))
             }

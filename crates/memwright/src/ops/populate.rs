@@ -17,8 +17,8 @@ use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
 
-/// The range that a call has yet to populate after its other work is done. The call itself succeeded: if a page cannot
-/// be faulted in, only the rest of its area is not populated, and the program receives the error at its next access.
+/// The range that a call must still populate after its other work is done. The call itself succeeded: if a page cannot
+/// be faulted in, only the rest of its area is not populated, and the program gets the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -26,7 +26,7 @@ pub struct ToPopulate {
 }
 
 impl Advice {
-    /// Returns whether the advice populates memory, and if so, whether with write faults.
+    /// Returns `None` if the advice does not populate memory, otherwise whether it populates with write faults.
     pub const fn populates(self) -> Option<bool> {
         if matches!(self, Self::PopulateRead) {
             return Some(false);
@@ -115,11 +115,11 @@ impl<M: Machine> AddressSpace<M> {
         Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
-    /// Populates `rest` as the rights of its areas allow, and skips areas with a page that cannot be faulted in. On
+    /// Populates `rest` as the rights of its areas allow. Skips an area if one of its pages cannot be faulted in. On
     /// error `rest` is the range that is left: the caller retries, or skips [the area](Self::pass_area) first.
     ///
     /// # Errors
-    /// See [`PopulateError`]: the next page needs memory, or the userfaultfd handler.
+    /// [`PopulateError`] if the next page needs memory or the userfaultfd handler.
     pub fn populate_rest(&self, rest: &mut ToPopulate) -> Result<(), PopulateError> {
         while let Err(stopped) = self.core.populate_range(rest.rest) {
             rest.rest.start = stopped.at.page();
@@ -161,13 +161,13 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Like [`populate_range`](Self::populate_range), but populates locked-on-fault areas too, and fails for memory
+    /// Like [`populate_range`](Self::populate_range), but also populates locked-on-fault areas, and fails for memory
     /// without any rights, for which `mlock` returns an error.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |_| true)
     }
 
-    /// Copies the locked private pages that a protection change made writable, rather than leave that to faults
+    /// Copies the locked private pages that a protection change made writable, so that stores to them do not fault
     /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Does not wait for
     /// a userfaultfd handler: Linux holds the lock of the address space here, and leaves the rest of such an area to
     /// later faults.
@@ -180,9 +180,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Sets the anon_vma of the area at `position`, if the area became writable and `populate_gained` will copy its
-    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
-    /// point, and the anon_vma decides whether areas merge.
+    /// Attaches an anon_vma to the area at `position` if the area became writable and `populate_gained` will copy its
+    /// pages. A protection change calls this before it changes the next area: Linux makes the copies at this point, and
+    /// the anon_vma decides whether areas merge.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
@@ -310,7 +310,7 @@ impl<M: Machine> Core<M> {
         touched
     }
 
-    /// Does the work of [`touch`](Self::touch) and counts the faults in `faults`.
+    /// Faults in the pages for [`touch`](Self::touch) and counts the faults in `faults`.
     fn touch_pages(
         &self,
         areas: &Areas<M>,
@@ -364,8 +364,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty: readers of
-    /// soft-dirty and dirty state must see a store here (Linux takes a write fault for a write-protected entry).
+    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty. Linux takes a
+    /// write fault for a write-protected entry, so readers of soft-dirty and dirty state must find a store here.
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;

@@ -21,7 +21,8 @@ use crate::vma::map::Position;
 use crate::vma::writable::{Grant, View, access_bits};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Changes the rights of `length` bytes, rounded up to pages. Protection keys stay. Does nothing if `length` is 0.
+    /// Changes the rights of `length` bytes, rounded up to pages. The protection keys do not change. Does nothing if
+    /// `length` is 0.
     ///
     /// # Errors
     /// See [`ProtectError`]. On error the areas below the failing one have changed, as on Linux.
@@ -98,7 +99,7 @@ impl<M: Machine> AddressSpace<M> {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // With a key, `rights` is not complete: the rights are compared later, in `area`.
+        // `rights` does not include the new key, if there is one: the rights are then compared later, in `area`.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -200,8 +201,8 @@ impl Change {
         Ok(())
     }
 
-    /// Changes the part of the area at `position` that begins where `rest` does and ends with the area or with `rest`.
-    /// Returns the position of the changed area and the end of the part.
+    /// Changes the part of the area at `position` from the start of `rest` up to the end of the area or of `rest`,
+    /// whichever is lower. Returns the position of the changed area and the end of the part.
     #[inline(always)]
     fn area<M: Machine>(
         &mut self,
@@ -313,7 +314,7 @@ impl Change {
         Ok(flags | AreaFlags::ACCOUNTED)
     }
 
-    /// Changes the entries of `range`, a part of `area`. `area` already has the new rights.
+    /// Changes the entries of `range`, a part of `area`, to the new rights, which `area` already has.
     #[inline(always)]
     fn entries<M: Machine>(
         &mut self,
@@ -349,8 +350,9 @@ impl Change {
     }
 }
 
-/// Changes the entries of `range`, a part of an area for userfaultfd's read-write protection. Entries that are armed by
-/// the lack of rights get none: an access to them still faults (Linux 7.3 `mm/mprotect.c`, `change_present_ptes`).
+/// Changes the entries of `range`, a part of an area that is registered for userfaultfd's read-write protection. An
+/// armed entry without rights stays without rights: an access to its page still faults (Linux 7.3 `mm/mprotect.c`,
+/// `change_present_ptes`).
 fn reprotect_unarmed<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -362,7 +364,7 @@ fn reprotect_unarmed<M: Machine>(
     core.edit_armed(area, range, edit, gather);
 }
 
-/// Changes the entries of `range` where write permission is granted in shared memory.
+/// Changes the entries of `range`, a part of a shared area whose new rights permit stores.
 #[inline(never)]
 fn edit_shared<M: Machine>(
     core: &Core<M>,
@@ -390,7 +392,7 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` says whether the new
+/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` is true if the new
 /// rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
@@ -416,9 +418,9 @@ impl From<CutError> for ProtectError {
 #[derive(Clone, Copy)]
 struct PolicyRule {
     access: Bits,
-    /// Applies to entries that are not writable.
+    /// The grant for entries that are not writable.
     grant: Grant,
-    /// Applies to entries that are already writable, which the policy does not restrict.
+    /// The grant for entries that are already writable, which the policy does not restrict.
     keep: Grant,
 }
 

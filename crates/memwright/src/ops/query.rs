@@ -58,8 +58,8 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// Returns the sizes of the address space. Pages are counted as they are mapped and unmapped. Only areas of the huge
-    /// page pool, and of objects that are not memory, are looked at in the page table.
+    /// Returns the sizes of the address space. Most pages are counted when they are mapped and unmapped. Only hugetlb
+    /// areas, and areas of objects that are files, are counted by walking the page table.
     pub fn totals(&self) -> Totals {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -115,17 +115,17 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The pages that are counted by looking at their areas.
+/// The pages that are counted by walking the page table of their areas.
 #[derive(Default)]
 struct Special {
-    /// Pages of objects that are not memory.
+    /// Pages of objects that are files.
     file: u64,
-    /// Pages of the huge page pool.
+    /// hugetlb pages.
     hugetlb: u64,
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts the pages of areas of the huge page pool, and of objects that are not memory.
+    /// Counts the pages of hugetlb areas and of areas whose objects are files.
     fn count_special(&self, areas: &Areas<M>) -> Special {
         let mut special = Special::default();
         let mut points = PausePoints::every(AREAS);

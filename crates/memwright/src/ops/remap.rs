@@ -30,7 +30,7 @@ pub struct RemapRequest {
     pub may_move: bool,
     /// The address of the new range, replacing existing mappings (`MREMAP_FIXED`).
     pub fixed: Option<VirtAddr>,
-    /// Whether the old area stays mapped, empty (`MREMAP_DONTUNMAP`).
+    /// Whether the old area stays mapped, without pages (`MREMAP_DONTUNMAP`).
     pub dont_unmap: bool,
 }
 
@@ -110,8 +110,8 @@ impl RemapRequest {
 }
 
 impl Checked {
-    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. The area can
-    /// neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
+    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. A hugetlb area
+    /// can neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -188,16 +188,16 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks that the area limit leaves room for the most areas that any `mremap` adds. The check precedes the lookup of
-/// the area and is independent of the request (`mm/mremap.c` of Linux 7.3).
+/// Checks that the area limit allows for the maximum number of areas that any `mremap` adds. The check precedes the
+/// lookup of the area and is independent of the request (`mm/mremap.c` of Linux 7.3).
 fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
     /// Both the old and the new range can be cut out of the middle of an area.
     const MOST_ADDED: usize = 4;
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
-/// Returns the range by which the mapping that now begins at `start` has grown, if its memory is locked, else an empty
-/// range.
+/// Returns the range by which the mapping that now begins at `start` has grown, if its memory is locked. Otherwise
+/// returns an empty range.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -323,7 +323,8 @@ impl<M: Machine> Core<M> {
         };
         // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
         let before = bin.notices.len();
-        // A shrinking move unmaps the tail after the target is free (Linux 7.3 `mm/mremap.c`, `mremap_to`).
+        // A shrinking move unmaps the tail after it has unmapped the target range (Linux 7.3 `mm/mremap.c`,
+        // `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
             let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
@@ -391,8 +392,8 @@ impl<M: Machine> Core<M> {
         Ok((new.len(), backing))
     }
 
-    /// Moves the entries of `old` to `target`: all of them, or none on error. Unless `keeps_old`, also frees the page tables
-    /// that this leaves empty. One flush is for both.
+    /// Moves the entries of `old` to `target`: all of them, or none on error. Unless `keeps_old`, also frees the page
+    /// tables that become empty. A single flush covers both.
     fn move_pages(
         &self,
         cpu: CpuId,
@@ -406,7 +407,7 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let moved = self.table.move_entries(old, target, rule, &mut gather);
         if moved.is_ok() && !keeps_old {
-            // Another operation may have removed pages there, and not have flushed yet (rule: see-pending-flushes).
+            // Another operation may have removed pages in `old` without having flushed yet (rule: see-pending-flushes).
             gather.rely_on_pending();
             self.table.free_tables(old, &mut gather);
         }
@@ -418,8 +419,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area, with this backing. Removes the areas of the old range, which has no entries any more, or, if
-    /// `keeps_old`, leaves them mapped without pages.
+    /// Creates the new area with `backing`. If `keeps_old`, leaves the areas of the old range mapped without pages,
+    /// otherwise removes them. The old range has no entries any more.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -472,7 +473,7 @@ impl<M: Machine> Core<M> {
         }
         areas.count_in(rights, flags, new.len());
         if loses_watch {
-            // An area that loses its userfaultfd merges with none (`vma_merge_copied_range`).
+            // An area that loses its userfaultfd is not merged with its neighbours (`vma_merge_copied_range`).
             moved.flags -= AreaFlags::UFFD;
             moved.backing.remove_watcher();
             let position = areas.map.insert(moved);
@@ -503,8 +504,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // An area that is registered with a userfaultfd must be the only one in the range (`vma_multi_allowed`).
-            // This check comes first.
+            // Like Linux, make this check before the other ones. An area that is registered with a userfaultfd must be
+            // the only one in the range (`vma_multi_allowed`).
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
@@ -536,8 +537,8 @@ fn follows<M: Machine>(area: &Area<M>) -> bool {
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
 }
 
-/// Returns how the entries of an area move. Whole tables can move if nothing changes in their entries: moved pages are
-/// soft-dirty because their area is, and no write protection of userfaultfd is lost (Linux 7.3 `mm/mremap.c`,
+/// Returns how the entries of an area move. Complete page tables can move only if the move changes no entry: moved
+/// pages are soft-dirty because their area is, and no entry loses its uffd-wp bit (Linux 7.3 `mm/mremap.c`,
 /// `move_normal_pmd`).
 fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     let keep_uffd_wp = follows(area);
@@ -548,8 +549,8 @@ fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     }
 }
 
-/// Returns the start of a free range of `pages` pages inside `bounds` for the pages from `old` on: if there are enough
-/// for a whole page table, one at which they have the same place in their tables, so that tables can move as a whole.
+/// Returns the start of a free range of `pages` pages inside `bounds` for the pages from `old` on. If the pages cover a
+/// complete page table, the start has the same offset in its page table as `old`, so that complete tables can move.
 fn place_for<M: Machine>(
     areas: &mut Areas<M>,
     pages: u64,
@@ -588,8 +589,8 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped. The part that was moved is no longer locked. If all of the area
-/// was moved, or of the part that is split off to be unlocked, it has no anon_vma any more (`prep_move_vma`,
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped. The part that was moved is no longer locked. If the complete
+/// area was moved, or the complete part that is split off to be unlocked, it has no anon_vma any more (`prep_move_vma`,
 /// `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);

@@ -13,7 +13,7 @@ use crate::vma::area::AreaFlags;
 const LOOKS: u32 = 512;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Calls `visitor` with each page of `length` bytes, and with whether an access would find the page in memory.
+    /// Calls `visitor` with each page of `length` bytes, and with true if an access would find the page in memory.
     ///
     /// # Errors
     /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. `visitor` was called with the

@@ -26,7 +26,7 @@ impl<M: Machine> AddressSpace<M> {
     /// right to write can no longer be discarded either.
     ///
     /// # Errors
-    /// See [`SealError`]. With a hole in the range nothing is sealed.
+    /// See [`SealError`]. If the range has a hole, nothing is sealed.
     pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;

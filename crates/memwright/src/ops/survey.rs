@@ -9,7 +9,7 @@ use crate::mm::space::{AREAS, AddressSpace, Area};
 pub enum Sight<'a, M: Machine> {
     /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages of the last area that one entry maps.
+    /// A run of pages that one entry maps, in the area that was passed last.
     Entry(&'a Area<M>, Extent),
 }
 

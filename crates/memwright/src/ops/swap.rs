@@ -29,16 +29,17 @@ impl<M: Machine> Memory<M> {
         added
     }
 
-    /// Closes device `number`, or reopens it if `closed` is false. A closed device takes no more pages, and its slots
-    /// do not count towards the commit limit. Returns false if there is no such device or it is in that state already.
+    /// Closes device `number`, or reopens it if `closed` is false. No page is swapped out to a closed device, and its
+    /// slots do not count towards the commit limit. Returns false if the device does not exist or is in that state
+    /// already.
     pub fn close_swap(&self, number: usize, closed: bool) -> bool {
         let changed = self.swap.set_closed(number, closed);
         self.commit.follow_swap(|| self.swap.open_slots());
         changed
     }
 
-    /// Removes device `number`, which must be closed. Frees its slots that only hold copies of pages in memory first.
-    /// Returns false if other slots are still in use, or there is no such device.
+    /// Removes device `number`, which must be closed. First frees its slots that only hold copies of pages in memory.
+    /// Returns false if other slots are still in use, or if the device does not exist.
     pub fn remove_swap(&self, number: usize) -> bool {
         self.swap.forget_copies(&self.frames, number);
         self.swap.remove(number)

@@ -15,7 +15,8 @@ bitflags! {
     pub struct SyncFlags: u8 {
         /// Write back and wait (`MS_SYNC`). Without this flag `msync` starts no writeback, as on Linux.
         const WAIT = 1;
-        /// Invalidate other copies (`MS_INVALIDATE`). There are none, so the only effect is an error for locked memory.
+        /// Invalidate other copies (`MS_INVALIDATE`). No other copies exist, so the only effect is an error for locked
+        /// memory.
         const INVALIDATE = 2;
     }
 }

@@ -33,8 +33,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that receives
-    /// unmap events. The address space is locked while `witness` runs. The event has the complete range. It is also
-    /// sent for areas below a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
+    /// unmap events. The address space is locked while `witness` runs. Each event contains the complete range. If a
+    /// sealed area makes the call fail, the events of the areas below it are still sent (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
     /// See [`unmap`](Self::unmap).
@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks whether `part` of an area with these flags, sealed or hugetlb, may be unmapped.
+/// Checks whether `part` of a sealed or hugetlb area with these flags may be unmapped.
 #[cold]
 fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
     if flags.contains(AreaFlags::SEALED) {

@@ -8,7 +8,7 @@ use crate::mm::core::Core;
 use crate::track::scan::{Categories, Look, Share, TABLES};
 use crate::vma::idle::accessed;
 
-/// What a scan does with a run, for the next runs like it.
+/// The decision that a scan made about a run. It applies to the next runs like it too.
 #[derive(Clone, Copy)]
 struct Decision {
     run: AlikeRun,
@@ -16,19 +16,20 @@ struct Decision {
     wanted: bool,
 }
 
-/// The last two decisions: runs of two kinds often alternate.
+/// The last two decisions. Runs of two kinds often alternate.
 type Decisions = [Option<Decision>; 2];
 
 impl<M: Machine> Core<M> {
-    /// Scans every entry of `range` without changing any. Passes equal neighbours to the callback together. Returns
-    /// where the scan stopped.
+    /// Scans every entry of `range` without changing any. Passes runs of equal entries to the callback as one. Returns
+    /// the page at which the scan stopped.
     pub(super) fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         self.scan_with(look, range, |_, found| found)
     }
 
-    /// Scans `range`, a part of an area that is not registered for write protection, without changing any entry. No page
-    /// counts as written; in an area for read-write protection, pages are accessed or not. A scan that selects only
-    /// accessed pages skips the tables in which none was accessed. Returns where the scan stopped.
+    /// Scans `range`, a part of an area that is not registered for write protection, without changing any entry. No
+    /// page counts as written. In an area for read-write protection, a page counts as accessed or not. A scan that
+    /// selects only accessed pages skips the page tables in which no page was accessed. Returns the page at which the
+    /// scan stopped.
     pub(super) fn scan_untracked(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         let only_accessed = look.scan.wants_only(Categories::ACCESSED);
         match look.area.watches_accesses() {
@@ -40,7 +41,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`. `also` changes the categories of an entry.
+    /// Scans every entry of `range`. `also` maps an entry and its categories to the categories to use.
     #[inline(always)]
     fn scan_with(
         &self,
@@ -93,7 +94,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Passes a run to the callback if the scan selects it. Returns the first page that the callback did not take, if
-    /// there is one.
+    /// any.
     #[inline(always)]
     fn offer(
         &self,
@@ -141,7 +142,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns the categories of an entry in an area for read-write protection, given those that do not depend on that.
+/// Returns the categories of an entry in an area for read-write protection. `found` has the other categories of the
+/// entry.
 fn by_access(entry: Entry, found: Categories) -> Categories {
     let bits = match entry {
         Entry::Present(page) => Some(page.bits),

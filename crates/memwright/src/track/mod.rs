@@ -6,13 +6,13 @@
 //!
 //! | Page | Armed as | A store |
 //! |---|---|---|
-//! | private, `track=dirty-bit` | clean, and as writable as it was | the processor sets the dirty bit |
+//! | private, `track=dirty-bit` | clean, with unchanged write permission | the processor sets the dirty bit |
 //! | private, `track=fault` | not writable | faults once |
 //! | shared | not writable | faults once |
 //!
-//! The processor caches the dirty bit in the TLB and would not set it again in the entry. So clearing it is a loss of a
-//! cached bit ([`Change::LostCachedBit`](memwright_table::Change), rule: flush-what-shrank): translations that may have
-//! it cached are flushed before the arming operation returns.
+//! The processor caches the dirty bit in the TLB, and would not set it again in the entry after it was cleared there.
+//! Clearing it is therefore the loss of a cached bit ([`Change::LostCachedBit`](memwright_table::Change), rule:
+//! flush-what-shrank): the arming operation flushes the translations that may have the bit cached before it returns.
 //!
 //! # One dirty bit, several readers
 //!

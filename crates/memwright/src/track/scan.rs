@@ -52,9 +52,9 @@ bitflags! {
 /// How much of a run the callback is allowed to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// As much as it has room for.
+    /// As many pages as it has room for.
     Any,
-    /// All of it or nothing.
+    /// All pages of the run or none.
     Whole,
 }
 
@@ -67,7 +67,8 @@ pub struct Scan {
     pub all: Categories,
     /// Categories of which a page must have at least one. Ignored if empty.
     pub any: Categories,
-    /// Whether the scan write-protects the written pages that it selects. It then skips memory without tracked stores.
+    /// Whether the scan write-protects the written pages that it selects. Such a scan skips memory without tracked
+    /// stores.
     pub protect: bool,
     /// Whether memory without tracked stores is an error.
     pub only_tracked: bool,
@@ -85,7 +86,7 @@ impl Scan {
         !self.inverted.contains(category) && (self.all.contains(category) || self.any == category)
     }
 
-    /// Returns whether pages of an area with these categories can be selected.
+    /// Returns whether the scan can select pages of an area with these categories.
     fn wants_area(&self, categories: Categories) -> bool {
         (categories ^ self.inverted).contains(self.all & Categories::TRACKED)
     }
@@ -215,7 +216,7 @@ impl<M: Machine> Look<'_, M> {
     }
 }
 
-/// The properties of a run. They are reused for the next runs that are like it.
+/// The properties of a run. Runs like it that follow reuse them.
 struct Known {
     run: AlikeRun,
     categories: Categories,
@@ -225,13 +226,13 @@ struct Known {
     arm: Prepared,
 }
 
-/// The result of scanning a table.
+/// The result of scanning one page table.
 struct Looked {
-    /// Where the scan of the table stopped.
+    /// The page at which the scan of the page table stopped.
     end: Page,
     /// Whether any page was selected.
     found: bool,
-    /// Whether every entry was seen and is unwritten now.
+    /// Whether the scan visited every entry and all of them are unwritten now.
     unwritten: bool,
 }
 
@@ -256,7 +257,8 @@ impl<M: Machine> Core<M> {
         let mut written_before = false;
         let mut points = PausePoints::every(TABLES);
         loop {
-            // After a page table with written pages the next one is likely to have some too: do not try to skip it.
+            // After a page table with written pages, the next page table is likely to have written pages too: do not
+            // try to skip it.
             if !written_before {
                 next = self
                     .table
@@ -294,8 +296,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`, and write-protects what it selects if the scan protects. Returns where the scan
-    /// stopped.
+    /// Scans every entry of `range`, and write-protects the selected pages if `Scan::protect` is set. Returns the page
+    /// at which the scan stopped.
     fn scan_each(
         &self,
         look: &mut Look<'_, M>,
@@ -453,8 +455,8 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been written here and then unmapped without a marker (rule: never-under-report).
-                // Hugetlb pages are not (Linux 7.3 `pagemap_scan_pte_hole`).
+                // A page may have been written here and then unmapped without a marker (rule: never-under-report). This
+                // does not apply to hugetlb pages (Linux 7.3 `pagemap_scan_pte_hole`).
                 set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);
@@ -494,8 +496,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the entry is for a single 4 KiB page and still is after it was protected. Markers of a single page
-/// count too.
+/// Returns whether the entry maps a single 4 KiB page, and also does so after the page was protected. A marker of a
+/// single page counts too.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),
@@ -504,8 +506,8 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Returns whether a scan that protects changes an entry that it selects and that `is_one_page` does not cover. It
-/// changes empty entries and written ones.
+/// Returns whether a protecting scan changes a selected entry that `is_one_page` does not cover. Such a scan changes
+/// empty entries and written ones.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,

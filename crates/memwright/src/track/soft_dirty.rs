@@ -10,7 +10,7 @@ use crate::vma::area::AreaFlags;
 use crate::vma::written::fold_dirty;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Clears the soft-dirty state of all pages: from now on only pages written afterwards are soft-dirty. Flushes once
+    /// Clears the soft-dirty state of all pages. A page becomes soft-dirty again when it is written. Flushes once
     /// before it returns.
     pub fn clear_soft_dirty(&self) {
         let core = &*self.core;

@@ -33,7 +33,7 @@ impl<M: Machine> AddressSpace<M> {
     /// areas can be registered with any userfaultfd of this address space.
     ///
     /// # Errors
-    /// See [`WatchError`]. Nothing has changed then.
+    /// See [`WatchError`]. On error nothing has changed.
     pub fn read_write_protect(
         &self,
         address: VirtAddr,
@@ -73,11 +73,11 @@ impl<M: Machine> AddressSpace<M> {
         result
     }
 
-    /// Sets whether accesses to armed pages of the areas that are registered with `watch` wait for its handler. When
-    /// they begin to wait, pages that were not accessed since they were armed become inaccessible.
+    /// If `counts`, puts the areas that are registered with `watch` in asynchronous mode. Otherwise accesses to armed
+    /// pages wait for the handler, and pages that were not accessed since they were armed become inaccessible.
     ///
     /// # Locks
-    /// Takes the lock of the areas for writing: a fault sees one mode or the other.
+    /// Takes the lock of the areas for writing, so that a fault finds all areas in the same mode.
     pub fn count_accesses(&self, watch: &Watch, counts: bool) {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -108,8 +108,8 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`. Tables in which nothing was accessed since they were armed are
-    /// skipped.
+    /// Arms the pages of `range`, a part of `area`. Skips page tables in which no page was accessed since they were
+    /// armed.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
         let by_accessed = self.arms_by_accessed(area);
@@ -149,14 +149,14 @@ impl<M: Machine> Core<M> {
         self.edit_armed(area, range, |bits| arming.disarm(bits), gather);
     }
 
-    /// Removes the marks of the pages of `area` that were accessed since they were armed, for a fork, whose copies of the
-    /// entries do not get the accessed bit.
+    /// Clears the idle bit in the entries of `area` whose pages were accessed since they were armed. A fork calls this,
+    /// because the copies of the entries do not inherit the accessed bit.
     pub(crate) fn forget_past_idle(&self, area: &Area<M>, gather: &mut Gather<'_, M>) {
         self.edit_armed(area, area.range(), forget_past_idle, gather);
     }
 
-    /// Makes the pages of `range` as accessible as `area` is, which has lost its registration by a fork or a move: their
-    /// entries have lost their marks (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
+    /// Gives the pages of `range` the rights of `area`, which lost its registration by a fork or a move. The entries
+    /// have lost their uffd bits (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
     pub(crate) fn open_copies(&self, area: &Area<M>, range: PageRange) {
         let access = access_bits(area.rights());
         let mut gather = self.gather();
@@ -166,7 +166,7 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Marks the pages of `range`, a part of `area`, as accessed where their accessed bits report accesses.
+    /// Marks the pages of `range`, a part of `area`, as accessed by the kernel, if their accessed bits report accesses.
     pub(crate) fn mark_accessed(&self, area: &Area<M>, range: PageRange) {
         let mut gather = self.gather();
         self.edit_armed(area, range, mark_accessed, &mut gather);
@@ -181,8 +181,8 @@ impl<M: Machine> Core<M> {
             && self.memory.policy().track() == Track::DirtyBit
     }
 
-    /// Edits the present and the swapped pages of `range`, a part of `area`, as `rule` decides. Huge pages that extend
-    /// beyond the range are split first.
+    /// Edits the present and the swapped pages of `range`, a part of `area`, as `rule` decides. First splits huge pages
+    /// that extend beyond the range.
     pub(crate) fn edit_armed(
         &self,
         area: &Area<M>,

@@ -63,9 +63,9 @@ impl<M: Machine> AddressSpace<M> {
 /// The marks of a marker that a new page replaces. A marker with other marks stays (Linux 7.2 `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
-/// The place of a page to fill.
+/// A page to fill.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that a thread takes, or would take, at the page.
+    /// The fault of a thread at the page, whether or not a thread has taken it.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
@@ -90,7 +90,8 @@ impl<M: Machine> Place<'_, M> {
     }
 
     /// Returns the bits of an entry for a page with the bits `state`: write-protected if requested, and writable if the
-    /// rule allows it. If the contents are not `stored` by this call, the write-upgrade policy must allow it too.
+    /// rule allows it. Unless this call stores the contents (`stored`), the write-upgrade policy must allow write
+    /// permission too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -108,8 +109,8 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// Returns a cursor at the entry of the page, or an error if the entry is in use. A marker counts as empty if it
-    /// has no marks other than those in `gives_way`.
+    /// Returns a cursor at the entry of the page, or an error if the entry is in use. A marker counts as empty if all
+    /// of its marks are in `gives_way`.
     pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
@@ -130,7 +131,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Allocates a frame with these contents, or zeroed.
+    /// Allocates a frame with the contents `bytes`, or a zeroed frame if `bytes` is `None`.
     fn frame(
         &self,
         kind: FrameKind,
@@ -145,7 +146,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(frame)
     }
 
-    /// Maps a private page with these contents.
+    /// Maps a private page with the contents `bytes`.
     fn own_page(&self, bytes: &[u8; PAGE_SIZE]) -> Result<(), FillError> {
         let frame = self.frame(FrameKind::Anonymous, Some(bytes))?;
         self.fault.note_private();
@@ -167,7 +168,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Adds a page with these contents, or a zeroed one, to the object and maps it.
+    /// Adds a page with the contents `bytes`, or a zeroed page, to the object and maps it.
     fn put(
         &self,
         object: &dyn Object<M>,
@@ -176,8 +177,8 @@ impl<M: Machine> Place<'_, M> {
         let memory = &*self.fault.core.memory;
         let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // Allocate the page table first. If the allocation failed after the object had the page, a retry would fail
-        // because the page exists.
+        // Allocate the page table first. If its allocation failed after the page was added to the object, a retry would
+        // fail because the page exists.
         self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
@@ -189,7 +190,8 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // A full mount is an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`, `shmem_mfill_filemap_add`).
+            // A full mount results in an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`,
+            // `shmem_mfill_filemap_add`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }
@@ -202,7 +204,7 @@ impl<M: Machine> Place<'_, M> {
             return Ok(());
         }
         match self.show_found(object, true) {
-            // Another thread truncated the page after it was added: the fill succeeded.
+            // Another thread truncated the page after it was added. The fill still succeeded.
             Err(FillError::NotThere) => Ok(()),
             shown => shown,
         }

@@ -18,11 +18,11 @@ use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the huge page that begins at `page`, which must be unmapped. `write` is called for each of its frames,
-    /// with the frame and its number, to write the contents.
+    /// Fills the huge page that begins at `page`, which must be unmapped. Calls `write` for each frame of the huge
+    /// page, with the frame and its number, to write the contents.
     ///
     /// # Errors
-    /// Those of `write`, and those of [`FillError`]. On error nothing has changed.
+    /// The error of `write`, or a [`FillError`]. On error nothing has changed.
     pub fn fill_hugetlb<E: From<FillError>>(
         &self,
         page: Page,
@@ -101,7 +101,7 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Performs the fills that need no contents from the caller.
+    /// Performs the fills for which the caller supplies no contents.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
@@ -109,7 +109,7 @@ impl<M: Machine> Place<'_, M> {
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
-            // There is no huge zero page for hugetlb.
+            // hugetlb has no huge zero page.
             Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }
@@ -119,8 +119,8 @@ impl<M: Machine> Place<'_, M> {
         view.ok_or(FillError::Invalid)
     }
 
-    /// Takes a page from the pool for this place, which must be unmapped, and marks the page's index as being filled.
-    /// The contents are undefined. The frame carries one reference.
+    /// Takes a huge page from the pool for the range to fill, which must be unmapped, and marks the page's index as
+    /// being filled. The contents are undefined. The frame carries one reference.
     fn take_hugetlb(&self) -> Result<Frame, FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -148,7 +148,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Restores the reservation of the page that was taken for this place and freed.
+    /// Restores the reservation of a huge page that was taken for this fill and has been freed.
     fn restore(&self) {
         let Ok(view) = self.view() else {
             return;

@@ -1,7 +1,7 @@
 //! userfaultfd: fault handling in user space (Linux 7.2 `mm/userfaultfd.c` and `fs/userfaultfd.c`).
 //!
-//! A [`Watcher`] is the context of one userfaultfd descriptor. The flags of areas that are registered with it say which
-//! faults it handles. For such a fault, [`AddressSpace::fault`](crate::AddressSpace::fault) fails with
+//! A [`Watcher`] is the context of one userfaultfd descriptor. The flags of a registered area determine which faults
+//! its context handles. For such a fault, [`AddressSpace::fault`](crate::AddressSpace::fault) fails with
 //! [`FaultError::Watched`](crate::FaultError::Watched). The personality then reports the fault to the reader of the
 //! descriptor, blocks the faulting thread, and retries.
 //!
@@ -48,7 +48,7 @@ pub struct Watched {
     pub watch: Watch,
     /// The range of the registered area.
     pub range: PageRange,
-    /// The page size by which the area is filled.
+    /// The size of the pages with which the handler must fill the area.
     pub unit: PageSize,
 }
 
@@ -75,7 +75,7 @@ fn ready_area<'a, M: Machine>(
     Some(area)
 }
 
-/// Returns the page size by which an area is filled.
+/// Returns the size of the pages with which a handler must fill the area.
 fn unit_of<M: Machine>(area: &Area<M>) -> PageSize {
     if area.flags().contains(AreaFlags::HUGETLB) {
         PageSize::Size2M
@@ -149,8 +149,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Returns the page size by which `range` is filled, or `None` unless a single area covers the range. Also prepares
-    /// the area at the start of the range to be filled, registered or not.
+    /// Returns the size of the pages with which a handler must fill `range`, or `None` if no single area covers the
+    /// range. Also prepares the area at the start of the range for the fill, even if it is not registered.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());

@@ -75,8 +75,8 @@ impl<M: Machine> Core<M> {
             || protects_unpopulated(area);
         let mut range = range;
         if unpopulated {
-            // Install the markers first: pages that a fault maps meanwhile inherit the protection. The second pass
-            // protects pages that were mapped before.
+            // Install the markers first: a page that a fault maps meanwhile inherits the protection. The second pass
+            // protects the pages that were mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
             if range.is_empty() {
                 return Ok(());
@@ -130,8 +130,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes the markers of write protection in `range`. Remove them before the protection of pages: a page that a
-    /// fault maps meanwhile inherits the protection from a marker.
+    /// Removes the markers of write protection in `range`. The caller unprotects the pages afterwards: until then, a
+    /// page that a fault maps inherits the protection from a marker.
     pub(super) fn unmark_protected(
         &self,
         range: PageRange,
@@ -177,7 +177,7 @@ fn protects_unpopulated<M: Machine>(area: &Area<M>) -> bool {
     watcher.is_some_and(|watch| watch.unpopulated)
 }
 
-/// Returns the bits after an edit.
+/// Returns `bits` after `edit`.
 pub(super) fn edited(bits: Bits, edit: Edit) -> Bits {
     (bits - edit.clear) | edit.set
 }

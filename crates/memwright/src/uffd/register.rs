@@ -18,7 +18,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Registers the areas of `length` bytes with `watch`, for faults of `modes`.
     ///
     /// # Errors
-    /// See [`WatchError`]. If a limit is reached or memory runs out, the areas before that stay registered.
+    /// See [`WatchError`]. If a limit is reached or memory runs out, the areas that are already registered stay
+    /// registered.
     pub fn watch(
         &self,
         address: VirtAddr,
@@ -79,8 +80,8 @@ fn check_area<M: Machine>(
     }
 }
 
-/// Returns whether a registration for faults of `modes` would drop a mode that protects pages, from an area with these
-/// flags: nothing would give a meaning to the protection that the pages still have. The area must be unregistered first.
+/// Returns whether a registration for faults of `modes` would drop a protecting mode from an area with these flags. The
+/// pages would keep a protection that no mode handles. The area must be unregistered first.
 fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
     let drops = |flag, mode| flags.contains(flag) && !modes.contains(mode);
     drops(AreaFlags::UFFD_WP, WatchModes::WRITE_PROTECT)
@@ -88,8 +89,8 @@ fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `rule` for each area in `range`. If it returns userfaultfd flags and a context, sets them for the part of
-    /// the area that is in `range`, splitting and merging areas as needed.
+    /// Calls `rule` for each area in `range`. If `rule` returns userfaultfd flags and a context, sets them for the part
+    /// of the area that is in `range`, splitting and merging areas as needed.
     pub(crate) fn rewatch(
         &self,
         areas: &mut Areas<M>,

@@ -38,9 +38,9 @@ impl<M: Machine> AddressSpace<M> {
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// Unregisters all memory from `watch`, whose descriptor is closed. This succeeds without a free frame: no area is
-    /// split, because only complete areas change. A marker that extends beyond the registered memory, and cannot be
-    /// split for want of a frame, remains, and has no effect until the memory is registered again.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. Needs no free frame: only complete areas
+    /// change, so no area is split. If a marker extends beyond the registered memory and no frame is free to split it,
+    /// the marker remains. It has no effect until the memory is registered again.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
@@ -54,8 +54,8 @@ impl<M: Machine> Core<M> {
     /// Removes the protection of the memory in `range` that is registered with `watch`.
     ///
     /// # Errors
-    /// No frame for a table, if a marker extends beyond the registered memory. Such a marker remains; all pages are
-    /// unprotected.
+    /// [`OutOfFrames`] if a marker extends beyond the registered memory and no frame is free to split it. Such a marker
+    /// remains. All pages are unprotected.
     fn end_protection(
         &self,
         areas: &Areas<M>,
@@ -73,8 +73,8 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let mut result = Ok(());
         let mut points = PausePoints::every(AREAS);
-        // The markers of adjacent areas are removed together: an area that a protection change cut can share a marker
-        // with its neighbour.
+        // The markers of adjacent areas are removed together: two areas that a protection change has split can share a
+        // marker.
         let mut run = PageRange::new(range.start, range.start);
         for area in protected() {
             points.round();

@@ -1,4 +1,4 @@
-//! Tests of madvise: which kinds of advice act at once, which are only recorded, and which are refused.
+//! Tests of madvise: which kinds of advice act at once, which are only recorded, and which return an error.
 
 use memwright::{Advice, AdviseError, Advised, AreaFlags, FaultError, FaultKind, Row};
 
@@ -207,7 +207,7 @@ fn removing_punches_a_hole_that_everyone_sees() {
     );
     assert_eq!(object.size(), 4 * PAGE);
 
-    // The call skips holes, and reports the first one after it has handled the rest.
+    // The call skips holes, and reports the first one after it has advised the other pages.
     other.unmap(9, 1);
     process.store(0, 8).unwrap();
     process.store(2, 8).unwrap();
@@ -247,7 +247,7 @@ fn guards_refuse_every_access_until_they_are_removed() {
     assert_eq!(process.store(4, 1), Err(FaultError::Guard));
     assert_eq!(process.load(5), 1);
 
-    // Guards survive protection changes, discarding of contents, and forks.
+    // Guard markers survive protection changes, discarding of contents, and forks.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(advise(&process, 0, 8, Advice::DontNeed), Ok(Advised::Done));

@@ -1,4 +1,4 @@
-//! Tests of two CPUs in one address space: which one is interrupted, which is not, and what is traced.
+//! Tests of two CPUs in one address space: which CPU an operation interrupts, and which events are traced.
 
 use std::sync::Mutex;
 
@@ -32,11 +32,11 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     }
     let account = world.counted(|| process.protect(0, 16, RW));
     assert_eq!(rows(&account, &remote), [0, 0]);
-    // This CPU flushes its old translations of the pages that it used; the shootdown is elided.
+    // This CPU flushes the old translations that it used. The shootdown on the other CPU is elided.
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still have the old rights cached: one spurious fault, no signal.
+    // The second CPU may still have the old rights cached: that causes one spurious fault, and no signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {
@@ -56,8 +56,8 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
 
 #[test]
 fn each_policy_interrupts_as_often_as_it_says() {
-    // Flushes sent to the other CPU by mprotect(R) and mprotect(RW) of four pages that it used, and by the same two
-    // calls when the pages have not been accessed since.
+    // The columns are the numbers of flushes sent to the other CPU by four calls: mprotect(R) and mprotect(RW) of four
+    // pages that it has accessed, and the same two calls again, before it accesses the pages again.
     let rows_wanted = [
         ("immediate", [4, 4, 4, 4]),
         ("gather", [1, 1, 1, 1]),
@@ -121,7 +121,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     );
 }
 
-/// Makes the second CPU stop using the page table of `process`, by loading another one first.
+/// Makes the second CPU stop using the page table of `process`, by loading another page table.
 fn leave(world: &World, process: &crate::world::Process<'_>) {
     let _on_second = world.machine.run_on(SECOND);
     let idle = world.process();

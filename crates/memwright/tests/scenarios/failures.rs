@@ -1,4 +1,5 @@
-//! Tests that make every allocation fail once: the operation reports it, nothing leaks, and nothing is left half done.
+//! Tests that make every allocation fail once: the operation returns an error, leaks nothing, and leaves no partial
+//! change.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,7 @@ use memwright_table::handle::fail_heap_after;
 
 use crate::world::{Machine, PAGE, R, RW, World, page};
 
-/// Heap failures are injected for the whole program: one test at a time.
+/// Heap failures are injected for the whole program, so only one test runs at a time.
 static HEAP: Mutex<()> = Mutex::new(());
 
 /// Changes protection and properties of the memory, and merges pages. Calls `step` after each operation.
@@ -40,7 +41,7 @@ fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bo
     step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
 }
 
-/// Moves memory to any address and to a fixed one. Calls `step` after each operation.
+/// Moves memory to a free range and to a fixed address. Calls `step` after each operation.
 fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     let remap = RemapRequest {
         old: page(100),
@@ -136,7 +137,8 @@ fn every_frame_may_be_missing() {
         world.frames.fail_after(Some(failing));
         noticed += usize::from(script(&world) > 0);
     }
-    // A few failed allocations make no step fail: those for pages around a fault, and those for lists that are rebuilt.
+    // A few failed allocations make no step fail: those of pages around a fault, and those of lists that are built
+    // again later.
     assert!(
         noticed as u64 > allocations * 8 / 10,
         "{noticed} of {allocations}"

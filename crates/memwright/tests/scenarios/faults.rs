@@ -79,7 +79,7 @@ fn a_stale_translation_is_dropped_and_the_access_retried() {
     let mut process = world.process();
     process.map(0, 1, RW);
     process.store(0, 1).unwrap();
-    // The table permits the store, so only a stale translation can have faulted.
+    // The entry permits the store, so only a stale translation can have caused the fault.
     let access = memwright::Access::WRITE;
     assert_eq!(
         process.space.fault(page(0), access),

@@ -7,13 +7,13 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// The order of 64 KiB, and its number of pages.
+/// The order of a folio of 64 KiB, and its number of pages.
 const ORDER: u8 = 4;
 const FOLIO: u64 = 16;
 
-/// Creates a machine whose programs get folios of 64 KiB.
+/// Creates a machine on which programs get folios of 64 KiB.
 fn world() -> World {
     let world = World::with_frames(8192);
     sizes(&world).set_mode(ORDER, SizeMode::Always);
@@ -82,13 +82,13 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     }
     let mut process = world.process();
     process.map(FIRST + 1, 30, RW);
-    // The aligned block of 64 KiB begins before the area, and so does its first block of 16 KiB.
+    // The area begins inside the aligned block of 64 KiB, and inside its first block of 16 KiB.
     assert_eq!(process.store(FIRST + 9, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 15), 3);
     assert_eq!(process.store(FIRST + 5, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 2, 1).unwrap(), SINGLE_FAULT);
-    // A present page conflicts with a folio, even if it is the zero page. The end of the area also conflicts.
+    // A present page prevents a folio around it, even if it is the zero page. So does the end of the area.
     assert_eq!(process.load(FIRST + 18), 0);
     assert_eq!(process.store(FIRST + 16, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 20, 1).unwrap(), FOLIO_FAULT);
@@ -96,7 +96,7 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     assert_eq!(process.store(FIRST + 30, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 24, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 27), 2);
-    // A guard page conflicts too.
+    // A guard page prevents a folio too.
     process.map(FIRST + 64, FOLIO, RW);
     let guarded = page(FIRST + 64 + 9);
     process
@@ -128,7 +128,7 @@ fn only_who_may_gets_them() {
     };
     advise(&process, 1, Advice::Huge);
     assert_eq!(process.store(at(1), 1).unwrap(), FOLIO_FAULT);
-    // This size follows the mode for all sizes.
+    // With `Inherit`, this size follows the mode for all sizes.
     set(SizeMode::Inherit);
     world.memory.policy().set_huge(HugeMode::Never);
     assert_eq!(process.store(at(2), 1).unwrap(), SINGLE_FAULT);
@@ -140,7 +140,7 @@ fn only_who_may_gets_them() {
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(at(5), 1).unwrap(), SINGLE_FAULT);
     process.space.refuse_huge(HugeRefusal::Nothing);
-    // A load maps the zero page, for one page only.
+    // A load maps the zero page, and only for the page that faulted.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));
     // Shared memory has a separate setting.
@@ -157,7 +157,7 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Allocates all frames, then frees all except the first four of each 16, or one of each four.
+    // Allocates all frames. Then frees all except the first four of each 16, or all except one of each four.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
@@ -241,7 +241,7 @@ fn a_family_shares_the_pages_one_by_one() {
     drop(child);
     parent.protect(FIRST, FOLIO, R);
     parent.protect(FIRST, FOLIO, RW);
-    // Pages that only one process maps again are exclusive to it and writable.
+    // If only one process maps pages again, they are exclusive to it and writable.
     assert_eq!(parent.store(FIRST + 6, 3).unwrap(), []);
     assert_eq!(order(&parent, FIRST), ORDER);
     parent.check();

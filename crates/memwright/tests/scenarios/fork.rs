@@ -1,4 +1,4 @@
-//! Tests of forks: neither the parent nor the child sees what the other writes.
+//! Tests of forks: a store by the parent is not visible to the child, and the reverse.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
 
@@ -140,7 +140,8 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     assert_eq!(byte, [9]);
 }
 
-/// After a refused write to private memory, fork copies its mapped pages, and the child faults for none of them.
+/// After a refused store to a private file mapping, fork copies the entries of the mapped pages, and the child faults
+/// on none of them.
 #[test]
 fn a_refused_write_of_a_file_makes_a_fork_copy_what_is_mapped() {
     let world = World::new();

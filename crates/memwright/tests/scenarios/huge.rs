@@ -10,12 +10,12 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, Page, PageSize, Pr
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
-/// Creates a machine whose programs get huge pages.
+/// Creates a machine on which programs get huge pages.
 fn world() -> World {
     let world = World::with_frames(16384);
     world.memory.policy().set_huge(HugeMode::Always);
@@ -36,7 +36,8 @@ fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
 }
 
-/// A huge page is counted when it is mapped. It is not counted if a frame is available but no page table.
+/// A huge page is counted when it is mapped. It is not counted if its frames can be allocated but its page table
+/// cannot.
 #[test]
 fn a_huge_page_counts_once_it_is_mapped() {
     for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {
@@ -54,7 +55,7 @@ fn a_huge_page_counts_once_it_is_mapped() {
             counts.refused.load(Ordering::Relaxed),
             u64::from(frames == 0)
         );
-        // Replacing the zero page counts as well.
+        // A huge page that replaces the huge zero page counts as well.
         world.frames.fail_after(None);
         let mut process = mapped(&world, 1);
         process.load(FIRST);
@@ -92,7 +93,7 @@ fn the_first_store_maps_two_mebibytes() {
     );
     assert_eq!(process.resident(), HUGE);
     assert_eq!(size(&process, FIRST + 200), PageSize::Size2M);
-    // Where the area does not cover 2 MiB, small pages are mapped.
+    // Where the area does not cover an aligned range of 2 MiB, small pages are mapped.
     assert_eq!(process.store(0, 7), Ok(vec![FaultKind::DemandZero]));
     let above = FIRST + 2 * HUGE;
     assert_eq!(process.store(above, 7), Ok(vec![FaultKind::DemandZero]));
@@ -110,7 +111,7 @@ fn a_read_shows_the_huge_page_of_zeroes_and_a_store_replaces_it() {
     process.load(FIRST + HUGE);
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.resident(), HUGE);
-    // Without memory for another huge page, the huge zero page is split, and one page is copied.
+    // If no other huge page can be allocated, the store splits the huge zero page and copies one page.
     let second = FIRST + HUGE;
     world.frames.fail_after(Some(0));
     assert_eq!(process.store(second, 1), Ok(vec![FaultKind::Copy]));
@@ -146,7 +147,7 @@ fn only_who_may_gets_them() {
 #[test]
 fn fragmented_memory_falls_back_and_the_account_says_so() {
     let world = world();
-    // One frame of each 2 MiB stays allocated.
+    // One frame of each block of 2 MiB stays allocated.
     let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
     while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
         taken.push(frame);

@@ -11,9 +11,9 @@ use memwright_table::{Bits, FrameKind, PageSize, PoolCounts, Present};
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
 /// A machine with a hugetlb pool.
@@ -33,7 +33,7 @@ impl Pooled {
         self.world.frames.pool()
     }
 
-    /// Returns the total, free and reserved pages.
+    /// Returns the numbers of total, free and reserved pages.
     fn counts(&self) -> [u64; 3] {
         let pool = self.pool();
         [pool.total, pool.free, pool.reserved]
@@ -106,7 +106,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     let pooled = Pooled::new(4);
     let mut process = pooled.private(3);
     assert_eq!(pooled.counts(), [4, 4, 3]);
-    // A second file of two pages does not fit.
+    // The pool cannot reserve two pages for a second file.
     let file = pooled.file(2);
     let memory = pooled.world.memory.clone();
     assert!(PrivateHuge::new(memory, file.clone(), 0..2).is_err());
@@ -138,7 +138,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     let mut process = pooled.private(2);
     process.store(at(0), 1).unwrap();
     frames.resize_pool(0);
-    // Pages in use or reserved stay, as surplus.
+    // Pages in use or reserved stay in the pool as surplus pages.
     let pool = pooled.pool();
     assert_eq!((pool.total, pool.free, pool.surplus), (2, 1, 2));
     frames.resize_pool(1);
@@ -151,7 +151,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     assert_eq!((pool.total, pool.reserved, pool.surplus), (3, 3, 2));
     drop(process);
     assert_eq!(pooled.counts(), [1, 1, 0]);
-    // The pool is set to more pages than the machine has memory for.
+    // The requested pool size is larger than the memory of the machine.
     frames.resize_pool(1000);
     let pool = pooled.pool();
     assert!(pool.total > 1 && pool.total < 1000 && pool.surplus == 0);
@@ -253,7 +253,7 @@ fn protection_goes_there_and_back_without_a_fault() {
     process.protect(at(1), HUGE, RW);
     // hugetlb areas never merge.
     assert_eq!(process.areas(), "512rw 512rw");
-    // After the child has exited, the page is writable again at once.
+    // After the child has exited, the page becomes writable again at once.
     let mut child = process.fork();
     assert_eq!(child.load(at(0)), 1);
     process.protect(at(0), HUGE, R);
@@ -292,7 +292,7 @@ fn no_page_is_cut() {
         space.advise(inside, PAGE, Advice::DontDump),
         Err(AdviseError::Misaligned)
     );
-    // An incomplete huge page at the end is left alone.
+    // An incomplete huge page at the end is not discarded.
     space
         .advise(page(at(0)), HUGE_BYTES - PAGE, Advice::DontNeed)
         .unwrap();
@@ -356,7 +356,7 @@ fn a_mapping_moves_with_its_promise() {
     ] {
         assert_eq!(process.space.remap(request), Err(error));
     }
-    // A 4 KiB page was populated in the target range, so the range has a lowest-level page table.
+    // A 4 KiB page was mapped in the target range before, so the range has a lowest-level page table.
     process.map(at(8) + 3, 2, RW);
     process.store(at(8) + 3, 9).unwrap();
     process.unmap(at(8) + 3, 1);
@@ -377,7 +377,7 @@ fn a_pinned_page_stays_the_parents() {
     assert!(is_exclusive(&parent, at(0)) && is_exclusive(&child, at(0)));
     pooled.world.frames.write(pinned, 0, &[9]);
     assert_eq!((parent.load(at(0) + 7), child.load(at(0) + 7)), (9, 0));
-    // Without another page the fork fails, and nothing is lost.
+    // If no other page can be allocated, the fork fails and the parent keeps its page.
     assert!(parent.space.fork().is_err());
     pooled.world.frames.unpin(pinned);
     drop(pooled.world.frames.adopt(pinned));

@@ -1,7 +1,7 @@
-//! What programs do to their memory, on the simulated machine. Its CPUs keep stale translations, so a missing flush
-//! leads to a wrong byte. Every scenario ends with an audit, and with every frame freed.
+//! Tests of operations on the memory of programs, on the simulated machine. Its CPUs keep stale translations, so a
+//! missing flush leads to a wrong byte. Every scenario ends with an audit and a check that all frames are free.
 
-// The heap of a host does not run out.
+// A host does not run out of heap memory.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod advise;

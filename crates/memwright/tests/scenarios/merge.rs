@@ -1,4 +1,5 @@
-//! Tests of KSM: which pages with equal contents share a frame, what a store then costs, and what is never merged.
+//! Tests of KSM: which pages with equal contents share a frame, how many faults a store to them takes, and which pages
+//! are never merged.
 
 use std::sync::atomic::Ordering;
 
@@ -77,7 +78,7 @@ fn the_last_that_shows_a_merged_frame_copies_it_too() {
     let mut process = filled(&world, 2, 7);
     scan(&world);
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
-    // One entry is left that maps the KSM frame, but the index can still find the frame by its contents.
+    // A single entry still maps the KSM frame. KSM can still find the frame by its contents.
     assert_eq!(process.store(1, 2), Ok(vec![COPY]));
     assert_eq!(counts(&world).shared, 0);
     assert_eq!(world.memory.merging().shed(&world.memory), 1);
@@ -202,14 +203,14 @@ fn pinned_and_lent_pages_are_not_merged() {
     let lent = process.space.lend(page(1)).unwrap().into_raw();
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 2);
-    // What a device writes is visible at once.
+    // A write by a device is visible at once.
     world.frames.write(pinned, 0, &[9]);
     assert_eq!((process.load(0), process.load(2)), (9, 7));
     world.frames.unpin(pinned);
     drop((world.frames.adopt(pinned), world.frames.adopt(lent)));
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 3);
-    // Pinning a merged page gives the caller a private copy.
+    // Pinning a merged page unshares it: the caller gets a private copy.
     let pinned = process.space.pin(page(2)).unwrap().into_raw();
     world.frames.write(pinned, 0, &[1]);
     assert_eq!((process.load(2), process.load(3)), (1, 7));

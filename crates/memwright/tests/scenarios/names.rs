@@ -71,7 +71,7 @@ fn what_cannot_be_named() {
     assert_eq!(set(odd, PAGE), Err(NameError::Invalid));
     assert_eq!(set(page(0), u64::MAX), Err(NameError::Invalid));
     assert_eq!(set(page(0), 0), Ok(()));
-    // What is after a hole is named.
+    // The memory after a hole is named too.
     assert_eq!(set(page(0), 3 * PAGE), Err(NameError::Hole(page(1))));
     assert_eq!(names(&process), "1 all, 1 all, 1 -");
     let mut limits = process.space.limits();

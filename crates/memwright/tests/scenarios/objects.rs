@@ -67,7 +67,7 @@ fn a_private_store_copies_and_the_file_keeps_its_own() {
     let mut bytes = [0; 2];
     object.read_at(PAGE - 1, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 7]);
-    // The copies are exclusive to the process: a protection change and back costs nothing.
+    // The copies are exclusive to the process, so a store after a protection change and its reversal does not fault.
     process.protect(0, 2, R);
     process.protect(0, 2, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]));
@@ -181,8 +181,8 @@ fn objects_are_sparse() {
     assert_eq!(world.frames.used(), before);
 }
 
-/// An object that must be notified of the first store to a clean page, like a file system on a disk, and that cleans
-/// its pages.
+/// An object that must be notified of the first store to a clean page, like a file of a file system on a disk, and that
+/// writes its pages back.
 pub struct Notified {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
@@ -190,8 +190,8 @@ pub struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
-    /// The number of first stores whose notification makes the mappings stale, as if the page had been cleaned before
-    /// the store was granted.
+    /// The number of first stores whose notification makes the mappings stale. This simulates writeback of the page
+    /// before the store is granted.
     overtaken: AtomicU64,
 }
 
@@ -297,7 +297,8 @@ fn an_object_hears_of_each_first_store_and_of_no_other() {
     assert_eq!(process.store(1, 2), Ok(vec![FaultKind::File]));
     assert_eq!(object.heard(), 2);
 
-    // A protection change and back must not hide a first store, nor repeat a second one.
+    // After a protection change and its reversal, a first store must still notify the object, and a second one must
+    // not.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]), "dirty: it has heard");
@@ -422,7 +423,7 @@ fn sparse_pages_behave_as_a_map() {
         number = number
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        // Few distinct indices, at every level of the tree.
+        // A small set of indices, which differ at every level of the tree.
         let index = ((number >> 33) % 12) << ((number >> 40) % 6 * 9);
         match (number >> 60) % 4 {
             0 | 1 if pages.get(index).is_none() => {
@@ -456,7 +457,7 @@ fn sparse_pages_behave_as_a_map() {
     assert_eq!(world.frames.used(), before);
 }
 
-/// An object whose first page is far from its start is freed completely too.
+/// Every page of an object is freed even if the first page that it has is far from its start.
 #[test]
 fn an_object_whose_first_page_is_a_late_one_leaves_nothing_behind() {
     for index in [0, 511, 512, 513, 512 * 512] {

@@ -1,5 +1,5 @@
-//! Tests of what one part of the memory manager must remember for another, and is easily overlooked: pins, copies in
-//! swap, locks, userfaultfd contexts, and the several readers of one dirty bit.
+//! Tests of state that one part of the memory manager must keep for another: pins, copies in swap, locks, userfaultfd
+//! contexts, and one dirty bit with several readers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use memwright_table::{Bits, Frame, PageRange, Present};
 
 use crate::world::{PAGE, Process, RW, World, page};
 
-/// Pages of 2 MiB, and the first page of such an aligned block in the memory mapped here.
+/// The number of 4 KiB pages in 2 MiB, and the index of the first page that is aligned to 2 MiB.
 const HUGE: u64 = 512;
 const FIRST: u64 = 4;
 
@@ -29,7 +29,7 @@ fn advise(process: &Process<'_>, pages: u64, advice: Advice) {
     process.check();
 }
 
-/// Registers the first pages with a userfaultfd and write-protects them.
+/// Registers the first `pages` pages with a userfaultfd and write-protects them.
 fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     let watch = Watch::try_new(Watcher {
         number: 1,
@@ -46,7 +46,7 @@ fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     watch
 }
 
-/// Returns how many of the first pages were written, and protects them again.
+/// Returns how many of the first `pages` pages were written, and write-protects them again.
 fn written(process: &Process<'_>, pages: u64) -> u64 {
     let scan = Scan {
         inverted: Categories::empty(),

@@ -1,4 +1,5 @@
-//! Tests of mprotect: what protection changes cost, refuse and leave behind.
+//! Tests of mprotect: which faults and flushes protection changes cause, which errors they return, and which state they
+//! leave.
 
 use memwright::{AreaFlags, FaultError, Limit, LockError, ProtectError, Row};
 use memwright_table::VirtAddr;
@@ -109,8 +110,7 @@ fn no_access_keeps_the_pages() {
     assert_eq!(process.store(0, 7), Ok(vec![]));
 }
 
-/// When locked memory becomes writable, only private pages are populated for writing at once: shared memory is not
-/// copied.
+/// When locked memory becomes writable, private pages are copied at once. Shared memory is not copied.
 #[test]
 fn locked_private_memory_that_becomes_writable_is_there() {
     let world = World::new();
@@ -126,7 +126,7 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
-/// Memory without contents is charged only while it is writable, and this does not make it a separate area.
+/// Memory without pages is accounted only while it is writable. Unaccounting it does not make it a separate area.
 #[test]
 fn untouched_memory_that_is_read_only_is_not_promised() {
     let world = World::new();

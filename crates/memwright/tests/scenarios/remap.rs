@@ -31,7 +31,7 @@ fn to(old: u64, pages: u64, target: u64) -> RemapRequest {
     }
 }
 
-/// Returns the page index of an address.
+/// Returns the page index of an address, counted from the address at which scenarios map.
 fn index(address: VirtAddr) -> u64 {
     address
         .page()
@@ -82,7 +82,7 @@ fn what_is_given_up_may_be_several_areas_and_holes() {
     process.map(5, 2, RW);
     assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw");
-    // A range of several areas can shrink in place. If it moves, only the first area can remain.
+    // A range of several areas can shrink in place. If it moves, the new length must not extend beyond the first area.
     process.map(1, 3, R);
     assert_eq!(process.space.remap(request(0, 4, 3)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw 2r");
@@ -110,7 +110,7 @@ fn growing_in_place_needs_room() {
         process.space.remap(request(0, 6, 7)),
         Err(RemapError::NoRoom)
     );
-    // The range does not reach the end of the area, so it cannot grow.
+    // The area continues after the range, so the range cannot grow.
     assert_eq!(
         process.space.remap(request(0, 2, 3)),
         Err(RemapError::NoRoom)
@@ -150,7 +150,7 @@ fn a_part_moves_and_leaves_a_hole() {
     assert_eq!(process.areas(), "1rw . 1rw . 2rw");
     assert_eq!((process.load(10), process.load(11)), (2, 3));
     assert_eq!((process.load(0), process.load(3)), (1, 4));
-    // Moved back, the pages have the offset that fits there, so all merge into one area as before.
+    // Moved back, the pages have the offset that matches their address, so all areas merge into one as before.
     assert_eq!(process.space.remap(to(10, 2, 1)), Ok(page(1)));
     assert_eq!(process.areas(), "4rw");
 }
@@ -346,7 +346,7 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // In a child, not even parts of one area merge: the fork has given each part a different anon_vma.
+    // In a child, not even the parts of one area merge: the fork has attached a different anon_vma to each part.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
@@ -367,7 +367,7 @@ fn areas_that_were_touched_apart_stay_apart() {
     process.store(1, 1).unwrap();
     process.space.unlock(page(0), PAGE).unwrap();
     assert_eq!(process.areas(), "1rw 1rw");
-    // Areas that differ in rights alone merge as soon as the rights agree.
+    // Areas that differ only in their rights merge when the rights become equal.
     process.map(4, 2, RW);
     process.space.protect(page(4), PAGE, R).unwrap();
     process.store(5, 1).unwrap();
@@ -430,6 +430,6 @@ fn of_several_areas_none_is_watched() {
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
     assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");
     assert_eq!((process.load(20), process.load(5)), (1, 6));
-    // On its own, the area with the userfaultfd can move.
+    // The area with the userfaultfd can move if it is the only area in the range.
     assert_eq!(process.space.remap(to(5, 1, 30)), Ok(page(30)));
 }

@@ -1,5 +1,5 @@
-//! Tests of objects that share a size limit, as the files of a mounted tmpfs do: how many pages they may have together,
-//! which pages are allocated together, and which operations return pages to the limit.
+//! Tests of objects that share a size limit, like the files of a mounted tmpfs: the maximum number of their pages, the
+//! folios that they get, and the operations that uncharge pages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use memwright_table::{FOLIO_ORDER, Frame, FrameKind, PageSize};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
 const FILE: FaultKind = FaultKind::File;
@@ -44,7 +44,7 @@ fn frame(world: &World) -> Frame {
     frame.unwrap().into_raw()
 }
 
-/// Returns the number of pages of an object, in memory and in swap.
+/// Returns the number of pages that an object has in memory and in swap.
 fn pages(object: &Memory) -> u64 {
     object.resident() + object.pages_in_swap()
 }
@@ -83,7 +83,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     one.allocate(0, 2 * PAGE).unwrap();
     assert_eq!(two.put(&world.memory, 5, frame(&world)), Ok(Put::Stored));
     assert_eq!((room.used(), pages(&one), pages(&two)), (5, 2, 3));
-    // A private copy belongs to the process, and is not charged to the limit.
+    // A private copy belongs to the process and is not charged against the limit.
     let mut private = world.process();
     private.map_object(FIRST, 8, RW, &one, false);
     assert_eq!(private.store(FIRST, 9), Ok(vec![FaultKind::Copy]));
@@ -134,7 +134,7 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // Discarding pages of a mapping leaves them in the object. A failed call releases the pages that it has allocated.
+    // Discarding pages of a mapping leaves them in the object. A failed call frees the pages that it has allocated.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
@@ -156,7 +156,7 @@ fn what_goes_gives_its_room_back() {
         Err(ObjectError::NoRoom)
     );
     assert_eq!(room.used(), 12, "beyond it nobody has");
-    // The file is freed with its last mapping.
+    // The file is freed when its last mapping is removed.
     drop(object);
     assert_eq!(room.used(), 12);
     drop(process);
@@ -176,7 +176,7 @@ fn a_page_in_swap_keeps_its_room() {
     page_out(&process, FIRST, 8);
     assert_eq!((object.resident(), object.pages_in_swap()), (0, 8));
     assert_eq!(room.used(), 8);
-    // Swap-in charges nothing, although the limit is reached; swap-out releases nothing.
+    // Swap-in charges nothing, although the limit is reached. Swap-out uncharges nothing.
     assert_eq!(process.load(FIRST + 3), 3);
     assert_eq!(room.used(), 8);
     page_out(&process, FIRST + 3, 1);
@@ -238,8 +238,9 @@ fn pages_come_together_as_the_room_says() {
     const SMALL: Option<PageSize> = Some(PageSize::Size4K);
     #[rustfmt::skip]
     let table = [
-        // The mode for every size, and that of the mount; without advice and with it: how 2 MiB are mapped, and the
-        // order of the folio in the rest, of which the object has 256 pages.
+        // The columns are the mode for every size, the mode of the mount, and the result without and with advice. A
+        // result is the page size with which 2 MiB are mapped, and the order of the folio in the rest, of which the
+        // object has 256 pages.
         (Never, Always,     [(WHOLE, 8), (WHOLE, 8)]),
         (Never, WithinSize, [(WHOLE, 8), (WHOLE, 8)]),
         (Never, Advised,    [(SMALL, 0), (WHOLE, 8)]),
@@ -281,7 +282,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.store(FIRST + HUGE, 2), Ok(vec![FaultKind::Huge]));
     assert_eq!(room.used(), 2 * HUGE);
-    // The second huge page loses the part beyond the new end.
+    // The pages of the second huge page that are beyond the new end are freed.
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
     assert_eq!(process.load(FIRST + HUGE), 2);
@@ -289,7 +290,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
         process.store(FIRST + HUGE + 40, 1),
         Err(FaultError::BeyondObject)
     );
-    // All of the second huge page is removed and allocated again, by folios that end where the file ends, or before.
+    // The complete second huge page is freed. A store then allocates folios that end at the end of the file or before.
     object.set_size(HUGE * PAGE).unwrap();
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!(room.used(), HUGE);
@@ -298,7 +299,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST + HUGE + 33, 3), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + HUGE + 32), 3);
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
-    // The part by which the file grows again is zero, and huge pages may be allocated where no page is present.
+    // The part by which the file grows again is zero. A huge page may be allocated in a range without a present page.
     object.set_size(3 * HUGE * PAGE).unwrap();
     let mut other = showing(&world, &object);
     assert_eq!(other.load(FIRST + HUGE + 40), 0);
@@ -319,14 +320,14 @@ fn no_folio_is_larger_than_the_room_that_is_left() {
     assert_eq!(process.store(FIRST + HUGE, 1), Ok(vec![FOLIO]));
     assert_eq!((order(&process, FIRST + HUGE), room.used()), (3, 40));
     assert_eq!(process.store(FIRST + 40, 1), Err(FaultError::BeyondObject));
-    // A collapse does not allocate a huge page beyond the limit either.
+    // A collapse does not exceed the limit either.
     let limits = CollapseLimits {
         missing: HUGE,
         swapped: 0,
     };
     assert_eq!(object.collapse(0, limits), Err(CollapseError::NotEligible));
     assert_eq!((room.used(), pages(&object)), (40, 40));
-    // A collapse charges the missing pages, and truncation releases the rest.
+    // A collapse charges the missing pages, and truncation uncharges the rest.
     room.set_most(Some(HUGE + 8));
     assert_eq!(object.collapse(0, limits), Ok(()));
     assert_eq!((room.used(), pages(&object)), (HUGE + 8, HUGE + 8));
@@ -353,7 +354,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         }
         asked
     };
-    // The write allocates folios beyond the end of the file, as far as the write extends. 8 KiB are two single pages.
+    // The write allocates folios beyond the end of the file, up to the end of the write. 8 KiB become two single pages.
     assert_eq!(write(&in_room, 0, 4 + HUGE), [512, 4]);
     assert_eq!(write(&in_room, 2 * HUGE - 6, 6 + 8), [1, 1, 4, 8]);
     assert_eq!(
@@ -369,7 +370,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         (room.used(), pages(&in_room)),
         (pages_written, pages_written)
     );
-    // Present pages are left alone, and so are pages that are written only in part.
+    // Present pages are not replaced, and no folio is allocated for pages that are written only in part.
     assert_eq!(in_room.prepare_write(0, HUGE * PAGE), PAGE);
     assert_eq!(
         in_room.prepare_write(4 * HUGE * PAGE, 4 * HUGE * PAGE + 100),

@@ -11,12 +11,12 @@ use memwright_table::{Bits, CpuId, Page, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
-/// What a scenario has added to the account, and the expected counts of some rows.
+/// The counts that a scenario has added to the account, and the expected counts of some rows.
 type Checked = (Account, Vec<(Row, u64)>);
 type Scenario = fn() -> Checked;
 
@@ -53,7 +53,7 @@ fn first_touch() -> Checked {
         (Row::FramesCopied, 0),
         (Row::EntriesMoved, 1),
         (Row::EntriesFilled, 4),
-        // When the process exited.
+        // Counted when the process exited.
         (Row::EntriesFreed, 4),
         (Row::EntriesChanged, 9),
     ];
@@ -64,7 +64,7 @@ fn frames_in_use() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 4);
     process.unmap(1, 3);
-    // The zero frame, a page, and a table of each of four levels.
+    // The zero frame, a page, and a page table of each of four levels.
     let expected = vec![
         (Row::FramesInUse, 6),
         (Row::FramesPeak, 9),
@@ -78,7 +78,7 @@ fn frames_in_use() -> Checked {
 fn page_tables_that_went() -> Checked {
     let world = World::new();
     drop(stored(&world, 4));
-    // The CPU had loaded another root before these tables were freed.
+    // The CPU had loaded another root before these page tables were freed.
     let expected = vec![(Row::TableFrames, 0), (Row::TableFramesPeak, 5)];
     (world.account(), expected)
 }
@@ -175,7 +175,7 @@ fn two_cpus() -> Checked {
     world.machine.on(second).write(page(0), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| {
-        // A shootdown; then an elided one, and another for the write fault.
+        // A shootdown, then an elided one, then another one for the write fault.
         process.protect(0, 1, R);
         process.load(0);
         process.protect(0, 1, RW);
@@ -241,7 +241,7 @@ fn without_a_trap() -> Checked {
     (account, expected)
 }
 
-/// Entries follow the rights of their area at once, so the scenario makes one entry lag behind.
+/// Entries normally get the rights of their area at once, so the scenario changes one entry to have fewer.
 fn execute_permission() -> Checked {
     let world = World::new();
     let mut process = world.process();
@@ -539,7 +539,7 @@ fn rows_count_what_they_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every row that is counted is checked here, or is named by a test elsewhere.
+    // Every row that is counted must be checked here or appear in a test of another file.
     let elsewhere = concat!(
         include_str!("faults.rs"),
         include_str!("folios.rs"),

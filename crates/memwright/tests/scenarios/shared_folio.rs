@@ -1,5 +1,5 @@
-//! Tests of folios of 16 KiB to 1 MiB that fill holes of shared memory: where they fit, which processes map them, and
-//! how they are split.
+//! Tests of folios of 16 KiB to 1 MiB that fill holes of shared memory: where a folio fits, which processes map it, and
+//! how it is split.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use memwright_table::{Bits, FOLIO_ORDER};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
 
 const FOLIO: FaultKind = FaultKind::Folio;
 const FILE: FaultKind = FaultKind::File;
 
-/// Makes shared anonymous memory use folios of these orders from now on.
+/// Enables folios of these orders for shared anonymous memory.
 fn allow(world: &World, orders: &[u8]) {
     for order in orders {
         let settings = world.memory.huge();
@@ -59,7 +59,8 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(present.frame)
 }
 
-/// Returns the number of folios of this order that shared memory got, and of failed allocations.
+/// Returns the number of folios of this order that were allocated for shared memory, and the number of failed
+/// allocations.
 fn counts(world: &World, order: u8) -> (u64, u64) {
     let counts = world.memory.huge().sizes.counts(order);
     let filled = counts.shared_filled.load(Ordering::Relaxed);
@@ -84,8 +85,8 @@ fn the_first_store_fills_a_folio_and_maps_all_of_it() {
         assert_eq!((one.resident(), object.resident()), (pages, pages));
         assert_eq!(order(&one, FIRST + pages), allowed);
         assert_eq!(counts(&world, allowed), (1, 0));
-        // The next process that stores to the folio also maps all of it. A process that loads maps the pages around the
-        // fault.
+        // If a second process stores to the folio, its fault maps the complete folio too. If a process loads from it,
+        // its fault maps the pages around the fault.
         assert_eq!(two.store(FIRST + pages, 9), Ok(vec![FILE]));
         assert_eq!(two.resident(), pages);
         assert_eq!(one.load_with(FIRST + pages), Ok((9, vec![])));
@@ -114,7 +115,7 @@ fn a_load_fills_a_folio_that_stores_then_find() {
     for index in 32..64 {
         assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
     }
-    // After a store all pages are dirty, as on Linux.
+    // After a store all pages of the folio are dirty, as on Linux.
     assert_eq!(process.store(FIRST, 1), Ok(vec![FOLIO]));
     let bits = |index| process.space.entry(page(index)).present().unwrap().bits;
     assert!(bits(FIRST + 31).contains(Bits::DIRTY | Bits::SOFT_DIRTY));
@@ -126,7 +127,7 @@ fn a_folio_fills_the_largest_hole_and_nothing_that_is_there() {
     let object = anonymous(&world, 64);
     object.write_at(5 * PAGE, &[55]).unwrap();
     let mut process = showing(&world, &object);
-    // The present page of the object conflicts with both orders, then with the larger one.
+    // The present page of the object prevents a folio of either order, and later one of the larger order.
     assert_eq!(process.store(FIRST + 6, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), order(&process, FIRST + 11)), (6, 2));
@@ -179,7 +180,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(process.store(FIRST + 5, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), process.resident()), (5, 5));
     drop(process);
-    // At the end of the area no folio fits. Further below a folio of 16 KiB fits, and then one of 64 KiB.
+    // No folio fits at the end of the area. At lower addresses a folio of 16 KiB fits, and then one of 64 KiB.
     let object = anonymous(&world, 64);
     let mut process = world.process();
     process.map_object(FIRST, 22, RW, &object, true);
@@ -200,7 +201,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(apart.store(FIRST + 20, 1), Ok(vec![FILE]));
     let mut whole = showing(&world, &object);
     assert_eq!(whole.store(FIRST + 40, 1), Ok(vec![FOLIO]));
-    // A present folio is mapped completely, however it is aligned.
+    // A present folio is mapped completely, whatever its alignment in the area.
     assert_eq!(apart.store(FIRST + 2 + 40, 2), Ok(vec![FILE]));
     assert_eq!((apart.resident(), object.resident()), (17, 17));
     apart.check();
@@ -389,7 +390,7 @@ fn shared_memory_goes_where_its_largest_folios_fit() {
             "{pages} from {offset}"
         );
     }
-    // Smaller mappings go to the highest free address, and so do those without such a setting.
+    // Smaller mappings are placed at the highest free address, and so are mappings of objects without such a setting.
     let last = map(0, 31);
     assert_eq!(map(0, 31), last - 31);
     let plain = world.shmem(64);

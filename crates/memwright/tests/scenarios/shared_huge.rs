@@ -1,4 +1,4 @@
-//! Tests of huge pages of shared memory: first access, processes that map them completely or in part, holes, collapse.
+//! Tests of huge pages of shared memory: the first access, complete and partial mappings, holes, and collapse.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use memwright_table::{Page, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 const BYTES: u64 = HUGE * PAGE;
 
@@ -93,7 +93,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     assert_eq!(whole.load_with(FIRST + 30), Ok((2, vec![])));
     whole.check();
     part.check();
-    // The huge mapping is removed first, then the object, then the mappings of parts.
+    // The huge mapping is removed first, then the object, then the partial mappings.
     drop(whole);
     assert_eq!(part.load(FIRST + 31), 2);
     part.unmap(FIRST + 1, HUGE);
@@ -114,7 +114,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     two.load(FIRST);
     let used = world.frames.used();
     object.punch(100 * PAGE, 150 * PAGE).unwrap();
-    // Neither of the two processes needed a new table: each used its deposited one.
+    // Neither process allocated a page table for the split: each used its deposited one.
     assert_eq!(used - world.frames.used(), 50);
     assert_eq!(object.resident(), HUGE - 50);
     for process in [&mut one, &mut two] {
@@ -126,7 +126,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     assert_eq!(one.load(FIRST + 120), 0);
     one.store(FIRST + 120, 5).unwrap();
     assert_eq!(two.load(FIRST + 120), 5);
-    // The truncated part is removed as a whole.
+    // The pages beyond the new end are removed together.
     object.set_size(PAGE).unwrap();
     assert_eq!(object.resident(), 1);
     assert_eq!(one.load(FIRST), 0);
@@ -146,7 +146,7 @@ fn a_part_that_changes_splits_the_entry_and_not_the_object() {
     process.protect(FIRST + 4, 2, RW);
     assert_eq!(process.store(FIRST + 5, 6), Ok(vec![]));
     process.check();
-    // A later process maps it as a huge page.
+    // A process that maps the object later maps it as a huge page.
     let mut later = world.process();
     later.map_object(FIRST, HUGE, RW, &object, true);
     assert_eq!(later.load_with(FIRST + 5), Ok((6, vec![FaultKind::Huge])));
@@ -206,7 +206,7 @@ fn the_setting_decides_and_so_does_the_area() {
         process.store(FIRST + 3 * HUGE, 1),
         Ok(vec![FaultKind::File])
     );
-    // Shared anonymous memory uses the setting for its size.
+    // Shared anonymous memory uses the setting for the folio size.
     settings.set_shared_mode(SharedMode::Never);
     settings.set_shared_size(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
     let identity = ObjectIdentity::default();
@@ -304,7 +304,7 @@ fn shared_memory_goes_where_its_pages_can_be_huge() {
         let request = MapRequest::anonymous(pages * PAGE, RW);
         process.space.map(&request).unwrap().page().number()
     };
-    // Other mappings go to the highest free address.
+    // Other mappings are placed at the highest free address.
     let highest = anonymous(HUGE + 1);
     assert_eq!(anonymous(3 * HUGE) % HUGE, 0);
     process

@@ -1,5 +1,5 @@
-//! Tests of folios that are split on request: by address, by object, or all of them; and of zero-filled pages that a
-//! split frees.
+//! Tests of folios that are split on request: by address, by object, or all folios. Also tests of the zero-filled pages
+//! that a split frees.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
 const ONE: FolioSplits = FolioSplits { found: 1, split: 1 };
@@ -28,8 +28,8 @@ fn world() -> World {
     world
 }
 
-/// Creates a process with a huge page. Each of its pages whose number is not a multiple of `zeroes` contains its
-/// number.
+/// Creates a process with a huge page. Each page of it contains its number, except that pages whose number is a
+/// multiple of `zeroes` are zero.
 fn filled(world: &World, zeroes: u64) -> Process<'_> {
     let mut process = world.process();
     process.map(FIRST, HUGE, RW);
@@ -62,7 +62,7 @@ fn shown(process: &Process<'_>, index: u64) -> Present {
     entry.present().unwrap()
 }
 
-/// Returns the order of the folio of each page.
+/// Returns the order of the folio that each page belongs to.
 fn orders(process: &Process<'_>) -> Vec<u8> {
     let order = |index| {
         let entry = process.space.entry(page(FIRST + index)).present();
@@ -111,7 +111,7 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
             assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
         }
         assert_eq!(process.resident(), HUGE);
-        // Folios that are already that small are not found again.
+        // Folios that already have this order do not count as found.
         assert_eq!(
             process.space.split_folios(range(0, HUGE), to(order)),
             NOTHING
@@ -130,7 +130,7 @@ fn one_page_of_the_range_is_enough_and_a_hole_ends_it() {
     assert_eq!(orders(&process), [9; HUGE as usize]);
     assert_eq!(process.space.split_folios(range(300, 1), to(3)), ONE);
     assert_eq!(orders(&process), [3; HUGE as usize]);
-    // Folios that are mapped by small entries are found one by one.
+    // Folios that are mapped by small entries are found separately.
     let some = FolioSplits { found: 3, split: 3 };
     assert_eq!(process.space.split_folios(range(15, 10), to(2)), some);
     assert_eq!(orders(&process)[4..40], {
@@ -265,11 +265,11 @@ fn what_is_pinned_or_held_stays_whole() {
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     drop(held);
     assert_eq!(process.space.split_folios(range(0, HUGE), to(2)), ONE);
-    // A pinned folio stays as well if 4 KiB entries map it.
+    // A pinned folio is not split either if 4 KiB entries map it.
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
-        // One folio is found by each of its pages.
+        // This folio counts as found once per page.
         found: HUGE / 4 + 3,
         split: HUGE / 4 - 1,
     };
@@ -298,7 +298,7 @@ fn a_page_that_was_moved_away_is_one_of_its_folio() {
     process.space.remap(request).unwrap();
     let moved = PageRange::single(away.page());
     assert_eq!(process.space.split_folios(moved, to(0)), ONE);
-    // Zero-filled pages outside the range are not freed: it is not known where they are mapped.
+    // Zero-filled pages outside the range are not freed: the split does not know where they are mapped.
     assert_eq!(process.resident(), HUGE);
     assert!(orders(&process).iter().all(|order| *order == 0));
     assert_eq!(process.load(FIRST + 2 * HUGE), value(5, 4));
@@ -371,7 +371,7 @@ fn an_object_is_split_by_its_pages_and_with_all_others() {
     process.unmap(FIRST + HUGE, HUGE);
     assert_eq!(world.frames.object_folios().0, 2);
     let split = world.memory.split_all_folios().unwrap();
-    // These include the folios into which the first object was split.
+    // The count includes the folios into which the first object was split.
     assert!(split.split >= 3, "{split:?}");
     assert_eq!(world.frames.object_folios().0, 0);
     assert_eq!(orders(&process), [0; HUGE as usize]);

@@ -1,5 +1,5 @@
-//! Tests of pages that are swapped out and in: what a load and a store then cost, to which process the pages are
-//! exclusive, and how they are tracked.
+//! Tests of pages that are swapped out and in: how many faults a load and a store take, which process the pages are
+//! exclusive to, and how they are tracked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::world::{PAGE, Process, R, RW, World, page};
 const IN: FaultKind = FaultKind::SwapIn;
 const CACHED: FaultKind = FaultKind::SwapCached;
 
-/// A world with a swap device, which is empty again at the end.
+/// A world with a swap device. At the end all its slots must be free.
 pub struct Swapping {
     pub world: World,
     pub device: Arc<HostSwap>,
@@ -104,7 +104,7 @@ fn a_store_brings_a_page_back_and_frees_its_slot() {
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
     assert_eq!(swapping.slots(), 3);
     assert_eq!(process.load_with(1), Ok((9, vec![])));
-    // Unmapped, discarded and replaced pages free their slots.
+    // Pages that are unmapped, discarded or replaced free their slots.
     process.unmap(0, 1);
     assert_eq!(swapping.slots(), 2);
     let drop = Advice::DontNeed;
@@ -125,12 +125,12 @@ fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
         assert_eq!(byte, index as u8 + 1);
         major += kinds.len();
     }
-    // Readahead reads 4 pages up to the end of a page table, then 16, 16 and the rest.
+    // Readahead reads 4 pages up to the end of a page table, then 16, 16 and the remaining ones.
     assert_eq!(major, 4);
     for index in 0..40 {
         assert_eq!(process.store(index, 1), Ok(vec![]));
     }
-    // Where the slots are not adjacent, one page is swapped in alone.
+    // If the slots are not consecutive, a page is swapped in alone.
     page_out(&process, 4, 1);
     page_out(&process, 6, 1);
     page_out(&process, 5, 1);
@@ -185,7 +185,7 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(parent.load(0), 1);
     assert_eq!(parent.store(0, 8), Ok(vec![FaultKind::WriteOnly]));
-    // A store swaps in a copy; the slot then belongs to the other process alone.
+    // A store swaps in a private copy. The slot then belongs to the other process alone.
     assert_eq!(child.store(1, 9), Ok(vec![IN]));
     assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
     assert_eq!(parent.store(1, 3), Ok(vec![]));
@@ -376,7 +376,7 @@ fn transfers_end_in_any_order_and_wait_for_room() {
                 }
             }
         });
-        // Reads of readahead fail too. These failures are counted, but not reported to the program.
+        // Reads for readahead fail too. These failures are counted, but not reported to the program.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
         assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
         swapping.device.fail_each(0);
@@ -421,7 +421,7 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
     drop(on_second);
-    // Whenever the device is about to write a page, the other CPU tries to store to all of them.
+    // Before each write of a page by the device, the other CPU tries to store to all pages.
     let (stored, machine) = (Arc::new(AtomicU64::new(0)), world.machine.clone());
     let count = stored.clone();
     swapping.device.before_write(move || {
@@ -478,7 +478,7 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
         freed.unwrap();
         process
     };
-    // The slot has the frame while the child maps it, and the parent gets the frame back through a clean entry.
+    // The frame stays in the swap cache while the child maps it. The parent maps it again through a clean entry.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let child = parent.fork();
@@ -552,7 +552,7 @@ fn what_is_not_used_between_two_looks_goes() {
     assert_eq!(process.load_with(1), Ok((2, vec![])));
 }
 
-/// Scans twice, with no access in between. Returns the number of pages reclaimed.
+/// Reclaims with two scans, between which no page is accessed. Returns the number of pages reclaimed.
 pub fn reclaim_unused(process: &Process<'_>) -> u64 {
     let mut effort = memwright::Effort {
         look: 1000,
@@ -578,7 +578,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
         });
         rows.map(|row| account.count(row))
     };
-    // As long as the child maps the frames, writing a copy to swap would free nothing.
+    // While the child maps the frames, writing a copy to swap would free no frame.
     assert_eq!(counted(&parent, 0), [4, 0]);
     assert_eq!((parent.resident(), child.resident()), (0, 4));
     assert_eq!(swapping.slots(), 4);
@@ -586,7 +586,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
     assert_eq!(parent.load_with(0), Ok((1, vec![CACHED])));
     assert_eq!(parent.store(1, 8), Ok(vec![CACHED]), "a copy");
     assert_eq!(child.load(1), 2);
-    // The last process to swap it out frees the frame.
+    // The frame is freed when the last process that maps it swaps it out.
     let used = swapping.world.frames.used();
     assert_eq!(counted(&child, 4), [4, 4]);
     assert!(swapping.world.frames.used() < used);
@@ -627,8 +627,8 @@ fn a_device_is_taken_away_when_everything_is_back() {
     let mut parent = filled(&swapping, 6);
     page_out(&parent, 0, 6);
     let mut child = parent.fork();
-    // Page 0 is in the slot for the parent, and in memory for the child. Page 1 is in memory for the child alone, and
-    // its slot keeps a copy until it is written.
+    // Page 0 is in swap for the parent, and in memory for the child. Page 1 is in memory for the child alone, and its
+    // slot keeps a copy until the page is written.
     assert_eq!(child.load(0), 1);
     assert_eq!(parent.store(1, 9), Ok(vec![IN]));
     assert_eq!(child.load_with(1), Ok((2, vec![IN])));

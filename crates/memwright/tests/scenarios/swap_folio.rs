@@ -1,4 +1,5 @@
-//! Tests that swap readahead forms folios, where the pages are aligned, adjacent and owned by one entry alone.
+//! Tests that swap readahead forms folios of pages that are aligned, have consecutive slots, and have a single owner
+//! each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use crate::world::{Machine, PAGE, Process, RW, page};
 
 const IN: FaultKind = FaultKind::SwapIn;
 
-/// The first page of scenarios: aligned for every folio order.
+/// The index of the first page that scenarios use. It is aligned for every folio order.
 const FIRST: u64 = 4;
 
 fn around() -> Swapping {
@@ -33,7 +34,7 @@ fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     process
 }
 
-/// Like `filled`, and also swaps out all pages.
+/// Like `filled`, and also swaps all pages out.
 fn out(swapping: &Swapping, pages: u64) -> Process<'_> {
     let process = filled(swapping, pages);
     page_out(&process, FIRST, pages);
@@ -49,8 +50,8 @@ fn present(process: &Process<'_>, index: u64) -> Option<Present> {
     process.space.entry(page(FIRST + index)).present()
 }
 
-/// Returns the orders of the folios of `count` pages from `index` on, `None` for those that are not in memory. Checks
-/// that a folio is contiguous in memory as in the address space.
+/// Returns the orders of the folios of `count` pages from `index` on, and `None` for each page that is not in memory.
+/// Checks that the frames of a folio are contiguous in the order of its pages.
 fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     let order = |index| {
         let frame = present(process, index)?.frame;
@@ -62,7 +63,7 @@ fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     (index..index + count).map(order).collect()
 }
 
-/// Returns what `orders` returns for these folios, each given by its number of pages and its order.
+/// Returns the expected result of `orders` for these folios, each given by its number of pages and its order.
 fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     let pages = folios
         .iter()
@@ -70,7 +71,7 @@ fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     pages.flatten().collect()
 }
 
-/// Checks that every page has its contents, and is exclusive to the process.
+/// Checks that every page has its contents and is exclusive to the process.
 fn check_contents(process: &mut Process<'_>, pages: u64) {
     for index in 0..pages {
         assert_eq!(load(process, index).unwrap().0, index as u8 + 1);
@@ -213,7 +214,7 @@ fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     for index in [1, 3, 4, 6, 7] {
         load(&mut process, index).unwrap();
     }
-    // Of reads that are submitted together, the last completes first. The read of the first page fails.
+    // Of several submitted reads, the last completes first. The read of the first page fails.
     swapping.device.defer(64);
     swapping.device.fail_each(4);
     let failed = swapping.world.counted(|| {
@@ -237,7 +238,7 @@ fn counts(swapping: &Swapping, order: u8) -> [u64; 2] {
     ]
 }
 
-/// Allocates all blocks of several frames, so that no other allocation finds one.
+/// Allocates all blocks of more than one frame, so that no other allocation finds one.
 fn all_blocks(frames: &Frames<Machine>) -> Vec<impl Sized> {
     let mut taken = Vec::new();
     for order in (1..=9).rev() {
@@ -259,11 +260,11 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     let blocks = all_blocks(frames);
     let rest: Vec<_> =
         std::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
-    // No frame at all: nothing has changed.
+    // No frame is free: the load fails and changes nothing.
     assert_eq!(load(&mut process, 0), Err(FaultError::OutOfMemory));
     assert_eq!(orders(&process, 0, 8), [None; 8]);
     assert_eq!([3, 2].map(|order| counts(&swapping, order)), [[0, 1]; 2]);
-    // A few single frames: the same number of pages is swapped in.
+    // Only single frames are free: each page that is swapped in gets one.
     drop(singles);
     load(&mut process, 0).unwrap();
     assert_eq!(orders(&process, 0, 8), each(&[(8, 0)]));
@@ -276,7 +277,7 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     assert_eq!(orders(&process, 8, 16), each(&[(16, 3)]));
     check_contents(&mut process, 24);
     drop(process);
-    // Only the largest order is not available.
+    // Only a folio of the largest order cannot be allocated.
     let mut process = out(&swapping, 8);
     frames.fail_after(Some(0));
     load(&mut process, 0).unwrap();

@@ -1,5 +1,5 @@
-//! Tests of pages of shared memory that are swapped in several at a time, and of pages that are reclaimed while no
-//! process maps them.
+//! Tests of pages of shared memory that swap readahead reads together, and of pages that are reclaimed while no process
+//! maps them.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn unmapped(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     object
 }
 
-/// Scans at most `look` pages of objects. Returns how many were reclaimed, and whether the scan is complete.
+/// Scans at most `look` pages of objects. Returns the number of pages reclaimed, and whether the scan is complete.
 fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) {
     let mut effort = Effort {
         look,
@@ -77,8 +77,8 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
     assert_eq!(major, 13);
     assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
     assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
-    // Stores swap pages in too, and each store is a fault. The first one reads 4 pages, because the last readahead was
-    // unused. The next ones read 8 and then 16.
+    // Stores swap pages in too, and each store faults. The first one reads 4 pages, because no page of the last
+    // readahead was used. The next ones read 8 and then 16.
     page_out(&process, 0, 200);
     let mut major = 0;
     for index in 0..200 {
@@ -86,7 +86,7 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
         major += kinds.iter().filter(|kind| **kind == IN).count();
     }
     assert_eq!(major, 14);
-    // The area ends before the slots do.
+    // The area ends before the run of consecutive slots.
     page_out(&process, 0, 200);
     process.unmap(10, 190);
     process.load(9);
@@ -111,7 +111,7 @@ fn who_jumps_about_gets_few_pages_that_he_does_not_use() {
         }
     });
     assert_eq!(rows(&account, &AROUND), [14, 8, 0, 8]);
-    // Any other use of a readahead page, a system call included, counts as a hit.
+    // Any other use of a page that readahead has read, such as a system call, counts as a hit.
     let mut bytes = [0; 7 * PAGE as usize];
     page_out(&process, 0, 200);
     let other = swapping.world.process();
@@ -143,7 +143,7 @@ fn who_calls_gets_several_pages_at_a_time() {
     assert_eq!(resident, [8, 24, 40, 56, 72, 88, 100]);
     assert_eq!(rows(&account, &AROUND), [100, 93, 82, 0]);
     page_out(&process, 0, 100);
-    // A page that a system call swapped in is not mapped: it is reclaimed like other unmapped pages.
+    // A page that a system call swapped in is not mapped, and is reclaimed like other unmapped pages.
     assert_eq!(places(&object), (100, 0));
     assert_eq!((round(&swapping), round(&swapping)), (0, 100));
     let account = swapping.world.counted(|| {
@@ -185,13 +185,13 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
         assert_eq!(process.load(index), index as u8 + 1);
     }
     page_out(&process, 0, 8);
-    // A thread that needs an unreadable page gets an error, whatever was read with it.
+    // A thread that accesses an unreadable page gets an error, even if other pages were read with it.
     swapping.device.fail_each(1);
     assert_eq!(process.load_with(3), Err(FaultError::Io));
     assert_eq!(byte(&object, 3), Err(ObjectError::Io));
     swapping.device.fail_each(0);
     assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
-    // With few free frames fewer pages are read.
+    // If few frames are free, fewer pages are read.
     let frames = &swapping.world.frames;
     frames.fail_after(Some(2));
     assert_eq!(object.bring_in(&swapping.world.memory, 1, 3), Ok(2));
@@ -208,7 +208,7 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
     let (process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
     assert_eq!(swapping.slots(), 2);
-    // Before both pages are read, the second is truncated, and its replacement is swapped out.
+    // Before both pages have been read, the second one is truncated, and the page that replaces it is swapped out.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(PAGE, 2 * PAGE).unwrap();
@@ -247,7 +247,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     for index in 0..40 {
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
-    // When the scan budget is used up, the cursor says where to continue, in this object or the next.
+    // When the scan budget is used up, the cursor has the position at which to continue, in this object or the next.
     let second = unmapped(&swapping, 10);
     assert_eq!(round(&swapping), 10);
     for index in 0..10 {
@@ -321,7 +321,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert_eq!(process.load(2), 50);
-    // A page that no process maps stays as well, even if the scan passes it again during the write.
+    // A page that no process maps also stays in memory, even if the scan visits it again during the write.
     process.unmap(0, 4);
     for index in 0..4 {
         assert!(byte(&object, index).is_ok());
@@ -399,11 +399,11 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         [(3, 5), (8, 0)]
     );
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 0]);
-    // A memcg that has reached its limit does not affect the others.
+    // A memcg that has reached its limit does not limit the others.
     assert_eq!(round(&swapping), 8);
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
     assert_eq!(swap.paid_by(above), 13);
-    // A new memcg inherits no charges of a closed one, whose charges stay with the one above.
+    // A new memcg inherits no charges of a closed one. Those charges stay with the parent memcg.
     let frames = |memcg| {
         let mut frames = 0;
         let memory = &swapping.world.memory;

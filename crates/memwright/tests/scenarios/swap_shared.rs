@@ -1,5 +1,5 @@
-//! Tests of pages of shared memory that are swapped out and in, while processes map them, read them by system calls,
-//! truncate them or track them by userfaultfd.
+//! Tests of pages of shared memory that are swapped out and in while processes map them, read them by system calls,
+//! truncate them, or track them by userfaultfd.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!(told, [false, false]);
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(1, 20), Ok(vec![IN]));
-    // A page swapped in keeps no slot; its neighbours in memory are mapped by one fault, those in swap are not.
+    // A page that was swapped in has no slot. One fault maps it with its neighbours that are in memory, but not with
+    // those in swap.
     assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
     assert_eq!(byte(&object, 2), Ok(3));
     object.write_at(3 * PAGE + 1, &[9]).unwrap();
@@ -68,7 +69,7 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     let held = object.frame_for(4, false).unwrap().unwrap();
     drop(swapping.world.frames.adopt(held));
     assert_eq!(places(&object), (5, 3));
-    // Allocated pages are in memory, and those in swap stay there.
+    // `allocate` creates the missing pages in memory. Pages in swap stay in swap.
     object.allocate(0, 8 * PAGE).unwrap();
     assert_eq!(places(&object), (5, 3));
     assert_eq!(object.seek(5 * PAGE, false), Some(5 * PAGE));
@@ -99,7 +100,7 @@ fn what_several_show_stays_until_nobody_uses_it() {
         100 - effort.wanted
     };
     assert_eq!(look(&two), 0, "the other used what this one did not");
-    // The scan of one process has cleared the accessed bits of both.
+    // The scan of one process has cleared the accessed bits in the entries of both processes.
     two.load(101);
     assert_eq!(look(&one), 3);
     assert_eq!(
@@ -124,7 +125,7 @@ fn the_scan_of_one_process_ages_the_entries_of_all() {
             other.load(100 * (number as u64 + 1) + index);
         }
     }
-    // The first scan finds the accesses of this process, the second those of the others, and the third none.
+    // The first scan finds the accesses by this process, the second those by the others, and the third none.
     for _ in 0..3 {
         assert_eq!(places(&object), (4, 0));
         let mut effort = memwright::Effort {
@@ -155,7 +156,7 @@ fn pages_that_are_used_are_passed_over() {
     assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
     assert_eq!((effort.look, effort.wanted), (88, 95));
     assert_eq!(places(&object), (1, 5));
-    // When the scan budget is used up, the cursor says where to continue.
+    // When the scan budget is used up, the cursor has the position at which to continue.
     for index in 0..6 {
         process.load(index);
     }
@@ -211,7 +212,7 @@ fn what_is_cut_off_takes_its_slot_along() {
     page_out(&process, 0, 8);
     object.punch(3 * PAGE, 5 * PAGE).unwrap();
     assert_eq!((places(&object), swapping.slots()), ((0, 6), 6));
-    // The pages at the edges become zero in part: they are swapped in for that.
+    // The pages at the edges of the hole are zeroed in part, so they are swapped in first.
     object.punch(2 * PAGE + 1000, 6 * PAGE + 50).unwrap();
     assert_eq!((places(&object), swapping.slots()), ((2, 3), 3));
     let mut bytes = [1; 2];
@@ -250,14 +251,14 @@ fn a_device_that_fails_loses_no_page_and_tells_who_needs_it() {
     assert_eq!(object.set_size(1), Err(ObjectError::Io));
     assert_eq!(object.punch(1, 2), Err(ObjectError::Io));
     assert_eq!(object.size(), 8 * PAGE);
-    // A page whose contents are known to be zero is not affected.
+    // A punched page is zero without a read from the device, so the read failure does not affect it.
     object.punch(0, PAGE).unwrap();
     assert_eq!(process.load(0), 0);
     swapping.device.fail_each(0);
     for index in 1..8 {
         assert_eq!(process.load(index), index as u8 + 1);
     }
-    // Without a free frame a page stays in swap.
+    // If no frame is free, the page stays in swap.
     page_out(&process, 0, 8);
     let frames = &swapping.world.frames;
     frames.fail_after(Some(0));
@@ -298,7 +299,8 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let write = object.clone();
-    // The page is written while it is swapped out: the device has the old contents, and the newer page stays in memory.
+    // The page is stored to while it is swapped out. The device has the old contents, and the newer page stays in
+    // memory.
     swapping.device.before_write(move || {
         write.write_at(2 * PAGE, &[50]).unwrap();
     });
@@ -314,7 +316,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     assert_eq!(object.pages_in_swap(), 2);
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (0, 4));
-    // A page that is truncated while it is written to swap is gone.
+    // A page that is truncated while it is written to swap is freed.
     process.load(2);
     let cut = object.clone();
     swapping.device.before_write(move || {
@@ -330,7 +332,7 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
-    // Another CPU swaps the page in and writes to it before the first CPU has completed its read.
+    // A second CPU swaps the page in and writes to it before the first CPU has completed its read.
     let other = object.clone();
     swapping.device.after_read(move || {
         other.write_at(0, &[77]).unwrap();
@@ -354,7 +356,7 @@ fn a_slot_that_is_read_is_given_to_no_other_page() {
     let swapping = Swapping::with_slots(1);
     let (process, object) = filled(&swapping, 1);
     page_out(&process, 0, 1);
-    // A concurrent truncation overtakes the reader, and the replacement is swapped out.
+    // A concurrent truncation frees the page during the read, and the page that replaces it is swapped out.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(0, PAGE).unwrap();
@@ -396,7 +398,7 @@ fn protection_outlives_the_page() {
     assert_eq!(process.store(2, 9), Err(REFUSED));
     assert_eq!(places(&object), (3, 1));
     assert_eq!(process.store(3, 9), Ok(vec![IN]));
-    // A process that maps the same page without a userfaultfd is not refused.
+    // A process that maps the same page without a userfaultfd can store to it.
     other.map_object(0, 4, RW, &object, true);
     assert_eq!(other.store(2, 8), Ok(vec![FILE]));
     let space = &process.space;
@@ -405,8 +407,8 @@ fn protection_outlives_the_page() {
     process.check();
 }
 
-/// Only the entry records a store since soft-dirty was cleared, so the page is reclaimed only after soft-dirty was
-/// cleared again.
+/// Only the entry records that the page was stored to since soft-dirty was cleared. The page can therefore be reclaimed
+/// only after soft-dirty has been cleared again.
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();
@@ -501,7 +503,7 @@ fn private_copies_are_made_of_pages_that_come_back() {
 #[test]
 fn a_huge_page_goes_in_parts() {
     const HUGE: u64 = 512;
-    // The first boundary of 2 MiB.
+    // The index of the first page that is aligned to 2 MiB.
     const FIRST: u64 = 4;
     let swapping = Swapping::with_slots(600);
     let world = &swapping.world;
@@ -522,7 +524,7 @@ fn a_huge_page_goes_in_parts() {
     for index in [0, 1, 99, 100, 511] {
         assert_eq!(process.load(FIRST + index), index as u8);
     }
-    // A collapse swaps in all of it, unless more pages are in swap than the limit allows.
+    // A collapse swaps in all pages in swap, unless they are more than the limit allows.
     let limits = |swapped| CollapseLimits {
         missing: 0,
         swapped,
@@ -562,7 +564,7 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     assert_eq!(memory.bring_objects_back(0, &mut place, 3), Ok(false));
     assert_eq!((places(&first), places(&second)), ((3, 2), (0, 5)));
     assert_eq!(byte(&second, 0), Ok(1));
-    // Two frames for the first page, and none for the next one of the second object.
+    // Two frames are free: they suffice for the first object, but not for the next page of the second one.
     swapping.world.frames.fail_after(Some(2));
     let failed = memory.bring_objects_back(0, &mut place, 100);
     assert_eq!(failed, Err(ObjectError::OutOfMemory));

@@ -33,7 +33,8 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     written.iter().map(|page| page.number() - first).collect()
 }
 
-/// Runs the scenario under both policies; `faults` is the number of faults of a tracked store to an exclusive page.
+/// Runs the scenario under both tracking policies. `faults` is the number of faults that a tracked store to an
+/// exclusive page takes.
 fn both_ways(scenario: impl Fn(&World, usize)) {
     for (policy, faults) in [("dirty-bit", 0), ("fault", 1)] {
         let world = World::new();
@@ -56,7 +57,7 @@ fn new_memory_is_soft_dirty_and_cleared_memory_is_where_it_was_written() {
         process.load(0);
         process.load(2);
         assert_eq!(soft_dirty(&process, 4), [1]);
-        // A page that is written for the first time is soft-dirty under both.
+        // The first store to a page makes it soft-dirty under both policies.
         process.store(3, 1).unwrap();
         assert_eq!(soft_dirty(&process, 4), [1, 3]);
         process.space.clear_soft_dirty();

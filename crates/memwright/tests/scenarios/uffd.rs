@@ -1,5 +1,5 @@
-//! Tests of memory registered with a userfaultfd: which faults it receives, protection of pages that are not populated,
-//! and what scans find.
+//! Tests of memory registered with a userfaultfd: which faults the userfaultfd receives, protection of unpopulated
+//! pages, and results of scans.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
@@ -47,7 +47,7 @@ fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillErr
     process.space.fill(page(index).page(), what, false)
 }
 
-/// Returns the written pages among the first `count`; they are protected again if `rearm`.
+/// Returns the written pages among the first `count`. Write-protects them again if `rearm`.
 fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
     let scan = Scan {
         inverted: Categories::empty(),
@@ -409,7 +409,7 @@ fn registrations_are_checked() {
     assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
     let protect = |first, pages| process.space.write_protect(page(first), pages * PAGE, true);
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
-    // A userfaultfd is allowed to protect memory that another userfaultfd has registered.
+    // A userfaultfd can protect memory that is registered with another userfaultfd.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.unwatch(page(1), PAGE, &two),
@@ -419,10 +419,10 @@ fn registrations_are_checked() {
     assert_eq!(process.areas(), "4rw");
 }
 
-/// Pages of a lowest-level table; the second table of the scenario begins at page 4.
+/// The number of pages that a lowest-level table maps. The second table of the scenario begins at page 4.
 const TABLE: u64 = 512;
 
-/// Returns how many of the two tables that are completely in the scenario's memory a scan would skip.
+/// Returns how many of the two tables that lie completely in the scenario's memory a scan would skip.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
     let passed = process.space.table().pass_quiet(range, Tracked::Stores);
@@ -448,7 +448,7 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert_eq!(quiet(&process), 2);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
-        // A load sets the accessed bit of the upper entry; the next scan checks the table, and finds nothing.
+        // A load sets the accessed bit of the upper entry. The next scan visits the table, and finds no written page.
         process.load(4 + TABLE + 7);
         assert_eq!(quiet(&process), 1);
         assert!(written(&process, pages, true).is_empty());
@@ -665,7 +665,7 @@ fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
     assert_eq!(fill(&process, 2, Fill::Poison), Ok(()));
     assert_eq!(written(&process, 4, true), [0, 1, 2, 3]);
     assert!(written(&process, 4, false).is_empty());
-    // Removing protection does not change the guard and the poisoned page either.
+    // Removing the protection changes neither the guard page nor the poisoned page.
     protect(&process, 0, 4, false);
     assert_eq!(written(&process, 4, false), [0, 3]);
     advise(Advice::GuardRemove);

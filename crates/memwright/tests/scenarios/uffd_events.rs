@@ -1,5 +1,5 @@
-//! Tests of userfaultfd events other than faults: unmapped, moved and discarded memory; and of which operations wait
-//! for a handler.
+//! Tests of userfaultfd events other than faults, for unmapped, moved and discarded memory. Also tests of which
+//! operations wait for a handler.
 
 use memwright::uffd::{Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{
@@ -65,7 +65,7 @@ fn what_is_unmapped_is_told_once_and_as_a_whole_even_if_a_seal_refuses_it() {
     assert_eq!(unmap(5, 1), (refused, vec![]), "the seal comes first");
 }
 
-/// Remaps, and returns the events that the userfaultfd receives meanwhile.
+/// Calls `mremap`, and returns the events that the userfaultfd receives meanwhile.
 fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, Vec<WatchEvent>) {
     let mut told = Vec::new();
     let moved = process
@@ -116,7 +116,7 @@ fn a_move_is_told_after_what_was_there_and_before_what_is_left() {
     let shrinks = request(0, 5, 2, None);
     let tail = vec![unmapped(2, 5)];
     assert_eq!(told_of_remap(&process, shrinks), (Some(0), tail));
-    // An unmap event is sent even if the move then fails.
+    // The unmap event is sent even if the move then fails.
     process.space.seal(page(11), PAGE).unwrap();
     let refused = request(0, 2, 2, Some(10));
     let there = vec![unmapped(10, 12)];
@@ -152,7 +152,8 @@ fn contents_are_there_until_their_watcher_was_told() {
     let done = process
         .space
         .discard(page(0), 6 * PAGE, advice, &mut witness);
-    // The locked area refuses, and no event is sent for it. Its error takes precedence over that of the hole.
+    // Advice on the locked area fails, and no event is sent for that area. This error takes precedence over the error
+    // for the hole.
     assert_eq!(done, Err(AdviseError::NotApplicable(page(5))));
     let removed = |start, end| WatchEvent::Removed(range(start, end));
     let expected = vec![
@@ -237,7 +238,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
         assert_eq!(process.resident(), index + 1);
     }
     assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
-    // A caller that cannot wait for a handler populates nothing.
+    // If the caller cannot wait for a handler, no page is populated.
     let grown = RemapRequest {
         old_length: 5 * PAGE,
         new_length: 6 * PAGE,
@@ -245,7 +246,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
     };
     assert_eq!(process.space.remap(grown), Ok(page(0)));
     assert_eq!(process.resident(), 5);
-    // Memory that is locked on fault does not wait for a handler.
+    // Populating memory that is locked on fault does not wait for a handler.
     process.space.lock(page(0), 6 * PAGE, true).unwrap();
     let grown = RemapRequest {
         old_length: 6 * PAGE,
@@ -271,7 +272,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let all = |rest: &mut ToPopulate| process.space.populate_rest(rest);
     let locked = process.space.lock_all(true, LockFuture::OnFault, false);
     let mut rest = locked.unwrap();
-    // The guard has ended the population of the first area.
+    // The guard page has ended the population of the first area.
     assert_eq!(all(&mut rest), missing(4, Access::WRITE));
     assert_eq!(process.resident(), 1);
     process.space.pass_area(&mut rest);
@@ -281,7 +282,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let mut note = |_, here| is_read = here;
     process.space.resident(page(7), PAGE, &mut note).unwrap();
     assert!(is_read, "what is only read has the page of zeroes");
-    // MAP_POPULATE does not populate either where future mappings are locked on fault.
+    // If future mappings are locked on fault, `MAP_POPULATE` does not populate them either.
     let mut request = MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(20)));
     request.populate = true;
     process.space.map(&request).unwrap();
@@ -308,7 +309,7 @@ fn memory_that_is_mapped_to_be_resident_waits_if_it_is_watched_before_that() {
     process.space.pass_area(&mut unmapped);
 }
 
-/// Linux holds the mmap lock during the copies, and cannot wait for a handler.
+/// Linux holds the mmap lock during the copies, so it cannot wait for a handler.
 #[test]
 fn a_protection_change_of_locked_memory_asks_no_watcher() {
     let world = World::new();

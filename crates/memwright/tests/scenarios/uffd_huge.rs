@@ -1,5 +1,5 @@
-//! Tests of huge pages and userfaultfd: where huge pages are mapped, how they are protected as a whole and in part, and
-//! how they are split.
+//! Tests of huge pages and userfaultfd: where huge pages are mapped, how a complete huge page or a part of one is
+//! protected, and how huge pages are split.
 
 use core::sync::atomic::AtomicBool;
 use memwright::track::{Categories, Scan, Share};
@@ -11,16 +11,16 @@ use memwright_table::{Bits, FrameKind, Page, PageRange, PageSize, Present};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The first page of an aligned block of 2 MiB in the memory mapped here.
+/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
 const FIRST: u64 = 4;
-/// Pages of 2 MiB.
+/// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
 const WP: WatchModes = WatchModes::WRITE_PROTECT;
 const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
-/// A context with synchronous write protection; each of the others differs from it in one setting.
+/// A context with synchronous write protection. Each of the following contexts differs from it in one setting.
 #[expect(
     clippy::declare_interior_mutable_const,
     reason = "each test gets its own copy"
@@ -57,14 +57,14 @@ const FOLLOWING: Watcher = Watcher {
     ..SYNC
 };
 
-/// Creates a machine whose programs get huge pages.
+/// Creates a machine on which programs get huge pages.
 fn world() -> World {
     let world = World::with_frames(16384);
     world.memory.policy().set_huge(HugeMode::Always);
     world
 }
 
-/// Creates a process with a multiple of 2 MiB, all of it registered.
+/// Creates a process with `huge_pages` times 2 MiB, all of them registered.
 fn watched(
     world: &World,
     huge_pages: u64,
@@ -108,7 +108,7 @@ fn collapse(process: &Process<'_>, index: u64) -> Result<(), AdviseError> {
     advised.map(drop)
 }
 
-/// Returns the written pages of the first 2 MiB, counted from 0; they are protected again.
+/// Returns the written pages of the first 2 MiB, counted from 0, and write-protects them again.
 fn written(process: &Process<'_>) -> Vec<u64> {
     let scan = Scan {
         inverted: Categories::empty(),
@@ -180,7 +180,7 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST, 2 * HUGE, true);
     let zeroed = world.counted(|| {
         assert_eq!(process.store(FIRST, 1), Err(WRITE_FAULT));
-        // A load from the hole completes, and the page stays protected.
+        // A load from the hole completes, and the page stays write-protected.
         let read = process.load_with(FIRST + 1);
         assert_eq!(read, Ok((0, vec![FaultKind::ZeroPage])));
     });
@@ -191,7 +191,7 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST, 1, false);
     assert_eq!(process.store(FIRST, 1), Ok(vec![]));
     assert_eq!(size(&process, FIRST), PageSize::Size4K);
-    // Without the marker a huge page is mapped again.
+    // After the marker has been removed, a store maps a huge page again.
     protect(&process, FIRST + HUGE, HUGE, false);
     let huge = process.store(FIRST + HUGE, 1);
     assert_eq!(huge, Ok(vec![FaultKind::Huge]));
@@ -202,7 +202,7 @@ fn closing_a_descriptor_ends_registrations_without_a_free_frame() {
     let world = world();
     let (mut process, watch) = watched(&world, 1, SYNC, WP);
     protect(&process, FIRST, HUGE, true);
-    // The areas share the marker of 2 MiB, and there is no frame for a table that would divide it.
+    // The areas share one marker for 2 MiB, and no frame is free for a page table to split it.
     process.protect(FIRST, HUGE / 2, R);
     assert_eq!(process.areas(), "256r 256rw");
     let frames = &*world.frames;
@@ -227,7 +227,7 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     assert_eq!(process.space.fill(target, Fill::Zeroes, false), Ok(()));
     assert_eq!(process.store(FIRST + 1, 1), Err(MISSING), "told of each");
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Copy]));
-    // A huge page mapped before is not missing.
+    // A huge page that was mapped before the registration is not missing.
     let mut before = world.process();
     before.map(FIRST, HUGE, RW);
     before.store(FIRST, 1).unwrap();
@@ -266,8 +266,8 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
     assert_eq!(written(&process), [9]);
 }
 
-/// Scans a part of the first 2 MiB and protects it, with at most `most` pages taken. Returns the reported runs: the
-/// number of pages of each, and whether they belong to a huge page.
+/// Scans and write-protects a part of the first 2 MiB. The callback takes at most `most` pages. Returns the reported
+/// runs: the number of pages of each, and whether they belong to a huge page.
 fn told_of_part(
     process: &Process<'_>,
     (first, pages): (u64, u64),
@@ -496,7 +496,7 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.load_with(FIRST), Ok((1, vec![])));
     assert_eq!(process.load(from), 0, "nothing is left behind");
-    // A part of a huge page, or a move to an address with another alignment, is moved page by page.
+    // A part of a huge page is moved page by page. So is a huge page whose target is not aligned to 2 MiB.
     let moved = relocate(&process, &watch, (from + HUGE, FIRST + HUGE, 3));
     assert_eq!(moved, (3, Ok(())));
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
@@ -574,7 +574,7 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // A pin of a part allows writes to the complete huge page, so all its pages count as written.
+            // The owner of a pin on one page can write to the complete huge page, so all its pages count as written.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);

@@ -1,5 +1,5 @@
-//! Tests of userfaultfd's read-write protection: which accesses wait for its handler, which pages count as accessed, and
-//! what other operations make of armed pages.
+//! Tests of userfaultfd's read-write protection: which accesses wait for its handler, which pages count as accessed,
+//! and how other operations treat armed pages.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Watch, WatchError, WatchEvents, WatchModes, WatchedFault, Watcher};
@@ -12,7 +12,7 @@ use crate::world::{PAGE, Process, R, RW, World, page};
 const RWP: WatchModes = WatchModes::READ_WRITE_PROTECT;
 const WP: WatchModes = WatchModes::WRITE_PROTECT;
 const WAITS: FaultError = FaultError::Watched(WatchedFault::ReadWriteProtected);
-/// The first page of an aligned block of 2 MiB in the memory mapped here, and its pages.
+/// The index of the first page that is aligned to 2 MiB, and the number of 4 KiB pages in 2 MiB.
 const FIRST: u64 = 4;
 const HUGE: u64 = 512;
 
@@ -133,7 +133,7 @@ fn the_other_readers_of_the_accessed_bit_hide_no_access_and_miss_none() {
     let world = World::new();
     let (mut process, _watch) = filled(&world, 4, true);
     arm(&process, 0, 4);
-    // Arming leaves a record for the count of referenced pages.
+    // Arming keeps the accessed state for the count of referenced pages.
     assert!(bits(&process, 2).contains(Bits::FOLDED_ACCESSED));
     process.load(0);
     let cold = process.space.advise(page(0), 4 * PAGE, Advice::Cold);
@@ -214,7 +214,7 @@ fn accesses_wait_from_the_change_of_the_mode_on() {
     assert_eq!(process.load_with(1), Ok((2, vec![FaultKind::ReadExec])));
     assert_eq!(process.store(2, 7), Ok(vec![FaultKind::ReadExec]));
     assert_eq!(accessed(&process, 4), [0, 1, 2]);
-    // A page that faulted is tracked by its accessed bit from the next time on.
+    // A page that faulted is tracked by its accessed bit when it is armed the next time.
     arm(&process, 0, 4);
     assert_eq!(process.store(3, 7), Ok(vec![]));
     assert_eq!(accessed(&process, 4), [3]);
@@ -376,7 +376,7 @@ fn huge_pages_are_armed_as_a_whole_and_in_part() {
             let all = accessed(&process, FIRST + HUGE).len();
             assert_eq!(all as u64, HUGE);
             arm(&process, FIRST, HUGE);
-            // The parts of a page that is split are as armed as it was.
+            // After a split, each small page is armed, as the huge page was.
             disarm(&process, FIRST, 1);
             assert_eq!(accessed(&process, FIRST + HUGE), [FIRST]);
             process.load(FIRST + 7);
@@ -429,7 +429,7 @@ fn shared_memory_is_armed_until_it_is_reclaimed() {
         let space = process.space.clone();
         space.watch(page(0), 4 * PAGE, &watch, RWP).unwrap();
         arm(&process, 0, 4);
-        // Through another mapping, the page is not accessed.
+        // An access through another mapping does not make the page count as accessed here.
         process.load(16);
         assert_eq!(accessed(&process, 4), []);
         if counts {
@@ -457,7 +457,7 @@ fn a_fault_maps_no_pages_around_it() {
     let space = process.space.clone();
     space.watch(page(16), 8 * PAGE, &watch, RWP).unwrap();
     process.load(18);
-    // Other pages would count as accessed.
+    // No other page counts as accessed.
     assert_eq!(accessed(&process, 24), [18]);
 }
 

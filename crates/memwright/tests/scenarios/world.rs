@@ -17,7 +17,8 @@ pub type Machine = SimulatedMachine;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// The address at which scenarios map by default: across the end of a lowest-level table and of the one above.
+/// The address at which scenarios map by default. It is 4 pages below the end of a lowest-level table and of the table
+/// above it, so that mappings cross both ends.
 pub const BASE: u64 = 512 * 512 * PAGE * 3 - 4 * PAGE;
 
 pub const RW: Rights = Rights::READ.union(Rights::WRITE);
@@ -35,7 +36,7 @@ pub fn page(index: u64) -> VirtAddr {
     VirtAddr::new(BASE + index * PAGE)
 }
 
-/// A machine with one or two CPUs and its memory. Dropping it checks that nothing leaked.
+/// A machine with one or two CPUs and its memory. Its drop checks that no frame has leaked.
 pub struct World {
     pub machine: Machine,
     pub frames: Arc<Frames<Machine>>,
@@ -77,7 +78,7 @@ impl World {
         self.memory.account()
     }
 
-    /// Returns what `act` added to the account.
+    /// Returns the counts that `act` added to the account.
     pub fn counted(&self, act: impl FnOnce()) -> Account {
         let before = self.account();
         act();
@@ -100,7 +101,7 @@ impl Drop for World {
         }
         assert_eq!(self.machine.take_violations(), Vec::<String>::new());
         assert_eq!(self.memory.commit().committed(), 0, "promises left");
-        // The zero frame belongs to the memory, and so does the huge zero page once it was needed.
+        // The memory manager keeps the zero frame, and the huge zero page once it was needed.
         let huge = self.account().count(Row::FaultHugeZeroPage) > 0;
         let kept = if huge { 1 + 512 } else { 1 };
         assert_eq!(
@@ -111,7 +112,7 @@ impl Drop for World {
     }
 }
 
-/// A process of one thread on CPU 0.
+/// A process with one thread, on CPU 0.
 pub struct Process<'w> {
     pub world: &'w World,
     pub space: Arc<AddressSpace<Machine>>,
@@ -126,13 +127,13 @@ impl Drop for Process<'_> {
         }
         self.check();
         self.stop();
-        // Unmap here: if this fails, the rest leaks, while dropping an address space would continue with unmapping.
+        // Unmap here: if this fails, the rest leaks, whereas the drop of the address space would continue unmapping.
         self.space.clear();
     }
 }
 
 impl<'w> Process<'w> {
-    /// Returns the pages of `range` that a scan reports, counted from its start.
+    /// Returns the pages of `range` that a scan reports, counted from the start of `range`.
     pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
         let mut found = Vec::new();
         let end = self.space.scan(range, scan, &mut |run, _, _| {
@@ -143,7 +144,7 @@ impl<'w> Process<'w> {
         found
     }
 
-    /// Audits the address space and the translations that CPUs have cached.
+    /// Audits the address space and the translations that the CPUs have cached.
     pub fn check(&self) {
         self.space.audit().unwrap();
         assert!(
@@ -157,7 +158,7 @@ impl<'w> Process<'w> {
         CpuId::new(0)
     }
 
-    /// Loads the table if it is not loaded.
+    /// Loads the page table of the process if it is not loaded.
     pub fn run(&mut self) {
         let root = self.space.table().root();
         if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
@@ -166,7 +167,7 @@ impl<'w> Process<'w> {
         self.running = true;
     }
 
-    /// Makes the CPU stop using the table, by loading another one first.
+    /// Makes the CPU stop using the page table, by loading another one.
     fn stop(&mut self) {
         if self.running {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
@@ -186,7 +187,7 @@ impl<'w> Process<'w> {
         }
     }
 
-    /// Forks the process; `child_context` returns the child context of a userfaultfd context of the parent.
+    /// Forks the process. `child_context` returns the child's context for a userfaultfd context of the parent.
     pub fn fork_watched(
         &self,
         child_context: &mut dyn FnMut(&Watch) -> Option<Watch>,
@@ -242,7 +243,7 @@ impl<'w> Process<'w> {
         self.space.fault(fault.address, access)
     }
 
-    /// Stores a byte as a program does. Returns how its faults were resolved.
+    /// Stores a byte, as a program does. Returns how the faults were resolved.
     pub fn store(&mut self, index: u64, byte: u8) -> Result<Vec<FaultKind>, FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -258,7 +259,7 @@ impl<'w> Process<'w> {
         Ok(kinds)
     }
 
-    /// Loads a byte as a program does. Returns it, and how its faults were resolved.
+    /// Loads a byte, as a program does. Returns it, and how the faults were resolved.
     pub fn load_with(&mut self, index: u64) -> Result<(u8, Vec<FaultKind>), FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -279,7 +280,7 @@ impl<'w> Process<'w> {
         self.load_with(index).unwrap().0
     }
 
-    /// Returns the areas as text: the length and rights of each, `.` for a hole.
+    /// Returns the areas as text: the length and rights of each, and `.` for a hole.
     pub fn areas(&self) -> String {
         let mut row = String::new();
         let mut end = None;
@@ -308,7 +309,7 @@ impl<'w> Process<'w> {
     }
 }
 
-/// Returns these rows of an account.
+/// Returns the counts of the rows `wanted`.
 pub fn rows(account: &Account, wanted: &[Row]) -> Vec<u64> {
     wanted.iter().map(|row| account.count(*row)).collect()
 }

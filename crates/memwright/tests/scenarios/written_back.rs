@@ -17,14 +17,14 @@ use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
 const FILE: FaultKind = FaultKind::File;
 
-/// A file on a disk that stores only the first byte of each page.
+/// A file on a simulated disk that stores only the first byte of each page.
 struct Backed {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
-    /// Pages that were stored to since they were written back.
+    /// The pages that were stored to since they were written back.
     dirty: Mutex<BTreeSet<u64>>,
     disk: Mutex<BTreeMap<u64, u8>>,
-    /// The disk refuses writes.
+    /// Whether the disk fails writes.
     refuses: AtomicBool,
     mappings: Mappings<Machine>,
 }
@@ -52,7 +52,7 @@ impl Backed {
         self.dirty.lock().unwrap().contains(&index)
     }
 
-    /// Writes a page back if it is dirty. Returns whether it was, or an error if the disk refuses.
+    /// Writes a page back if it is dirty. Returns whether it was dirty, or an error if the disk fails the write.
     fn write_back(&self, memory: &Memory<Machine>, index: u64) -> Result<bool, ObjectError> {
         if !self.dirty.lock().unwrap().remove(&index) {
             return Ok(false);
@@ -156,7 +156,7 @@ impl Object<Machine> for Backed {
     }
 }
 
-/// Creates a process that maps the file, and has read all of it and written the first half.
+/// Creates a process that maps the file, has read all pages, and has written the first half of them.
 fn half_written(world: &World) -> (Process<'_>, Arc<Backed>) {
     let file = Backed::new(world);
     let mut process = world.process();
@@ -170,7 +170,7 @@ fn half_written(world: &World) -> (Process<'_>, Arc<Backed>) {
     (process, file)
 }
 
-/// Scans all pages once and reclaims those that were not accessed since the previous scan. Returns how many were
+/// Scans all pages once and reclaims those that were not accessed since the previous scan. Returns the number of pages
 /// reclaimed.
 fn look(process: &Process<'_>) -> u64 {
     let mut effort = Effort {
@@ -221,8 +221,8 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert!((0..4).all(|index| file.is_dirty(index)));
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
-    // The failed attempt has made the page read-only, so that the file would be notified of the next store; there is
-    // none.
+    // The failed attempt has made the page read-only, so that the next store would notify the file. No such store
+    // follows.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }
