@@ -18,6 +18,9 @@ impl<T, const N: usize> Default for ShortList<T, N> {
 }
 
 impl<T, const N: usize> ShortList<T, N> {
+    /// The number of elements up to which a list allocates no memory.
+    pub const INLINE: usize = N;
+
     /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {

@@ -31,6 +31,7 @@ pub struct Dentry {
 
 impl Dentry {
     /// Creates an entry below `parent`.
+    #[inline]
     #[must_use]
     pub fn new(parent: &Arc<Self>, name: &[u8], inode: Arc<Inode>) -> Self {
         Self::placed(Some(parent.clone()), name, inode)
@@ -43,6 +44,7 @@ impl Dentry {
         Self::placed(None, name, inode)
     }
 
+    #[inline]
     fn placed(parent: Option<Arc<Self>>, name: &[u8], inode: Arc<Inode>) -> Self {
         let place = Place {
             parent,
