@@ -1,5 +1,5 @@
-//! What every part of the Linux personality is built from: locks, collections that report a lack of memory, reference
-//! counts that are released outside locks, and flags.
+//! The foundations of the Linux personality: locks, collections that return an error when an allocation fails, lists of
+//! weak references, and flags.
 //!
 //! # Locks
 //! The order is that of [`sync::Rank`].
@@ -22,5 +22,5 @@ pub mod short_list;
 pub mod sweep;
 pub mod sync;
 
-/// For [`flags`].
+/// Re-exported for the code that [`flags`] generates.
 pub use bitflags;
