@@ -32,6 +32,7 @@ pub trait Contexts: Sync {
     /// Returns the context on which this CPU booted. It becomes the CPU's idle loop.
     fn boot_context(&self) -> ContextId;
 
-    /// Returns the root table whose kernel half is copied into every new address space; `None` if the host has none.
+    /// Returns the root page table whose kernel half is copied into every new address space; `None` if the host has
+    /// none.
     fn kernel_root(&self) -> Option<Frame>;
 }
