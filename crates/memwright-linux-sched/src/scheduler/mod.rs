@@ -39,7 +39,7 @@
 //! (`pause.rs`). It then stays on its CPU, because it works with data of that CPU.
 //!
 //! *Locks.* A CPU never holds `ready` and `timers` together. The other fields of a CPU are written by that CPU alone;
-//! they have locks so that reports can read them, and each lock costs one exchange.
+//! they have locks so that reports can read them. Each of these locks costs one atomic exchange.
 //!
 //! With one CPU there are no kicks, steals or ticks.
 //!
@@ -118,7 +118,7 @@ struct Cpu<T> {
     ready: Lock<VecDeque<Arc<T>>>,
     /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,
-    /// How many threads in `ready` wait for locks. Written by this CPU.
+    /// Number of threads in `ready` that wait for locks. Written by this CPU.
     lock_waiters: AtomicUsize,
     /// Capacity of `ready`.
     room: AtomicUsize,
@@ -130,7 +130,7 @@ struct Cpu<T> {
     current: Lock<Option<Arc<T>>>,
     /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
     loaded: Lock<Option<Arc<Space>>>,
-    /// Written before a context switch and taken after it, by this CPU.
+    /// The state for the next context, written before a context switch and taken after it. Both are done by this CPU.
     left: Lock<Left<T>>,
     /// End of the running thread's time slice.
     slice_end: AtomicU64,
@@ -262,7 +262,7 @@ impl From<host::OutOfMemory> for AdmitError {
     }
 }
 
-/// What the idle loops do for the rest of the kernel.
+/// The work of the idle loops for the rest of the kernel.
 pub trait IdleWork: Sync {
     /// Handles what has arrived for the kernel as a whole.
     ///
@@ -358,8 +358,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Makes a new thread runnable. It runs after the threads that are runnable now. If no thread is in the run queue,
-    /// the time slice of the creating thread starts again.
+    /// Makes a new thread runnable. It runs after the threads that are runnable now. If the run queue is empty, the
+    /// time slice of the creating thread restarts.
     pub fn start(&self, thread: &Arc<T>) {
         let cpu = self.cpu();
         if !cpu.has_waiting() {
@@ -374,7 +374,7 @@ impl<T: Schedulable> Scheduler<T> {
         match thread.run.wake() {
             Woken::Enqueue => self.enqueue(thread.clone()),
             Woken::Runs => self.interrupt(thread.cpu()),
-            // It checks its work before it waits or returns to user mode.
+            // The thread checks its work before it waits or returns to user mode.
             Woken::Stays | Woken::Nothing => {}
         }
     }
@@ -714,7 +714,7 @@ impl<T: Schedulable> Scheduler<T> {
             u64::MAX
         };
         let deadline = timer.min(slice);
-        // Set a deadline that has passed again: the host forgets a deadline when it expires.
+        // Set a deadline that has passed even if it is unchanged: the host clears a deadline when it expires.
         let before = cpu.armed.swap(deadline, Ordering::Relaxed);
         if before != deadline || deadline <= self.host.now() {
             self.host

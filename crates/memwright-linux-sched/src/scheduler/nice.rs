@@ -23,7 +23,7 @@ impl Nice {
         self.0.into()
     }
 
-    /// Returns how `getpriority` and `RLIMIT_NICE` count it: from 1, the nicest, to 40.
+    /// Returns the value as `getpriority` and `RLIMIT_NICE` represent it: from 1 for nice 19 to 40 for nice -20.
     #[must_use]
     pub fn rank(self) -> u64 {
         (20 - self.number()).unsigned_abs().into()
