@@ -1,4 +1,5 @@
-//! Processes and threads, their signals and timers, the table of all of them, and what observes them.
+//! Processes and threads, their signals and timers, the table of all of them, and the files and probes that observe
+//! them.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` lists what may allocate; tests may allocate freely.

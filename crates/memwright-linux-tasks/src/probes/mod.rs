@@ -98,7 +98,7 @@ impl Probe {
 pub struct Place {
     /// The file.
     pub file: ObjectIdentity,
-    /// In bytes.
+    /// The offset in bytes.
     pub offset: u64,
 }
 
