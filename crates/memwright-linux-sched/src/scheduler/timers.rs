@@ -64,7 +64,7 @@ fn cpu_of(key: TimerKey) -> usize {
 /// its threads can run in between.
 const TOGETHER: usize = 256;
 
-/// Nanoseconds after which [`expire`](Scheduler::expire) handles no further timer. One timer can take long: it may send
+/// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send
 /// a signal to a process with many threads that all block the signal.
 pub const EXPIRING: u64 = 200_000;
 
