@@ -9,13 +9,13 @@ use memwright_linux_base::ordered::Ordered;
 use memwright_linux_tasks::process::Cgroup;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The groups without the root. Changed under the lock of the process table.
+/// All groups except the root. Changed under the lock of the process table.
 #[derive(Default)]
 pub(super) struct Groups {
     by_id: Ordered<u32, Arc<Cgroup>>,
-    /// By the number of the group above and the name.
+    /// By the id of the parent, and the name.
     by_name: Ordered<(u32, Vec<u8>), u32>,
-    /// By the number of the group above and the own number.
+    /// By the id of the parent, and the id.
     by_parent: Ordered<(u32, u32), Arc<Cgroup>>,
     last: u32,
 }
@@ -57,7 +57,7 @@ impl Cgroups {
     /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there are
     /// too many groups with the memory controller, `ENOMEM`.
     pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
-        // The lock keeps other threads from changing the tree.
+        // While the table is locked, no other thread changes the tree.
         let _tasks = self.oom.tasks.lock();
         let parent = self.get(above).ok_or(Errno::ENOENT)?;
         if self.named(above, name)?.is_some() {
@@ -108,7 +108,7 @@ impl Cgroups {
             if group.population.is_populated() || group.place.children.load(Ordering::SeqCst) > 0 {
                 return Err(Errno::EBUSY);
             }
-            // Without memory for the key, nothing is removed.
+            // If there is no memory for the key, nothing is removed.
             let name = key(parent.id, &group.name).map_err(|_| Errno::ENOMEM)?;
             let mut groups = self.groups.lock();
             groups.by_name.remove(&name);
@@ -132,7 +132,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Opens the memcg of a group below `parent`.
+    /// Opens a memcg for a group below `parent`.
     pub(super) fn open_memcg(&self, parent: &Cgroup) -> Result<Memcg, Errno> {
         let opened = self.oom.memory.swap().open_memcg(parent.memcg());
         opened.map_err(no_memcg)
@@ -196,7 +196,7 @@ fn may_grow(parent: &Arc<Cgroup>) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a chain of groups, the deepest last.
+    /// Returns a chain of nested groups, the deepest last.
     fn chain(length: u32) -> Vec<Arc<Cgroup>> {
         let mut groups: Vec<Arc<Cgroup>> = Vec::new();
         for id in 0..length {
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn limits_of_each_group_above_hold() {
-        // The group with the limit, most descendants, most depth, and whether a group may be made below the last of four.
+        // The index of the group with the limits, `cgroup.max.descendants`, `cgroup.max.depth`, and whether a group can
+        // be created below the last of four groups.
         for (at, descendants, depth, allowed) in [
             (3, 1, 1, true),
             (3, 0, 1, false),

@@ -83,7 +83,7 @@ impl Change {
         }
     }
 
-    /// Changes the word atomically. Returns its old value; `None` if the access faults, which is not resolved.
+    /// Changes the word atomically. Returns its old value; `None` if the access faults. The fault is not resolved.
     fn make(self, host: &dyn UserAccess, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {

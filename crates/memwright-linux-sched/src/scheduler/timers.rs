@@ -64,8 +64,8 @@ fn cpu_of(key: TimerKey) -> usize {
 /// its threads can run in between.
 const TOGETHER: usize = 256;
 
-/// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send
-/// a signal to a process with many threads that all block the signal.
+/// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send a signal to a
+/// process with many threads that all block the signal.
 pub const EXPIRING: u64 = 200_000;
 
 /// Removes the first timer if its deadline has passed.
