@@ -1,4 +1,4 @@
-//! `/proc` and `/sys`: files whose text comes from the state that they describe.
+//! `/proc` and `/sys`: files whose text is generated from kernel state.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` lists what may allocate; tests may allocate freely.

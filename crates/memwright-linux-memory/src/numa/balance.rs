@@ -1,9 +1,9 @@
 //! NUMA balancing: a scan that sets NUMA hints, so that pages migrate to the nodes of the CPUs that access them (Linux
 //! 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
-//!
 //! Like the scan for huge pages, this scan has a deadline instead of a thread. Each time that the deadline passes, the
-//! scan sets NUMA hints in a part of the memory of those processes that are due. If the hint faults of a process caused
-//! no migration, the process is due less often. No deadline is set on a machine with one node, or while balancing is
+//! scan sets NUMA hints in a part of the memory of those processes that are due. A process is due less often if its
+//! hint faults were mostly on local pages, or if a page could not be migrated. No deadline is set on a machine with one
+//! node, or while balancing is off.
 //! off.
 
 use crate::hand::Hand;

@@ -8,8 +8,8 @@
 //! open.rs, lookup.rs, list.rs, stream.rs, polled.rs   operations on nodes
 //! ```
 //!
-//! Each value that a file contains comes from the state that it describes, or is declared in its module as a [`stub`].
-//! There are no files for features that this kernel lacks.
+//! Each value in a file is read from the state that it describes, or is declared as a [`stub`] in the module of the
+//! file. There are no files for features that this kernel lacks.
 
 mod entry;
 mod fixed;

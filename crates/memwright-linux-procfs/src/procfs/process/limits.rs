@@ -57,7 +57,7 @@ pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The difference between `Process::kill_score` and the adjustment that the file contains.
+/// The difference between `Process::kill_score` and the adjustment in the file.
 const SCORE_BASE: i64 = 1000;
 
 /// Writes `/proc/PID/oom_score_adj`.

@@ -213,7 +213,7 @@ pub fn place(tasks: &Tasks, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Er
     found.ok_or(Errno::ENOENT)
 }
 
-/// Returns the number of open descriptors of the process `id`, which is 0 once it has exited.
+/// Returns the number of open descriptors of the process `id`; 0 once it has exited.
 #[must_use]
 pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
     let process = tasks.process(id);

@@ -10,8 +10,8 @@ use memwright_linux_tasks::process::PathError;
 use memwright_linux_vfs::user::PATH_MAX;
 use memwright_table::VirtAddr;
 
-/// Copies the bytes that the process's memory now contains between the addresses `start` and `end`. The cursor is an
-/// offset in bytes from `start`.
+/// Copies the present contents of the process's memory between the addresses `start` and `end`. The cursor is an offset
+/// in bytes from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -37,8 +37,8 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
     Ok(())
 }
 
-/// Writes `/proc/PID/cgroup` (Linux 7.3 `kernel/cgroup/cgroup.c`, `proc_cgroup_show`). Its reads fail with `ENAMETOOLONG`
-/// if the path of the group is longer than a path may be.
+/// Writes `/proc/PID/cgroup` (Linux 7.3 `kernel/cgroup/cgroup.c`, `proc_cgroup_show`). Reads of the file fail with
+/// `ENAMETOOLONG` if the path of the group is longer than the limit for paths.
 ///
 /// # Errors
 /// Those of `text`.

@@ -21,8 +21,8 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// The index of a node's directory among the directories with its number, which determines its inode numbers. Lower
-/// indices belong to the directories of the CPU with the same number.
+/// The index of a node's directory among the directories with its number. It determines the inode numbers of the
+/// entries. Lower indexes belong to the directories of the CPU with the same number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.
