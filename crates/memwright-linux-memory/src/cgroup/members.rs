@@ -21,8 +21,8 @@ impl Cgroups {
     /// Moves a process to the group with the id `id`; 0 is the root.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below it
-    /// (`cgroup_migrate_vet_dst`), `ENOMEM`.
+    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below
+    /// it (`cgroup_migrate_vet_dst`), `ENOMEM`.
     pub fn enter(&self, process: &Process, id: u32) -> Result<(), Errno> {
         let usage = process.total_usage();
         // While the table is locked, no other thread removes the group or creates a process.

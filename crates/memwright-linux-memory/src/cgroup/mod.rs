@@ -6,11 +6,11 @@
 //! hold.rs     enforcing the limits
 //! ```
 //!
-//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and shared
-//! memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first written by a
-//! system call of one of these processes. Pages of other files in private mappings, page tables and the kernel's own memory
-//! are not charged. When a process moves to another group, its charge moves with it. Files stay charged to the group that
-//! wrote them, and swap slots to the group that swapped the pages out.
+//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and
+//! shared memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first
+//! written by a system call of one of these processes. Pages of other files in private mappings, page tables and the
+//! kernel's own memory are not charged. When a process moves to another group, its charge moves with it. Files stay
+//! charged to the group that wrote them, and swap slots to the group that swapped the pages out.
 //!
 //! Mapping and unmapping pages updates no counter of a group, so a process outside all groups bears no cost. On return
 //! to user mode, a thread in a group reads the number of pages that were mapped system-wide, and the number of pages

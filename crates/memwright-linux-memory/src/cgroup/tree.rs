@@ -54,8 +54,8 @@ impl Cgroups {
     ///
     /// # Errors
     /// In this order: `ENOENT` if that group was removed, `EEXIST` if a group has the name, `EINVAL` for a name that
-    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there are
-    /// too many groups with the memory controller, `ENOMEM`.
+    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there
+    /// are too many groups with the memory controller, `ENOMEM`.
     pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
         // While the table is locked, no other thread changes the tree.
         let _tasks = self.oom.tasks.lock();

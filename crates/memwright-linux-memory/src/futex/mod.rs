@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word
-//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same
-//! lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
-//! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
+//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the
+//! same lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved.
+//! After a fault, the lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of
+//! Linux 7.2).
 
 mod key;
 mod operate;

@@ -223,8 +223,8 @@ impl Cgroup {
         Memcg::from_raw(self.memcg.swap(memcg.raw(), Ordering::SeqCst))
     }
 
-    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from this
-    /// one upwards; `None` if there is none.
+    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from
+    /// this one upwards; `None` if there is none.
     pub fn charged(self: &Arc<Self>) -> Option<Arc<Self>> {
         self.upwards().find(|group| group.has_memory()).cloned()
     }

@@ -1,5 +1,5 @@
-//! The processes in the tree of cgroups: which groups are populated, and a walk over the processes of a group and of the
-//! groups below it.
+//! The processes in the tree of cgroups: which groups are populated, and a walk over the processes of a group and of
+//! the groups below it.
 //!
 //! Each group counts its processes and its populated children. When a process enters or leaves a group, the counts
 //! change only in the group and in those above whose children become populated or empty (`cgroup_update_populated` of

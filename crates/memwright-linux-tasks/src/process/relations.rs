@@ -80,8 +80,8 @@ impl TaskTable {
         self.subreapers = self.subreapers + usize::from(adopts) - usize::from(before);
     }
 
-    /// Returns the process that adopts the children of `id`: the nearest living ancestor that adopts orphans, or else the
-    /// reaper (`find_new_reaper` of Linux 7.2, `kernel/exit.c`).
+    /// Returns the process that adopts the children of `id`: the nearest living ancestor that adopts orphans, or else
+    /// the reaper (`find_new_reaper` of Linux 7.2, `kernel/exit.c`).
     fn heir_of(&self, id: u32) -> u32 {
         if self.subreapers == 0 {
             return REAPER;
