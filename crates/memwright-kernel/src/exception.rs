@@ -49,7 +49,7 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         vector::INVALIDATE | vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
         }
-        // This interrupt has no other purpose than to end the HLT of a CPU that waits for input.
+        // The only purpose of this interrupt is to end the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
         vector::SPURIOUS => {}
         // Ignore debug exceptions in the kernel: one that was deferred over SYSCALL, and one for an access of the

@@ -56,13 +56,13 @@ pub enum Contents {
 
 /// A segment.
 pub struct Segment {
-    /// Its id.
+    /// The id of the segment.
     pub id: u32,
-    /// Its key; 0 for a private segment.
+    /// The key of the segment; 0 for a private segment.
     pub key: u32,
     /// Size in bytes, as requested.
     pub size: u64,
-    /// Its creator, and the creator's process id.
+    /// The creator of the segment, and the creator's process id.
     pub maker: (Subject, u32),
     /// The attributes that can change.
     pub standing: Lock<Standing>,
@@ -71,7 +71,7 @@ pub struct Segment {
 
 /// The attributes with which a segment is created.
 pub struct Wanted {
-    /// Its key.
+    /// The key; 0 for a private segment.
     pub key: u32,
     /// Size in bytes.
     pub size: u64,

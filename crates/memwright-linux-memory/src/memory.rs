@@ -20,7 +20,7 @@ use memwright_table::VirtAddr;
 
 /// Load address of position-independent programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
-/// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,
+/// The minimum and the maximum gap in bytes that is reserved for the stack above mappings (`mmap_base` of Linux 7.2,
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 

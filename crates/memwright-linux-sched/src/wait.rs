@@ -106,7 +106,7 @@ impl Ord for Known<'_> {
 #[derive(Default)]
 pub struct Queues<'a> {
     queues: ShortList<Known<'a>, 4>,
-    /// A queue could not be added.
+    /// Whether a queue could not be added.
     incomplete: bool,
 }
 

@@ -49,7 +49,7 @@ const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Set to make a job return that would otherwise run forever.
+/// Whether a job that otherwise runs forever must return.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The CPUs that hold a lock forever, in [`keep_busy`]: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);

@@ -49,11 +49,11 @@ static ADDRESS: AtomicU64 = AtomicU64::new(0);
 
 /// An exception that a test provoked.
 pub struct Caught {
-    /// Its vector.
+    /// The vector.
     pub vector: u64,
-    /// Its error code.
+    /// The error code.
     pub error: u64,
-    /// CR2.
+    /// The value of CR2.
     pub address: u64,
 }
 

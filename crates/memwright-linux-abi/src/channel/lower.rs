@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-/// Largest number of bytes of a file in one answer. It is a multiple of the page size.
+/// The maximum number of bytes of a file in one answer: a multiple of the page size.
 pub const LOWER_READ: usize = 60 << 10;
 /// Number of bytes of a request before its path.
 pub const REQUEST_HEADER: usize = 9;
@@ -97,7 +97,7 @@ pub enum LowerNode<'a> {
     },
     /// A symbolic link.
     Link {
-        /// Its target.
+        /// The target of the link.
         target: &'a [u8],
     },
     /// A regular file.

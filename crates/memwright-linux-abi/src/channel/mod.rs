@@ -66,7 +66,7 @@ pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
 
 /// Size in bytes of a frame's header: its kind and the payload length.
 pub const FRAME_HEADER: usize = 5;
-/// Largest payload of a frame in bytes.
+/// The maximum payload of a frame in bytes.
 pub const LONGEST_FRAME: usize = 64 << 10;
 /// After the header, the guest sends one byte on the output channel for every `PACE` payload bytes in the window.
 pub const PACE: usize = 128;

@@ -69,9 +69,9 @@ pub enum Detail {
     None,
     /// Sent by a process.
     Sender {
-        /// Its process id.
+        /// The process id of the sender.
         process: u32,
-        /// Its user id.
+        /// The user id of the sender.
         user: u32,
     },
     /// An instruction faulted at this address.
@@ -95,9 +95,9 @@ pub enum Detail {
     },
     /// A child changed state.
     Child {
-        /// Its process id.
+        /// The process id of the child.
         process: u32,
-        /// Its user id.
+        /// The user id of the child.
         user: u32,
         /// Exit code or signal number.
         status: i32,
@@ -108,7 +108,7 @@ pub enum Detail {
     },
     /// A POSIX timer expired.
     Timer {
-        /// Its id.
+        /// The id of the timer.
         timer: i32,
         /// `si_overrun`: number of expirations since a signal of this timer was last delivered.
         overrun: i32,

@@ -136,7 +136,7 @@ impl Futexes {
                 self.lock_two(key::bucket_of(one.key), key::bucket_of(two.key));
             let Some(old) = change.make(self.user, second, operation.operand) else {
                 drop((queue, other));
-                // This faults the page in for writing and leaves the word unchanged.
+                // This access faults the page in for writing and leaves the word unchanged.
                 self.user
                     .user_compare_exchange32(second, 0, 0)
                     .map_err(|_| Errno::EFAULT)?;

@@ -53,7 +53,7 @@ impl Futexes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     address: u64,
-    /// The entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
+    /// Whether the entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
     inherits: bool,
 }
 

@@ -11,9 +11,9 @@ pub struct Operation {
     pub number: u16,
     /// The number to add; 0 means to wait until the value is 0.
     pub add: i16,
-    /// The call fails if it would have to wait for this operation (`IPC_NOWAIT`).
+    /// Whether the call fails if this operation would have to wait (`IPC_NOWAIT`).
     pub never_waits: bool,
-    /// The exit of the process undoes the operation (`SEM_UNDO`).
+    /// Whether the exit of the process undoes the operation (`SEM_UNDO`).
     pub undone: bool,
 }
 

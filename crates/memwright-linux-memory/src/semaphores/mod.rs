@@ -46,7 +46,7 @@ pub struct Pending {
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
-    /// Its position in the set's order of arrival, once it is queued.
+    /// The position of the list in the set's order of arrival, once the list is queued.
     number: AtomicU64,
     /// The result of the call, once it is complete.
     outcome: AtomicU64,
@@ -158,11 +158,11 @@ struct State {
 
 /// A set of semaphores.
 pub struct Set {
-    /// Its id.
+    /// The id of the set.
     pub id: u32,
-    /// Its key; 0 for a private set.
+    /// The key of the set; 0 for a private set.
     pub key: u32,
-    /// Its creator.
+    /// The creator of the set.
     pub maker: Subject,
     state: Lock<State>,
 }

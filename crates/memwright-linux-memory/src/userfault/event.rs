@@ -148,7 +148,7 @@ impl Userfaults {
     /// (`dup_userfaultfd`).
     ///
     /// # Errors
-    /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
+    /// The errors of [`AddressSpace::fork`](memwright::AddressSpace::fork).
     pub fn fork(
         &'static self,
         thread: &Arc<Thread>,

@@ -143,7 +143,7 @@ impl Userfaults {
     /// encountered. Returns the result of the successful call.
     ///
     /// # Errors
-    /// Those of [`Self::await_watcher`].
+    /// The errors of [`Self::await_watcher`].
     pub fn awaiting<R>(
         &self,
         thread: &Arc<Thread>,

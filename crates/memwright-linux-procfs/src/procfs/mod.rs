@@ -1,7 +1,7 @@
 //! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
 //! ```text
-//! node/      types of nodes, text, and the parts of the kernel that files show
+//! node/      types of nodes, text, and the parts of the kernel that files report
 //! system/    files about the system and about cgroups
 //! process/   files about processes
 //! fixed.rs   the fixed entries

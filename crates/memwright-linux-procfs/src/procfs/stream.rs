@@ -37,7 +37,7 @@ impl Stream {
     /// them it has accepted. Returns the number of bytes read.
     ///
     /// # Errors
-    /// Those of `make`, and those of `put` if no bytes were read before.
+    /// The errors of `make`, and those of `put` if no bytes were read before.
     fn read(
         &mut self,
         position: u64,

@@ -92,11 +92,11 @@ const TICK: u64 = 1_000_000;
 /// A run queue has room for at least twice this number of threads.
 const LEAST_ROOM: usize = 32;
 
-/// What a context switch passes to the next context on the CPU.
+/// The state that a context switch passes to the next context on the CPU.
 struct Left<T> {
     /// The thread whose stack was left; `None` for the idle loop's stack.
     thread: Option<Arc<T>>,
-    /// The thread has to move to another CPU.
+    /// Whether the thread must move to another CPU.
     migrates: bool,
     /// The address space that was left.
     space: Option<Arc<Space>>,
@@ -264,7 +264,7 @@ impl From<host::OutOfMemory> for AdmitError {
 
 /// The work of the idle loops for the rest of the kernel.
 pub trait IdleWork: Sync {
-    /// Handles what has arrived for the kernel as a whole.
+    /// Handles events that concern the kernel as a whole, such as control bytes from the command.
     ///
     /// # Locks
     /// Called without locks.

@@ -21,7 +21,7 @@ pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// Writes the ids of the thread and of its process, for a failure report.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     ///
     /// # Locks
     /// Takes none.

@@ -91,7 +91,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Adds a timer with this action.
     ///
     /// # Errors
-    /// Those of [`Timers::add_timer`].
+    /// The errors of [`Timers::add_timer`].
     pub(super) fn set_timer(
         &self,
         at: u64,

@@ -38,7 +38,7 @@ pub struct Probe {
     pub process: u32,
     /// Number of counted executions.
     pub hits: AtomicU64,
-    /// Executions are counted.
+    /// Whether executions are counted.
     pub enabled: AtomicBool,
 }
 

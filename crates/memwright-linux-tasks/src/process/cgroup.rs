@@ -14,7 +14,7 @@ pub const UNLIMITED: u64 = u64::MAX;
 /// The value for no limit of the number or depth of groups (`INT_MAX`).
 pub const NO_MOST: u32 = i32::MAX as u32;
 
-/// How often each event happened in a group, or in the group and those below it.
+/// The counts of each event in a group, or in the group and those below it.
 #[derive(Default)]
 pub struct Events {
     /// The group was about to exceed its limit.
@@ -100,7 +100,7 @@ impl Default for GroupPlace {
 pub struct Cgroup {
     /// The id of the group. Ids are never reused. The root has 0.
     pub id: u32,
-    /// Its name.
+    /// The name of the group.
     pub name: Box<[u8]>,
     /// The group above; `None` for the root.
     above: Option<Arc<Cgroup>>,
@@ -122,7 +122,7 @@ pub struct Cgroup {
     pub due: Due,
     /// Number of changes to the inputs of `look_at`.
     pub changes: AtomicU64,
-    /// Largest measured charge in pages.
+    /// The largest charge that was measured, in pages.
     pub peak: AtomicU64,
     /// The events of the group and of those below it.
     pub events: Events,

@@ -32,7 +32,7 @@ pub struct Walked {
     private: u64,
     /// All pages that the walk found.
     pages: u64,
-    /// No process mapped a page of an object that is charged to the group.
+    /// Whether no process mapped a page of an object that is charged to the group.
     apart: bool,
     /// The number of estimates since the walk.
     estimates: u32,

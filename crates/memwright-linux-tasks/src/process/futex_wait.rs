@@ -44,7 +44,7 @@ pub type FutexPosition = (FutexKey, u64);
 
 /// The place where a thread waits: the number of a bucket, or none, and the position in the bucket.
 ///
-/// It changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
+/// The place changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
 #[derive(Debug)]
 pub struct FutexPlace {
     bucket: AtomicU32,

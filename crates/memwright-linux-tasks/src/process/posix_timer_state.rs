@@ -14,11 +14,11 @@ pub(super) const TOGETHER: u32 = 64;
 
 /// The effect of an expiration.
 pub enum Notice {
-    /// Nothing (`SIGEV_NONE`).
+    /// No effect (`SIGEV_NONE`).
     None,
-    /// It sends a signal to the process.
+    /// A signal to the process.
     Process(Signal),
-    /// It sends a signal to a thread.
+    /// A signal to a thread.
     Thread(Signal, Weak<Thread>),
 }
 

@@ -57,35 +57,36 @@ pub struct Process {
     pub thread_ended: WaitQueue,
     /// Woken when the address space borrowed by `vfork` is released.
     pub space_returned: WaitQueue,
-    /// Resources used by its exited threads.
+    /// Resources used by the exited threads of the process.
     pub usage: Usage,
-    /// Resources used by its reaped children.
+    /// Resources used by the reaped children of the process.
     pub children_usage: Usage,
     /// Deadline of the next check of the CPU time.
     pub(super) cpu_deadline: NextLook,
-    /// `ITIMER_VIRTUAL` and `ITIMER_PROF`.
+    /// The timers `ITIMER_VIRTUAL` and `ITIMER_PROF`.
     pub(super) cpu_alarms: Lock<CpuAlarms>,
-    /// Its POSIX timers that measure its CPU time.
+    /// The POSIX timers that measure the CPU time of the process.
     pub(super) cpu_timers: CpuTimers,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<Alarm>,
-    /// Its POSIX timers.
+    /// The POSIX timers of the process.
     pub posix_timers: PosixTimers,
-    /// The signal that its parent gets when it exits.
+    /// The signal that the parent gets when the process exits.
     pub exit_signal: AtomicU8,
     /// Whether the process has called `execve` since it was forked (`setpgid` then fails).
     pub executed: AtomicBool,
-    /// Signal that it gets when its parent exits (`PR_SET_PDEATHSIG`).
+    /// The signal that the process gets when its parent exits (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU8,
     /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
     pub kill_score: AtomicU32,
-    /// Whether it adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of the table.
+    /// Whether the process adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of
+    /// the table.
     pub adopts: AtomicBool,
-    /// Its execution domain and flags, as `personality` sets them.
+    /// The execution domain and flags, as `personality` sets them.
     pub personality: AtomicU32,
     /// Dumpable flag, as set by `PR_SET_DUMPABLE`.
     pub dumpable: AtomicU8,
-    /// Its registrations with `membarrier`.
+    /// The registrations with `membarrier`.
     pub barriers: AtomicU32,
     pub(super) space: Lock<Option<Arc<Space>>>,
     pub(super) image: Lock<Option<Arc<Image>>>,

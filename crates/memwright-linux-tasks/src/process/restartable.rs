@@ -24,9 +24,9 @@ pub struct Registration {
 /// The change that a call of `rseq` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It registers the thread.
+    /// Registers the thread.
     Register,
-    /// It ends the registration.
+    /// Ends the registration.
     Unregister,
 }
 
@@ -70,9 +70,9 @@ abi_struct! {
         pub version: u32,
         /// `flags`, which is 0.
         pub flags: u32,
-        /// Address of its first instruction.
+        /// Address of the first instruction of the section.
         pub start: u64,
-        /// Its length in bytes.
+        /// The length of the section in bytes.
         pub length: u64,
         /// Address of the abort handler, which is outside the section.
         pub abort: u64,

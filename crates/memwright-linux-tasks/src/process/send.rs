@@ -152,9 +152,9 @@ fn make_pending(
 enum Continued {
     /// None: the process was not stopped, or the signal was another one.
     No,
-    /// It cancelled a stop before all threads had stopped.
+    /// SIGCONT cancelled a stop before all threads had stopped.
     BeforeItStopped,
-    /// It continued a stopped process.
+    /// SIGCONT continued a stopped process.
     Yes,
 }
 

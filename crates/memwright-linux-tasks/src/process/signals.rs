@@ -38,10 +38,10 @@ impl ThreadSignals {
 /// Whether a process is stopped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stop {
-    /// It is not stopped.
+    /// The process is not stopped.
     #[default]
     Running,
-    /// A signal stopped it.
+    /// A signal stopped the process.
     Stopped(Signal),
 }
 
@@ -51,7 +51,7 @@ pub struct Signals {
     pub actions: Actions,
     /// Signals sent to the process.
     pub pending: Pending,
-    /// Its threads, oldest first.
+    /// The threads of the process, oldest first.
     pub threads: Roster<Thread, ThreadSignals>,
     /// The process is exiting with this status.
     pub group_exit: Option<ExitStatus>,
@@ -59,7 +59,7 @@ pub struct Signals {
     pub executing: Option<Arc<Thread>>,
     /// Whether the process is stopped.
     pub stop: Stop,
-    /// All threads have stopped, and the parent was notified.
+    /// Whether all threads have stopped and the parent was notified.
     pub stop_reported: bool,
     /// The tracer of the leader, if the leader exited before other threads. The tracer is notified when the last thread
     /// exits.

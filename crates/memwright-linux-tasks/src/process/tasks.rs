@@ -29,11 +29,11 @@ pub const END: u32 = 32_768;
 pub struct Member {
     /// The process.
     pub process: Arc<Process>,
-    /// Its children, oldest first.
+    /// The children of the process, oldest first.
     pub children: Vec<Arc<Process>>,
-    /// Its state.
+    /// The state of the process.
     pub life: Life,
-    /// Threads that it traces.
+    /// The threads that the process traces.
     pub tracees: Tracees,
 }
 

@@ -62,21 +62,21 @@ const NO_CPU: u32 = u32::MAX - 1;
 pub struct Thread {
     /// The state that the scheduler uses.
     task: Task,
-    /// Its id. It changes at most once: when the thread calls `execve` and takes its leader's place.
+    /// The thread id. It changes at most once: when the thread calls `execve` and takes the place of its leader.
     id: AtomicU32,
-    /// The process it belongs to.
+    /// The process to which the thread belongs.
     pub process: Arc<Process>,
-    /// Its place among the threads of the process.
+    /// The place among the threads of the process.
     seat: Seat,
     /// Address of the word to clear and wake when the thread exits (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
-    /// Its `struct robust_list_head` in user memory, or null.
+    /// The `struct robust_list_head` in user memory, or null.
     pub robust_list: AtomicU64,
-    /// Its registration of restartable sequences. Only the thread itself changes it.
+    /// The registration of restartable sequences. Only the thread itself changes it.
     pub registration: Lock<Registration>,
-    /// The slack of its timers in nanoseconds. It has no effect: timers expire without slack.
+    /// The slack of the thread's timers in nanoseconds. It has no effect: timers expire without slack.
     pub timer_slack: AtomicU64,
-    /// The futex bucket in which it waits.
+    /// The futex bucket in which the thread waits.
     pub futex: FutexPlace,
     /// The last fault, as reported in signal frames.
     pub last_fault: Lock<LastFault>,
@@ -93,7 +93,7 @@ pub struct Thread {
     /// Whether the thread is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
     pub ends: AtomicBool,
     start: Lock<Option<Start>>,
-    /// Its memory policy.
+    /// The memory policy of the thread.
     pub placement: ThreadPlacement,
     /// Whether the thread traces other threads, or has traced some.
     pub traces: AtomicBool,

@@ -24,11 +24,11 @@ pub struct Tracees {
 /// An exited thread that its tracer has not waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Its tracer.
+    /// The tracer of the thread.
     pub tracer: Tracer,
-    /// The group of its process.
+    /// The process group of the thread.
     pub group: u32,
-    /// How it exited.
+    /// The exit status of the thread.
     pub change: Change,
 }
 

@@ -40,9 +40,9 @@ flags! {
 /// The thread that traces another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tracer {
-    /// Its process.
+    /// The process of the tracer.
     pub process: u32,
-    /// Its kernel stack, which no other living thread has; `None` for every thread of the process
+    /// The kernel stack of the tracer, which no other living thread has; `None` if every thread of the process traces
     /// (`PTRACE_TRACEME`).
     pub context: Option<ContextId>,
 }
@@ -76,12 +76,12 @@ pub struct Tracing {
 /// The action of a traced thread at its system calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AtCalls {
-    /// It does not stop.
+    /// The thread does not stop.
     #[default]
     Pass,
-    /// It stops at the start and at the end of each call (`PTRACE_SYSCALL`).
+    /// The thread stops at the start and at the end of each call (`PTRACE_SYSCALL`).
     Stop,
-    /// It stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
+    /// The thread stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
     Emulate,
 }
 
@@ -146,11 +146,11 @@ pub struct Standing {
     pub reported: bool,
     /// Whether the thread stays in the stop until the state of its process changes (`PTRACE_LISTEN`).
     pub listens: bool,
-    /// Its registers.
+    /// The registers of the thread.
     pub state: UserState,
-    /// Its extended state.
+    /// The extended state of the thread.
     pub extended: Box<FpuArea>,
-    /// Its debug registers.
+    /// The debug registers of the thread.
     pub debug: DebugRegisters,
     /// How to resume the thread, once the tracer has decided.
     pub resume: Option<Resume>,

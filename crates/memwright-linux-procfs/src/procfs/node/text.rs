@@ -62,7 +62,7 @@ fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
 /// Parses a write to a switch of `/sys`: 1 or 0.
 ///
 /// # Errors
-/// Those of [`attribute`]; `EINVAL` for another number.
+/// The errors of [`attribute`]; `EINVAL` for another number.
 pub(in crate::procfs) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     match attribute(bytes)? {
         0 => Ok(false),
@@ -243,7 +243,7 @@ impl Text {
     /// record.
     ///
     /// # Errors
-    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
+    /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
     pub(in crate::procfs) fn records<T>(
         &mut self,
         together: usize,
@@ -259,7 +259,7 @@ impl Text {
     /// consists of a place and the number of rows before it, and `write` is passed this number.
     ///
     /// # Errors
-    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
+    /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
     pub(in crate::procfs) fn sockets<T>(
         &mut self,
         first: Spot,

@@ -43,7 +43,7 @@ impl AreaLine {
     /// Writes the line up to the name, followed by a space.
     ///
     /// # Errors
-    /// Those of `text`.
+    /// The errors of `text`.
     pub fn write(&self, text: &mut Text) -> fmt::Result {
         let right = |right, letter| {
             if self.rights.contains(right) {
@@ -181,7 +181,7 @@ const TOGETHER: usize = 32;
 /// 7.2 (`fs/proc/task_mmu.c`).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

@@ -231,7 +231,7 @@ pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
 /// Writes the text of `/proc/PID/fdinfo/N` for an open file.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn write_descriptor_info(caller: &dyn Caller, open: &OpenFile, text: &mut Text) -> fmt::Result {
     let inode = open.inode();
     writeln!(text, "pos:\t{}", open.position())?;

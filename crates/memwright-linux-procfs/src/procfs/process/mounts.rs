@@ -78,7 +78,7 @@ fn each(
 /// Writes `/proc/PID/mounts`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn mounts(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
     let mounts = &vfs.mounts;
     each(&vfs.mounts, text, |text, root, _| {
@@ -101,7 +101,7 @@ pub fn mounts(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/mountinfo`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn mount_info(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
     let mounts = &vfs.mounts;
     each(&vfs.mounts, text, |text, root, upper| {

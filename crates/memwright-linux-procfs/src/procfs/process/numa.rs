@@ -96,7 +96,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
 /// Writes `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn numa_maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

@@ -83,7 +83,7 @@ pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
 /// Writes `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn smaps(registers: &dyn Registers, subject: &Subject, text: &mut Text) -> fmt::Result {
     let keyed = has_keys(registers);
     let Some(space) = subject.space_of(text) else {
@@ -119,7 +119,7 @@ const ROLLUP_TOGETHER: usize = 64;
 /// Writes `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;

@@ -35,7 +35,7 @@ stubs! {
 /// lacks (terminals, wait channels, real-time policies) are declared as stubs.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let usage = process.total_usage();
@@ -156,7 +156,7 @@ fn numbers(fields: &[u64]) -> Line {
 /// Writes `/proc/PID/statm`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn statm(subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process

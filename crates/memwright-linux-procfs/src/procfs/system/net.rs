@@ -90,7 +90,7 @@ const COUNTS: &str = "Inter-|   Receive                                         
 /// Writes `/proc/net/tcp`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn tcp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Tcp, Family::V4)
 }
@@ -98,7 +98,7 @@ pub fn tcp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result
 /// Writes `/proc/net/tcp6`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn tcp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Tcp, Family::V6)
 }
@@ -106,7 +106,7 @@ pub fn tcp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Resul
 /// Writes `/proc/net/udp`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn udp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Udp, Family::V4)
 }
@@ -114,7 +114,7 @@ pub fn udp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result
 /// Writes `/proc/net/udp6`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn udp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Udp, Family::V6)
 }
@@ -123,7 +123,7 @@ pub fn udp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Resul
 /// address is that of the loopback interface. Its scope is the host and its flag is "permanent".
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn interfaces(text: &mut Text) -> fmt::Result {
     let Ip::V6(address) = Ip::LOCAL_V6 else {
         return Ok(());
@@ -142,7 +142,7 @@ pub fn interfaces(text: &mut Text) -> fmt::Result {
 /// `net/core/net-procfs.c`).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn counts(text: &mut Text) -> fmt::Result {
     /// The widths of the columns.
     const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];

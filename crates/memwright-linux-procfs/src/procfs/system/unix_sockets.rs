@@ -22,7 +22,7 @@ const HEADER: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n"
 /// Writes `/proc/net/unix`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn unix_sockets(sockets: &Registry, text: &mut Text) -> fmt::Result {
     if text.is_first() {
         text.push(HEADER.as_bytes())?;
