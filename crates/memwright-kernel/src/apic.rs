@@ -68,8 +68,8 @@ fn read(register: u64) -> u32 {
     unsafe { ptr::read_volatile((LOCAL_APIC + register) as *const u32) }
 }
 
-/// Sends a command to the APIC with id `target`. The target sees all earlier stores of this CPU when it handles the
-/// command.
+/// Sends a command to the APIC with the id `target`. When the target handles the command, all earlier stores of this
+/// CPU are visible to it.
 fn send_command(target: u32, command: u32) {
     if BY_MSR.load(Ordering::Relaxed) {
         // Unlike a write to uncached memory, WRMSR to an x2APIC register does not wait for earlier stores.

@@ -22,8 +22,8 @@ const DATA_READY: u8 = 1;
 
 /// Enables the port's receive interrupt.
 pub fn start() {
-    // SAFETY: the registers of a 16550 that only the kernel programs: terminal ready, request to send, and the
-    // interrupt gate; then the receive interrupt.
+    // SAFETY: only the kernel programs the registers of this 16550. The writes set terminal ready, request to send and
+    // the interrupt gate, and then enable the receive interrupt.
     unsafe {
         arch::write_port(MODEM_CONTROL, 0x0b);
         arch::write_port(INTERRUPT_ENABLE, 1);

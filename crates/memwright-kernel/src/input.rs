@@ -25,7 +25,7 @@ const READY: u8 = 0x0b;
 /// Enables the port's FIFOs.
 pub fn start() {
     empty_queues();
-    // SAFETY: a register of a 16550 that only the kernel programs.
+    // SAFETY: only the kernel programs the registers of this 16550.
     unsafe { arch::write_port(MODEM_CONTROL, READY) };
 }
 

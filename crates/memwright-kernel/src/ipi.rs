@@ -143,8 +143,8 @@ pub fn halts_for_answers(index: usize) -> bool {
     SHOOTDOWN.halts(index)
 }
 
-/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have.
-/// The calling CPU is skipped.
+/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have
+/// done so. The calling CPU is skipped.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();
     let targets = targets & !(1 << index);

@@ -22,7 +22,7 @@ pub enum Channel {
     Trace = 5,
     /// A line of the system-call trace.
     SystemCalls = 6,
-    /// A request for input. The payload is the largest number of bytes to send, as four little-endian bytes.
+    /// A request for input. The payload is the maximum number of bytes to send, as four little-endian bytes.
     InputRequest = 7,
     /// Panic and backtrace text.
     Panic = 8,

@@ -12,7 +12,7 @@ pub struct OutOfMemory;
 
 /// Kernel stacks, and the switch from one to another.
 pub trait Contexts: Sync {
-    /// Returns the largest number of contexts from [`create_context`](Self::create_context) that can exist at the same
+    /// Returns the maximum number of contexts from [`create_context`](Self::create_context) that can exist at the same
     /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 

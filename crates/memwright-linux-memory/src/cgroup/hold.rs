@@ -23,8 +23,8 @@ impl Cgroups {
         match thread.process.charged_group() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // The process may have joined a group after the check above, and the flag that was set then has just
-                // been cleared.
+                // If the process joined a group after the check above, the flag that was set then has just been
+                // cleared: set it again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }

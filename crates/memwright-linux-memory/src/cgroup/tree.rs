@@ -50,7 +50,7 @@ fn no_memcg(reason: NoMemcg) -> Errno {
 }
 
 impl Cgroups {
-    /// Creates a group below the group with number `above`.
+    /// Creates a group below the group with the id `above`.
     ///
     /// # Errors
     /// In this order: `ENOENT` if that group was removed, `EEXIST` if a group has the name, `EINVAL` for a name that
@@ -97,7 +97,7 @@ impl Cgroups {
     /// Removes a group.
     ///
     /// # Errors
-    /// `ENOENT` if there is no group with this number, `EBUSY` while a process is in the group or a group is below it.
+    /// `ENOENT` if there is no group with this id, `EBUSY` while a process is in the group or a group is below it.
     pub fn remove(&self, id: u32) -> Result<(), Errno> {
         let removed = {
             let _tasks = self.oom.tasks.lock();
@@ -144,7 +144,7 @@ impl Cgroups {
         }
     }
 
-    /// Returns the group with this number, or the root for 0.
+    /// Returns the group with this id, or the root for 0.
     pub fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
         if id == 0 {
             return Some(self.root.clone());
@@ -152,7 +152,7 @@ impl Cgroups {
         self.groups.lock().by_id.get(&id).cloned()
     }
 
-    /// Returns the number of the group with this name directly below the group `above`.
+    /// Returns the id of the group with this name directly below the group `above`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -161,7 +161,7 @@ impl Cgroups {
         Ok(self.groups.lock().by_name.get(&name).copied())
     }
 
-    /// Returns the first group directly below the group `above` that was created after the one with number `id`.
+    /// Returns the first group directly below the group `above` that was created after the one with the id `id`.
     pub fn after(&self, above: u32, id: u32) -> Option<Arc<Cgroup>> {
         let groups = self.groups.lock();
         let found = groups.by_parent.first_from(&(above, id.checked_add(1)?));

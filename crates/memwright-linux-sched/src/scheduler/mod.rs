@@ -278,8 +278,8 @@ pub trait IdleWork: Sync {
 pub struct Scheduler<T> {
     host: &'static dyn Host,
     cpus: Vec<Cpu<T>>,
-    /// CPUs that search for work or are halted. A CPU enters itself. It removes itself when it has found a thread; a
-    /// CPU that kicks it removes it as well.
+    /// CPUs that search for work or are halted. A CPU adds itself to the set, and removes itself when it has found a
+    /// thread. A CPU that kicks it removes it as well.
     idle: AtomicU64,
     /// Sequence number of the next timer.
     sequence: AtomicU64,
@@ -568,8 +568,8 @@ impl<T: Schedulable> Scheduler<T> {
                 cpu.tick.store(now + TICK, Ordering::Relaxed);
                 (thread.context, left)
             }
-            // With several CPUs, an idle CPU should neither be interrupted for TLB invalidations nor keep the memory of
-            // a process that exits on another CPU.
+            // With several CPUs, leave the address space: an idle CPU should neither be interrupted for TLB
+            // invalidations nor keep the memory of a process that exits on another CPU.
             None if !self.is_alone() => (self.host.boot_context(), self.leave_space()),
             None => (self.host.boot_context(), None),
         };
@@ -754,8 +754,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Returns the resources that a thread has used. If it runs on another CPU, use since that CPU's last tick is
-    /// missing.
+    /// Returns the resources that a thread has used. If the thread runs on another CPU, its use since that CPU's last
+    /// tick is not included.
     pub fn usage_of(&self, thread: &Arc<T>) -> UsageSnapshot {
         self.count_instructions();
         thread.usage.snapshot()

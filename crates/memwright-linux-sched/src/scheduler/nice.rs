@@ -29,9 +29,9 @@ impl Nice {
         (20 - self.number()).unsigned_abs().into()
     }
 
-    /// Returns the time slice in nanoseconds. Each step of the nice value changes it by a factor of 1.25, as it changes
-    /// a thread's weight on Linux (`sched_prio_to_weight` in `kernel/sched/core.c` of Linux 7.2), so that threads that
-    /// take turns get shares in proportion to these weights.
+    /// Returns the time slice in nanoseconds. Each step of the nice value changes the slice by a factor of 1.25, as it
+    /// changes a thread's weight on Linux (`sched_prio_to_weight` in `kernel/sched/core.c` of Linux 7.2). So threads
+    /// that run in turn get CPU time in proportion to these weights.
     pub(super) fn slice(self) -> u64 {
         let steps = 0..self.0.unsigned_abs();
         let (times, of) = if self.0 < 0 { (5, 4) } else { (4, 5) };
