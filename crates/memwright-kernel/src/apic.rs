@@ -1,8 +1,8 @@
 //! Local APICs, their timers, inter-processor interrupts, and the two inputs of the I/O APIC that are used.
 //!
 //! Registers are accessed in memory, or as model-specific registers if the processor has x2APIC (under TCG: QEMU 9 and
-//! later). [`write()`] and [`send_command`] hide the difference. The timer counts nanoseconds of the virtual clock,
-//! because that is QEMU's timer rate; TCG has no TSC deadline mode.
+//! later). Callers of [`write()`] and [`send_command`] need not distinguish the two. The timer counts nanoseconds of
+//! the virtual clock, which is QEMU's timer rate; TCG has no TSC deadline mode.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -30,11 +30,11 @@ const GLOBAL_ENABLE: u64 = 1 << 11;
 /// x2APIC mode, in the base register.
 const X2APIC: u64 = 1 << 10;
 
-/// NMI delivery mode, for a command and for the local input that the monitor's `inject-nmi` asserts.
+/// NMI delivery mode, for a command and for the local input that the monitor command `inject-nmi` asserts.
 const NMI: u32 = 4 << 8;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
-/// The level of a command: asserted, which is required for all commands but one that is long obsolete.
+/// The level of a command: asserted. All commands require it except one that has long been obsolete.
 const ASSERT: u32 = 1 << 14;
 /// The command is still pending.
 const PENDING: u32 = 1 << 12;
@@ -61,15 +61,15 @@ fn write(register: u64, value: u32) {
     }
 }
 
-/// Reads a register in memory. Must not be used in x2APIC mode: QEMU refuses to read the timer by RDMSR while it counts
-/// instructions.
+/// Reads a register in memory. Must not be used in x2APIC mode: while QEMU counts instructions, it does not permit
+/// RDMSR of the timer.
 fn read(register: u64) -> u32 {
     // SAFETY: as in `write`; x2APIC mode is off, and the registers read below are readable.
     unsafe { ptr::read_volatile((LOCAL_APIC + register) as *const u32) }
 }
 
-/// Sends a command to the APIC with id `target`. The target sees all earlier stores of this CPU when it handles the
-/// command.
+/// Sends a command to the APIC with the id `target`. When the target handles the command, all earlier stores of this
+/// CPU are visible to it.
 fn send_command(target: u32, command: u32) {
     if BY_MSR.load(Ordering::Relaxed) {
         // Unlike a write to uncached memory, WRMSR to an x2APIC register does not wait for earlier stores.
@@ -86,22 +86,23 @@ fn send_command(target: u32, command: u32) {
     }
 }
 
-/// Sends interrupt vector `number` to the CPU whose APIC has this id.
+/// Sends the interrupt vector `number` to the CPU whose APIC has the id `target`.
 pub fn send(target: u32, number: u8) {
     send_command(target, ASSERT | u32::from(number));
 }
 
-/// Sends an NMI to the CPU whose APIC has this id. It arrives even if interrupts are disabled.
+/// Sends an NMI to the CPU whose APIC has the id `target`. The NMI arrives even if interrupts are disabled.
 pub fn send_nmi(target: u32) {
     send_command(target, ASSERT | NMI);
 }
 
-/// Sends INIT, which resets the CPU whose APIC has this id, before it is started.
+/// Sends INIT to the CPU whose APIC has the id `target`. INIT resets the CPU before it is started.
 pub fn send_init(target: u32) {
     send_command(target, ASSERT | INIT);
 }
 
-/// Sends a startup command: the CPU whose APIC has this id starts in real mode at the beginning of page number `page`.
+/// Sends a startup command to the CPU whose APIC has the id `target`. The CPU starts in real mode at the beginning of
+/// the page with the number `page`.
 pub fn send_startup(target: u32, page: u8) {
     send_command(target, ASSERT | STARTUP | u32::from(page));
 }
@@ -110,7 +111,7 @@ fn route(input: u32, cpu: usize, low: u32) {
     let select = IO_APIC as *mut u32;
     let window = (IO_APIC + 0x10) as *mut u32;
     // SAFETY: `paging` maps the I/O APIC's index and data registers. One processor at a time programs them, with
-    // interrupts disabled: the boot processor, and later one that has stopped the other CPUs.
+    // interrupts disabled: the boot processor, and later a processor that has stopped the other CPUs.
     unsafe {
         ptr::write_volatile(select, 0x11 + 2 * input);
         ptr::write_volatile(window, percpu::apic_id(cpu) << 24);
@@ -126,12 +127,13 @@ pub fn route_input(index: usize) {
 }
 
 /// Masks the legacy interrupt controllers, stops the interval timer, routes the serial ports to this CPU, and sets the
-/// rate of its timer. The timer is read while the clock is calibrated; then [`start_first_cpu`] enables the APIC.
+/// rate of its timer. The caller reads the timer to calibrate the clock, and then enables the APIC by
+/// [`start_first_cpu`].
 pub fn start() {
     // The interval timer runs from reset on. Under the pinned clock each of its ticks is an event of the virtual
-    // machine, which would keep an idle machine busy. So the timer is set to expire a last time, soon.
-    // SAFETY: the writes are the standard initialisation of both 8259s, then mask everything, then set the interval
-    // timer's channel 0 to mode 0, whose interrupt is masked.
+    // machine, which would keep an idle machine busy. So the timer is set to expire once more, after one count.
+    // SAFETY: the writes initialise both 8259s in the standard sequence, mask all their inputs, and set channel 0 of
+    // the interval timer to mode 0. The timer's interrupt is masked.
     unsafe {
         for (port, value) in [
             (0x20, 0x11),
@@ -161,8 +163,8 @@ pub fn start() {
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
 }
 
-/// Enables the APIC of the first CPU like [`start_cpu`]. From now on, registers are accessed as model-specific registers
-/// if the processor has x2APIC mode.
+/// Enables the APIC of the first CPU like [`start_cpu`]. From now on, registers are accessed as model-specific
+/// registers if the processor has x2APIC mode.
 pub fn start_first_cpu() {
     BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);
     start_cpu();

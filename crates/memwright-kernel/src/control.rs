@@ -6,10 +6,10 @@ use memwright_linux_abi::channel::CONTROL_PORT;
 
 use crate::arch;
 
-/// Received bytes that were not taken yet, the oldest in the lowest byte, and their number in the highest byte. Bytes
-/// beyond seven are dropped.
+/// Received bytes that were not taken yet, the oldest in the lowest byte; the highest byte contains their number. If
+/// there are seven, further bytes are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// A CPU is reading the port, with interrupts disabled, so other CPUs wait only briefly.
+/// Whether a CPU is reading the port. It does so with interrupts disabled, so other CPUs wait only briefly.
 static READING: AtomicBool = AtomicBool::new(false);
 
 const COUNT_SHIFT: u32 = 56;
@@ -22,16 +22,16 @@ const DATA_READY: u8 = 1;
 
 /// Enables the port's receive interrupt.
 pub fn start() {
-    // SAFETY: the registers of a 16550 that only the kernel programs: terminal ready, request to send, and the
-    // interrupt gate; then the receive interrupt.
+    // SAFETY: only the kernel programs the registers of this 16550. The writes set terminal ready, request to send and
+    // the interrupt gate, and then enable the receive interrupt.
     unsafe {
         arch::write_port(MODEM_CONTROL, 0x0b);
         arch::write_port(INTERRUPT_ENABLE, 1);
     }
 }
 
-/// Reads all bytes that have arrived. Called with interrupts disabled, by the interrupt handler and by code that knows
-/// that a byte has arrived.
+/// Reads all bytes that have arrived. Called with interrupts disabled, by the interrupt handler and by code that runs
+/// after a byte has arrived.
 pub fn receive() {
     while READING.swap(true, Ordering::Acquire) {
         arch::pause();
@@ -49,7 +49,7 @@ pub fn receive() {
     READING.store(false, Ordering::Release);
 }
 
-/// Returns whether there is a byte that was not taken yet.
+/// Returns whether a received byte has not been taken yet.
 pub fn is_waiting() -> bool {
     RECEIVED.load(Ordering::Acquire) != 0
 }

@@ -2,10 +2,10 @@
 //! interface of section 4.1.4.10), with I/O ports and one queue.
 //!
 //! A request transfers one page and occupies one of a fixed number of slots, each with three descriptors. The device
-//! never interrupts: the waiting CPU polls for completion. The time at which a request completes depends on the host,
-//! and so does what QEMU does in the meantime. So if instructions are the clock, the kernel notifies the device only
-//! when a thread waits for a request. From then until all requests are complete, the other CPUs and the clock are
-//! stopped, as they are for input. So a transfer takes no guest time.
+//! never raises interrupts: the waiting CPU polls for completion. The time at which a request completes depends on the
+//! host, and so does QEMU's work in the meantime. So if the clock counts instructions, the kernel notifies the device
+//! only when a thread waits for a request. From then until all requests are complete, the other CPUs and the clock are
+//! stopped, as during a wait for input. So a transfer takes no guest time.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -41,7 +41,7 @@ const FOUND: u8 = 1;
 const DRIVER: u8 = 2;
 const READY: u8 = 4;
 
-/// Most requests that can be outstanding.
+/// The maximum number of outstanding requests.
 const PLACES: usize = QUEUE / 3;
 const SECTORS: u64 = PAGE_SIZE as u64 / 512;
 
@@ -56,7 +56,7 @@ const ORDER: u8 = 2;
 /// Descriptor flags: another descriptor follows; the device writes to the buffer.
 const NEXT: u16 = 1;
 const WRITES: u16 = 2;
-/// Flag of the available ring: the device need not interrupt.
+/// Flag of the available ring: the device should raise no interrupts.
 const QUIET: u16 = 1;
 /// Request types.
 const READ: u32 = 0;
@@ -81,12 +81,12 @@ struct Header {
 struct Queue {
     /// The first of the device's ports.
     ports: u16,
-    /// Address of its memory in the direct map.
+    /// Address of the queue's memory in the direct map.
     memory: u64,
-    /// Slots in use, and those of them whose request is complete: a bit for each slot.
+    /// A bit for each slot: the slots in use, and those whose request is complete.
     taken: u64,
     over: u64,
-    /// Number of requests passed to the device and completed so far.
+    /// Number of requests passed to the device so far, and number of those that it has completed.
     asked: u16,
     answered: u16,
 }
@@ -107,7 +107,7 @@ pub fn get() -> Option<&'static dyn BlockDevice> {
     (DISK.pages() > 0).then_some(&DISK)
 }
 
-/// Finds the disk and sets up its queue, on the boot processor before other CPUs run.
+/// Finds the disk and sets up its queue. Called on the boot processor before other CPUs run.
 pub fn start() {
     let Some(device) = Device::find(DISK_SLOT, IDENTITY) else {
         return;
@@ -120,8 +120,8 @@ pub fn start() {
     // SAFETY: the frames belong to the queue and are never freed.
     unsafe { ptr::write_bytes(memory as *mut u8, 0, PAGE_SIZE << ORDER) };
     let queue_page = ((memory - DIRECT_BASE) / PAGE_SIZE as u64) as u32;
-    // SAFETY: the ports are the device's own and are written in the order that its specification requires. The device
-    // uses the queue's memory from now on; zeroes are an empty queue.
+    // SAFETY: the ports belong to the device and are written in the order that its specification requires. From now on,
+    // the device uses the queue's memory; zeroes are an empty queue.
     let (size, sectors) = unsafe {
         arch::write_port(ports + register::STATUS, 0);
         arch::write_port(ports + register::STATUS, FOUND);
@@ -161,7 +161,7 @@ impl Queue {
         unsafe { ptr::write_volatile((self.memory + offset) as *mut T, value) };
     }
 
-    /// Reads a value of the queue's memory, which [`put`](Self::put) or the device has written.
+    /// Reads a value of the queue's memory that [`put`](Self::put) or the device has written.
     fn get<T: Copy>(&self, offset: u64) -> T {
         // SAFETY: as for `put`; all bit patterns of the integers that are read are valid.
         unsafe { ptr::read_volatile((self.memory + offset) as *const T) }
@@ -211,7 +211,7 @@ impl Queue {
         let at = u64::from(self.asked) % QUEUE as u64;
         self.put(AVAILABLE + 4 + 2 * at, first);
         self.asked = self.asked.wrapping_add(1);
-        // The device must see the request before it sees the new index.
+        // The device must observe the request before the new index.
         fence(Ordering::SeqCst);
         self.put(AVAILABLE + 2, self.asked);
         Some(Ticket(place as u32))
@@ -227,7 +227,7 @@ impl Queue {
     /// Records the requests that the device has completed. Returns whether all requests are complete.
     fn take_back(&mut self) -> bool {
         while self.get::<u16>(USED + 2) != self.answered {
-            // Read the entry that the device has written only after its index.
+            // Read the device's entry only after its index.
             fence(Ordering::SeqCst);
             let at = u64::from(self.answered) % QUEUE as u64;
             let first = self.get::<u32>(USED + 4 + 8 * at);
@@ -255,7 +255,7 @@ impl Queue {
 }
 
 impl Disk {
-    /// Calls `act` with the queue. Requests are made only if there is a disk, so the queue exists.
+    /// Calls `act` with the queue. The caller has a request, so there is a disk and its queue exists.
     fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut();

@@ -18,7 +18,7 @@ use crate::trap::frame::{
 };
 use crate::{apic, clock, context, control, ipi, percpu, usercopy};
 
-/// Called by the entry of [`vector::INVALIDATE`] if the interrupt was taken in user mode.
+/// Handles an interrupt of [`vector::INVALIDATE`] that was taken in user mode. Called by the entry of that vector.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_invalidate() {
     ipi::asked_to_forget(percpu::current());
@@ -49,11 +49,11 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         vector::INVALIDATE | vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
         }
-        // This interrupt only ends the HLT of a CPU that waits for input.
+        // The only purpose of this interrupt is to end the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
         vector::SPURIOUS => {}
-        // A debug exception deferred over SYSCALL arrives in the kernel, where it is ignored, and so does an access of
-        // the kernel to memory that a user program watches.
+        // Ignore debug exceptions in the kernel: one that was deferred over SYSCALL, and one for an access of the
+        // kernel to memory at which a program has set a breakpoint.
         vector::DEBUG => {
             debug::take_status();
         }

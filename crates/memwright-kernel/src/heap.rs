@@ -1,8 +1,8 @@
 //! The kernel heap: grows in chunks of frames, keeps a reserve, and returns null on failure.
 //!
-//! Chunks come from the direct map and are never freed. When no more frames are available, the heap frees its reserved
-//! block, and [`is_low`] returns true until a block of that size can be reserved again. In that time the personality
-//! refuses system calls that allocate, so that allocations that must not fail still succeed.
+//! Chunks are in the direct map and are never freed. When no more frames are available, the heap frees its reserved
+//! block, and [`is_low`] returns true until a block of that size can be reserved again. Until then, the personality
+//! makes system calls that allocate fail, so that allocations that must not fail still succeed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -19,13 +19,13 @@ use crate::percpu;
 
 /// Order of an ordinary chunk: 256 KiB.
 const CHUNK_ORDER: u8 = 6;
-/// Order of the largest chunk, for an allocation of at most half of it: 4 MiB.
+/// The maximum order of a chunk, for an allocation of at most half of it: 4 MiB.
 const LARGEST_ORDER: u8 = 10;
-/// Free bytes below which the heap grows ahead of need.
+/// The number of free bytes below which the heap grows before an allocation fails.
 const LOW_WATER: usize = 64 * 1024;
 /// Size in bytes of the initial heap, which is used before the frame allocator exists.
 const FIRST: usize = 256 * 1024;
-/// The heap takes at most 1/`SHARE` of memory: its chunks are never freed, and programs need the rest.
+/// The heap uses at most 1/`SHARE` of memory: its chunks are never freed, and programs need the rest.
 const SHARE: u64 = 2;
 /// Size of the reserve in bytes.
 const RESERVE: usize = 256 * 1024;
@@ -76,8 +76,8 @@ pub fn start() {
     HEAP.close_reserve();
 }
 
-/// Returns whether the reserve is in use, after trying to restore it. It cannot be restored while no contiguous block
-/// of its size is free: the free memory may then be too fragmented to be useful.
+/// Tries to restore the reserve if it is in use. Returns whether it is still in use. It cannot be restored while no
+/// contiguous block of its size is free: the free memory may then be too fragmented to be useful.
 pub fn is_low() -> bool {
     if !HEAP.is_low() {
         return false;
@@ -90,7 +90,7 @@ pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
-/// Adds a chunk ahead of need, if few bytes are free.
+/// Adds a chunk before an allocation fails, if few bytes are free.
 ///
 /// # Locks
 /// Called without locks.
@@ -103,21 +103,21 @@ pub fn top_up() {
 impl Heap {
     /// Returns the number of managed bytes that are not allocated. The allocator itself uses a small part of them.
     fn room(&self) -> usize {
-        // `used` can be larger: another CPU may have allocated memory that is not yet counted in `size`.
+        // `used` can be larger than `size`: another CPU may have allocated memory that is not yet counted in `size`.
         let (size, used) = (&self.size, &self.used);
         size.load(Ordering::Relaxed)
             .saturating_sub(used.load(Ordering::Relaxed))
     }
 
     fn claim(&self, base: *mut u8, size: usize) {
-        // SAFETY: each caller passes memory that is not used otherwise, and passes it once.
+        // SAFETY: each caller passes memory that has no other use, and passes it once.
         if unsafe { self.inner.lock().0.claim(base, size) }.is_some() {
             self.size.fetch_add(size, Ordering::Relaxed);
         }
     }
 
-    /// Adds a chunk of frames. Returns false if no chunk of this order is available or the heap has its share of
-    /// memory.
+    /// Adds a chunk of frames. Returns false if no chunk of this order is available, or if the heap has reached its
+    /// share of memory.
     fn grow(&self, order: u8) -> bool {
         let size = (self.size.load(Ordering::Relaxed) + (4096 << order)) as u64;
         if size > frames::total() * 4096 / SHARE {
@@ -154,7 +154,7 @@ impl Heap {
         if block.is_null() {
             return false;
         }
-        // SAFETY: the block was allocated here with this layout, and the swap gave it to this CPU alone.
+        // SAFETY: the block was allocated here with this layout, and after the swap only this CPU has its address.
         unsafe { self.dealloc(block, RESERVED) };
         true
     }
@@ -169,7 +169,7 @@ impl Heap {
         let before = self.reserve.swap(block.as_ptr(), Ordering::Relaxed);
         if !before.is_null() {
             // Another CPU has restored the reserve at the same time.
-            // SAFETY: the block was allocated here with this layout, and the swap gave it to this CPU alone.
+            // SAFETY: the block was allocated here with this layout, and after the swap only this CPU has its address.
             unsafe { self.dealloc(before, RESERVED) };
         }
         true
@@ -187,8 +187,8 @@ unsafe impl GlobalAlloc for Heap {
             if let Some(memory) = memory {
                 self.used.fetch_add(layout.size(), Ordering::Relaxed);
                 if self.room() < LOW_WATER {
-                    // The CPU that needed memory grows the heap on its return to user mode, so that CPUs that do not
-                    // allocate are not slowed down.
+                    // A CPU that has allocated memory grows the heap on its return to user mode. So CPUs that do not
+                    // allocate bear no cost.
                     percpu::current().ask_to_look();
                 }
                 return memory.as_ptr();
@@ -224,7 +224,7 @@ unsafe impl GlobalAlloc for Heap {
         let new = unsafe { self.alloc(new_layout) };
         if !new.is_null() {
             // SAFETY: both blocks are at least as long as the copied part and do not overlap; the old one is freed with
-            // its own layout.
+            // the layout with which it was allocated.
             unsafe {
                 new.copy_from_nonoverlapping(memory, layout.size().min(size));
                 self.dealloc(memory, layout);

@@ -1,4 +1,4 @@
-//! The machine below the personality.
+//! The machine for the personality: implements the ports of `Host`.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl Execution for Hardware {
     fn run_user(&self, context: &Context<'_>) -> Trap {
         let argument = core::ptr::from_ref(context).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
-        // the state only while `serve_call` runs, which receives the context.
+        // the state only while `serve_call` runs, to which the context is passed.
         unsafe {
             run(
                 context.registers.state_pointer(),
@@ -97,10 +97,10 @@ impl Cpus for Hardware {
 
     fn idle(&self) {
         let cpu = percpu::current();
-        // Measure by the guest's clock: it does not advance while another CPU has stopped this one.
+        // Measure by the guest's clock, which does not advance while another CPU has stopped this one.
         let start = clock::elapsed();
         arch::wait_for_interrupt();
-        // The caller checks everything after the return, so no recorded interrupt must be raised again.
+        // After the return, the caller checks for all events, so no recorded interrupt must be raised again.
         cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
         cpu.changed.store(arch::ticks(), Ordering::Relaxed);
@@ -308,7 +308,7 @@ impl Host for Hardware {
     }
 }
 
-/// Serves the system call of the context's thread.
+/// Serves a system call of the thread to which the context belongs.
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
     let served = context.serve();
     if cfg!(debug_assertions) {
@@ -317,8 +317,8 @@ extern "C" fn serve_call(context: &Context<'_>) -> bool {
     served
 }
 
-/// Runs user mode until an event that the personality handles: a trap that this kernel does not handle alone, or a
-/// system call for which `serve` returned false.
+/// Runs user mode until an event that the personality must handle: a trap that this kernel does not handle completely,
+/// or a system call for which `serve` returned false.
 ///
 /// # Safety
 /// As for [`entry::enter_user`].
@@ -335,15 +335,15 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
             stretch::look(percpu::current(), call);
             continue;
         }
-        // Determine the CPU only now: a system call that waited can return on another CPU.
+        // Read the current CPU only now: a system call that waited can return on another CPU.
         if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;
         }
     }
 }
 
-/// Converts a trap from user mode other than a system call for the personality. Returns `None` if this kernel has
-/// handled it and user mode can continue.
+/// Converts a trap from user mode other than a system call into one for the personality. Returns `None` if this kernel
+/// has handled the trap and user mode can continue.
 fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
@@ -371,7 +371,7 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
 }
 
 /// Converts any trap except a page fault, like `trap_of`.
-// Out of line, so that page faults do not pay for it.
+// Not inlined, so that page faults do not become slower.
 #[cold]
 #[inline(never)]
 fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
@@ -404,7 +404,7 @@ fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<
     }
 }
 
-/// Handles an interrupt taken in user mode. Returns the trap if the personality has to handle it as well.
+/// Handles an interrupt taken in user mode. Returns a trap if the personality must handle the interrupt as well.
 fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     match number {
         vector::TIMER => {
@@ -416,7 +416,7 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // A late wakeup: another event has already ended the wait.
+        // This interrupt came late: another event has already ended the wait.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -435,7 +435,7 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
 }
 
 /// Moves the surplus instructions of this trap's entry from user to kernel time. The entry code accounts as many
-/// instructions as a page fault's entry has; the surplus is the rest.
+/// instructions as the entry of a page fault has; the surplus is what this trap's entry has in addition.
 fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {
@@ -445,8 +445,7 @@ fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     }
 }
 
-/// Returns the bytes of user memory from an address on, up to the first word that cannot be read, and the number of
-/// these bytes.
+/// Returns the bytes of user memory from an address on, up to the first word that cannot be read, and their number.
 fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
     let mut code = [0; retired::LONGEST];
     let mut length = 0;

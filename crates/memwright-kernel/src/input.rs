@@ -1,9 +1,9 @@
-//! Standard input and the lower tree: a frame requests a part of them, and the command answers in the window and then
-//! sends the length of the answer on the first serial port.
+//! Standard input and the lower tree. The kernel requests a part of them by a frame; the command writes the answer to
+//! the window and then sends the length of the answer on the first serial port.
 //!
 //! The time of the answer depends on the host. So the other CPUs and the clock are stopped from the request to the last
-//! byte, and equal input gives an equal run. The requesting CPU halts until a byte arrives; polling would keep the host
-//! from delivering it.
+//! byte; a run with the same input is then the same. The requesting CPU halts until a byte arrives: if it polled, it
+//! would delay the host's delivery of the byte.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ const FIFO_CONTROL: u16 = INPUT_PORT + 2;
 const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
-/// FIFO control: enable and clear the FIFOs, and interrupt at 14 bytes or when no more arrive.
+/// FIFO control: enable and clear the FIFOs, and interrupt at 14 bytes or when no more bytes arrive.
 const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
 const READY: u8 = 0x0b;
@@ -25,12 +25,12 @@ const READY: u8 = 0x0b;
 /// Enables the port's FIFOs.
 pub fn start() {
     empty_queues();
-    // SAFETY: a register of a 16550 that only the kernel programs.
+    // SAFETY: only the kernel programs the registers of this 16550.
     unsafe { arch::write_port(MODEM_CONTROL, READY) };
 }
 
-/// Clears the FIFOs. That also stops the port's timer, which starts with the last byte. The time of that byte depends
-/// on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
+/// Clears the FIFOs. This also stops the port's timer, which starts when the last byte arrives. That time depends on
+/// the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
 fn empty_queues() {
     // SAFETY: as in `start`; the FIFOs contain nothing that is still needed.
     unsafe { arch::write_port(FIFO_CONTROL, QUEUES) };
@@ -53,8 +53,8 @@ fn receive() -> u8 {
 }
 
 /// Requests at most `to.len()` bytes, limited to the size of the input area, and waits for the answer. Returns the
-/// number of bytes; 0 at the end of the input. Returns `None` if the command withdraws the request because it has sent
-/// a control byte.
+/// number of bytes; 0 at the end of the input. Returns `None` if the command has sent a control byte and therefore
+/// withdrawn the request.
 pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
         return Some(0);
@@ -63,7 +63,7 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     ask(Channel::InputRequest, &wanted.to_le_bytes(), to)
 }
 
-/// Sends a request and waits for the answer. Returns its length, or `None` if the command withdraws the request.
+/// Sends a request and waits for the answer. Returns its length; `None` if the command has withdrawn the request.
 pub fn ask(request: Channel, payload: &[u8], to: &mut [u8]) -> Option<usize> {
     ipi::hold_others();
     clock::stop();
@@ -76,7 +76,7 @@ pub fn ask(request: Channel, payload: &[u8], to: &mut [u8]) -> Option<usize> {
     interrupt(false);
     empty_queues();
     // The number of interrupts for the bytes depends on the host, and the last one may still be pending. Take it here,
-    // while the clock is stopped, and not at the next instruction of user mode.
+    // while the clock is stopped, rather than at the next instruction of user mode.
     arch::take_pending_interrupts();
     if percpu::count() > 1 {
         clock::settle();
@@ -91,7 +91,7 @@ pub fn ask(request: Channel, payload: &[u8], to: &mut [u8]) -> Option<usize> {
 fn answer(to: &mut [u8]) -> Option<usize> {
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {
-        // The interrupt of the control byte may not have arrived yet, so read the byte here.
+        // The interrupt for the control byte may not have arrived yet, so read the byte here.
         control::receive();
         return None;
     }

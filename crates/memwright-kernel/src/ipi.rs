@@ -10,12 +10,12 @@
 //! # Why no stale translation is used after the answer
 //! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.
 //! - User copies: they run with interrupts disabled and do not wait between two accesses. If an access faults, the
-//!   handler can wait and so answer. The processor then walks the tables again for the retried access: only the
-//!   processor caches translations.
+//!   fault handler can wait and so answer. The access is then retried, for which the processor walks the tables again:
+//!   no translation is cached elsewhere.
 //! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
 //!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates those that it
-//!   kept. The CPU may be about to load that root at the same time. It has then entered the set of CPUs to notify
-//!   before the load, with a full barrier. Either the requesting CPU sees it in the set, or the changes that the
+//!   kept. The CPU may be about to load that root at the same time. Before the load, it has then added itself to the
+//!   set of CPUs to notify, with a full barrier. Either the requesting CPU finds it in the set, or the changes that the
 //!   requesting CPU made to the table before it read the set are visible to every walk through the root.
 //! - A CPU that is being started has loaded the kernel's own table and receives requests for no other.
 //!
@@ -98,9 +98,9 @@ fn forget(index: usize) {
     );
 }
 
-/// Halts this CPU in a wait, until any interrupt arrives or, with a limit, for at most that many nanoseconds. Then
-/// serves requests of other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the
-/// interrupt handlers take no locks. The halted time counts as idle.
+/// Halts this CPU in a wait until any interrupt arrives, or for at most `limit` nanoseconds. Then serves requests of
+/// other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the interrupt handlers take
+/// no locks. The halted time counts as idle.
 #[cold]
 pub fn halt(limit: Option<u32>) {
     let cpu = percpu::current();
@@ -125,7 +125,7 @@ pub fn resume() {
     remind(percpu::current());
 }
 
-/// How a CPU waits for the answers to a shootdown.
+/// The wait for the answers to a shootdown.
 struct ForAnswers;
 
 impl Wait for ForAnswers {
@@ -143,8 +143,8 @@ pub fn halts_for_answers(index: usize) -> bool {
     SHOOTDOWN.halts(index)
 }
 
-/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have.
-/// The calling CPU is skipped.
+/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have
+/// done so. The calling CPU is skipped.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();
     let targets = targets & !(1 << index);
@@ -176,7 +176,7 @@ pub fn kick(index: usize) {
     }
 }
 
-/// Handles a shootdown interrupt taken in user mode. It does not serve requests to stop: those arrive as a separate
+/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, for which there is a separate
 /// interrupt.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
@@ -197,14 +197,14 @@ pub fn taken(cpu: &PerCpu, number: u8) {
     answer(cpu.index.load(Ordering::Relaxed) as usize);
 }
 
-/// Stops all other CPUs, and returns when they have stopped. [`let_go`] resumes them.
+/// Stops all other CPUs. Returns when they have stopped. [`let_go`] resumes them.
 pub fn hold_others() {
     let index = this_index();
     let others = percpu::online() & !(1 << index);
     if others == 0 {
         return;
     }
-    // Another CPU may become the holder first. It then stops this one in `relax`.
+    // If another CPU becomes the holder first, it stops this CPU in `relax`.
     while HOLDER
         .compare_exchange(0, index as u32 + 1, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()
@@ -238,7 +238,7 @@ fn call_all(mut targets: u64) {
     }
 }
 
-/// Halts this CPU, with its timer stopped, until the holder resumes it. TLB invalidations are served in the meantime:
+/// Halts this CPU, with its timer stopped, until the holder resumes it. Meanwhile, the CPU serves TLB invalidations:
 /// their interrupt ends the HLT. This CPU may hold locks, although interrupts are enabled while it is halted: the
 /// interrupt handlers take no locks.
 #[cold]
@@ -259,7 +259,7 @@ pub const MISSED_RESCHEDULE: u32 = 1;
 /// Bit of [`PerCpu::missed`]: the control bytes must be checked.
 pub const MISSED_CONTROL: u32 = 2;
 
-/// Raises the interrupts again that this CPU received but did not handle: while it waited for input or for another CPU,
+/// Raises the interrupts again that this CPU received but did not handle while it waited for input or for another CPU,
 /// or while it was stopped.
 pub fn remind(cpu: &PerCpu) {
     let missed = cpu.missed.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The machine below the memory manager: physical memory and TLBs.
+//! The machine for the memory manager: physical memory and TLBs.
 
 use core::arch::asm;
 use core::ptr::NonNull;
@@ -16,7 +16,7 @@ use crate::memory::paging::{self, DIRECT_BASE};
 use crate::memory::ranges;
 use crate::{ipi, percpu, tlb, usercopy};
 
-/// The hardware, as seen by the crates above. It has no state: all state is per CPU or in statics of the modules.
+/// The hardware, for the crates above. It has no state: all state is per CPU or in statics of the modules.
 pub struct Hardware;
 
 /// The only instance.
@@ -36,7 +36,7 @@ pub fn handle() -> memwright_linux_abi::M {
     &HARDWARE
 }
 
-/// The functions that the synchronisation layer needs from this machine.
+/// The functions of this machine that the synchronisation layer calls.
 pub static HOOKS: Hooks = Hooks {
     relax: ipi::relax,
     cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
@@ -56,8 +56,8 @@ fn frame_address(frame: Frame) -> u64 {
     DIRECT_BASE + frame.address().as_u64()
 }
 
-// SAFETY: the direct map never changes and covers all memory that `start` provides. Invalidations on this CPU are
-// complete when the methods return, and those on other CPUs by the argument in `ipi`.
+// SAFETY: the direct map never changes and covers all memory that `start` provides. When a method returns,
+// invalidations on this CPU are complete; for those on other CPUs, see the argument in `ipi`.
 unsafe impl Machine for Hardware {
     #[inline(always)]
     fn memory_base(&self) -> NonNull<u8> {

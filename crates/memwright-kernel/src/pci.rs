@@ -53,19 +53,19 @@ impl Device {
     pub fn enable(self, what: u32) {
         let command = self.read(COMMAND);
         self.choose(COMMAND);
-        // SAFETY: the device then responds where the firmware has placed it, and accesses memory as its driver
-        // requests.
+        // SAFETY: the device then responds at the addresses that the firmware has set, and accesses memory at its
+        // driver's request.
         unsafe { arch::write_port_word(CONFIG_DATA, command | what) };
     }
 
-    /// Returns the physical address in the 64-bit base address register with this number.
+    /// Returns the physical address in the 64-bit base address register with the number `number`.
     pub fn memory(self, number: u8) -> u64 {
         let register = ADDRESS + 4 * number;
         let (low, high) = (self.read(register), self.read(register + 4));
         (u64::from(high) << 32 | u64::from(low)) & !MEMORY_KIND
     }
 
-    /// Returns the first port in the base address register with this number.
+    /// Returns the first port in the base address register with the number `number`.
     pub fn ports(self, number: u8) -> u16 {
         (self.read(ADDRESS + 4 * number) & !PORT_KIND) as u16
     }

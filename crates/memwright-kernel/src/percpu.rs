@@ -1,7 +1,7 @@
 //! Per-CPU data, accessed through GS.
 //!
-//! Only the CPU itself writes its fields (including its own NMI handler), so relaxed atomics suffice: on x86-64 they
-//! are plain loads and stores. Other CPUs read them for reports and statistics.
+//! Each field is written only by the CPU to which it belongs (including that CPU's NMI handler), so relaxed atomics
+//! suffice: on x86-64 they are plain loads and stores. Other CPUs read the fields for reports and statistics.
 
 use core::arch::asm;
 use core::ptr;
@@ -27,13 +27,13 @@ pub const USER_CODE: u16 = 0x33;
 /// The task state segment.
 const TASK_STATE: u16 = 0x40;
 
-/// Indices of the interrupt stacks in the task state. Exceptions that can occur at any instruction have separate
+/// Indexes of the interrupt stacks in the task state. Exceptions that can occur at any instruction have separate
 /// stacks.
 #[derive(Clone, Copy)]
 pub enum InterruptStack {
     /// Double faults, including those of a kernel stack overflow.
     DoubleFault,
-    /// NMI: backtraces on request.
+    /// NMI: reports that another CPU or the command requests.
     Nmi,
     /// Machine checks.
     MachineCheck,
@@ -42,7 +42,8 @@ pub enum InterruptStack {
 }
 
 const INTERRUPT_STACKS: usize = 4;
-/// Size and alignment of an interrupt stack in bytes. An entry masks the stack pointer with it to find [`StackBase`].
+/// Size and alignment of an interrupt stack in bytes. An entry masks the stack pointer with it to find the
+/// [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
 /// A stack whose lowest word contains the address of its CPU's data, regardless of the current GS.
@@ -65,8 +66,8 @@ impl StackBase {
     }
 }
 
-/// The 64-bit task state segment, of which only the stack pointers are used. It is accessed as 32-bit words because the
-/// hardware's layout places its 64-bit fields at odd multiples of four.
+/// The 64-bit task state segment, of which only the stack pointers are used. It is accessed as 32-bit words because its
+/// 64-bit fields are at odd multiples of four bytes.
 #[repr(C, align(128))]
 struct TaskState([AtomicU32; 26]);
 
@@ -86,11 +87,11 @@ impl TaskState {
 pub struct PerCpu {
     /// Address of this structure.
     this: AtomicU64,
-    /// The `UserState` used by user mode.
+    /// The `UserState` of the thread that runs in user mode on this CPU.
     pub user_state: AtomicU64,
-    /// The kernel stack pointer for returns from user mode.
+    /// The kernel stack pointer at which entries from user mode continue.
     pub kernel_stack: AtomicU64,
-    /// Space for one register in the entries.
+    /// Space in which the entries save one register.
     pub scratch: AtomicU64,
     /// Counter value at the last transition between user mode and the kernel.
     pub changed: AtomicU64,
@@ -106,9 +107,9 @@ pub struct PerCpu {
     pub leaving: AtomicU64,
     /// The context of the idle loop.
     pub idle_context: AtomicU32,
-    /// Interrupts that arrived where they were not handled; see `ipi::remind`.
+    /// Interrupts that were received and must still be handled, as `ipi::MISSED_` bits; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// From this counter value on, a return to user mode goes through [`look`](crate::clock::stretch::look); 0 for the next
+    /// The counter value from which a return to user mode calls [`look`](crate::clock::stretch::look); 0 for the next
     /// return.
     pub look_at: AtomicU64,
     /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
@@ -123,9 +124,9 @@ pub struct PerCpu {
     pub longest_call: AtomicU64,
     /// Bytes copied from and to user memory since the last scheduling point of a user copy.
     pub copied: AtomicU64,
-    /// A backtrace was requested while an output frame was being written.
+    /// Whether a backtrace was requested while this CPU was writing an output frame.
     pub asked_to_report: AtomicU32,
-    /// Interrupts taken, by [`InterruptKind`].
+    /// Number of interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
     /// The debug registers loaded last.
     pub debug: Loaded,
@@ -179,7 +180,7 @@ impl PerCpu {
         add(&self.interrupts[kind as usize], 1);
     }
 
-    /// Makes the next return to user mode go through [`look`](crate::clock::stretch::look).
+    /// Makes the next return to user mode call [`look`](crate::clock::stretch::look).
     pub fn ask_to_look(&self) {
         self.look_at.store(0, Ordering::Relaxed);
         self.look_after.store(0, Ordering::Relaxed);
@@ -194,7 +195,7 @@ impl PerCpu {
         self.interrupted.store(entered, Ordering::Relaxed);
     }
 
-    /// Ends the current interrupt, if there is one, because another context runs from now on.
+    /// Ends the current interrupt, if there is one. Called when another context is about to run.
     #[inline(always)]
     pub fn end_interrupt(&self) {
         let entered = self.interrupted.load(Ordering::Relaxed);
@@ -223,7 +224,7 @@ impl PerCpu {
     }
 }
 
-/// The data of the boot processor. The data of the other processors are allocated from frames when they are started.
+/// The data of the boot processor. The data of the other processors is allocated from frames when they are started.
 static BOOT_CPU: PerCpu = PerCpu::new();
 
 /// The data of each CPU, once allocated.
@@ -264,7 +265,7 @@ pub fn is_online(index: usize) -> bool {
     online() >> index & 1 != 0
 }
 
-/// Marks the calling CPU, `cpu`, as online: it can be interrupted.
+/// Marks the calling CPU, `cpu`, as online, so that other CPUs may interrupt it.
 pub fn set_online(cpu: &PerCpu) {
     ONLINE.fetch_or(1 << cpu.index.load(Ordering::Relaxed), Ordering::AcqRel);
 }
@@ -315,9 +316,9 @@ impl PerCpu {
             .next_power_of_two()
             .trailing_zeros() as u8;
         let memory = frames::allocate(ORDER)? as *mut Self;
-        // SAFETY: the frames belong to this data and are never freed. Their size and alignment are a power of two that
-        // the data fits into. All fields are atomic integers, for which zero is valid: in `tags`, zero means frame 0,
-        // which is never a root.
+        // SAFETY: the frames belong to this data and are never freed. Their size and alignment are the next power of
+        // two that holds the data. All fields are atomic integers, for which zero is valid: in `tags`, zero means frame
+        // 0, which is never a root.
         let cpu: &'static Self = unsafe {
             memory.write_bytes(0, 1);
             &*memory
@@ -352,7 +353,7 @@ unsafe fn setup(cpu: &'static PerCpu) {
         cpu.task_state
             .set(TaskState::FIRST_INTERRUPT_STACK + 2 * slot, stack.top());
     }
-    // The port map begins past the segment's end, so user mode cannot access any port.
+    // The port map begins beyond the segment's end, so user mode cannot access any port.
     cpu.task_state.0[TaskState::PORT_MAP].store(104 << 16, Ordering::Relaxed);
     let task = &raw const cpu.task_state as u64;
     let descriptors = [

@@ -1,5 +1,5 @@
-//! Starts the secondary CPUs: sends INIT to all of them, and then two startup interrupts to one after another (Intel
-//! SDM volume 3A, the protocol of MP initialisation).
+//! Starts the secondary CPUs: sends INIT to all of them, and then two startup interrupts to each of them, one CPU after
+//! another (Intel SDM volume 3A, the protocol of MP initialisation).
 
 use core::ptr;
 use core::slice;
@@ -14,10 +14,10 @@ use crate::percpu::{self, PerCpu};
 use crate::{apic, arch, clock, context, ipi};
 
 /// Physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1 MiB,
-/// and this page is not used otherwise. It is never mapped executable: a CPU leaves it before it enables paging.
+/// and this page has no other use. It is never mapped executable: a CPU leaves it before it enables paging.
 pub const TRAMPOLINE: u64 = 0x8000;
 
-/// The values that the CPU being started reads: the root table, the stack pointer, and the address of its [`PerCpu`].
+/// The values for the CPU that is being started: the root table, the stack pointer, and the address of its [`PerCpu`].
 pub static START: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// Nanoseconds between INIT and the first startup interrupt, and between the two startup interrupts.
@@ -34,8 +34,8 @@ unsafe extern "C" {
     static secondary_trampoline_end: u8;
 }
 
-/// Starts every other CPU. Each CPU then calls the personality. Called once, on the boot processor. Powers the machine
-/// off if there is no memory for a CPU's structures.
+/// Starts every other CPU, which then calls the personality. Called once, on the boot processor. Powers the machine off
+/// if there is no memory for a CPU's structures.
 ///
 /// # Panics
 /// If a CPU does not start.
@@ -55,7 +55,7 @@ pub fn start_all() {
     }
 }
 
-/// Starts every other CPU like [`start_all`], for the self-tests: the CPUs only serve interrupts.
+/// Starts every other CPU like [`start_all`], but for the self-tests: the CPUs do not call the personality.
 pub fn start_all_for_tests() {
     SELF_TEST.store(true, Ordering::Relaxed);
     start_all();
@@ -69,8 +69,8 @@ pub fn is_for_tests() -> bool {
 fn fill_trampoline() {
     let from = &raw const secondary_trampoline;
     let length = &raw const secondary_trampoline_end as usize - from as usize;
-    // SAFETY: the symbols delimit the code in the image. The page is usable memory, which the direct map covers, and is
-    // not used otherwise.
+    // SAFETY: the symbols delimit the code in the image. The page is usable memory, which the direct map covers, and
+    // has no other use.
     unsafe {
         let code = slice::from_raw_parts(from, length);
         ptr::copy_nonoverlapping(
@@ -115,7 +115,7 @@ fn sleep(time: u64) {
     clock::set_deadline(before);
 }
 
-/// Waits for `condition` for at most `time` nanoseconds. Returns whether it holds.
+/// Waits for at most `time` nanoseconds until `condition` holds. Returns whether it holds.
 fn wait_until(time: u64, condition: impl Fn() -> bool) -> bool {
     let end = clock::now() + time;
     while !condition() {

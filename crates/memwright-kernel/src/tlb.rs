@@ -2,8 +2,8 @@
 //!
 //! Without tags, loading another root invalidates all translations except the kernel's, which are global. With tags
 //! (PCIDs), loading a root invalidates nothing by itself: each root has a tag, and the memory manager decides whether
-//! translations that were kept under the tag can still be used. QEMU's TCG has no PCIDs: the choice of tags is tested
-//! on the simulated machine, which uses the same code.
+//! translations that were kept under the tag are still valid. QEMU's TCG has no PCIDs; the choice of tags is tested on
+//! the simulated machine, which uses the same code.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use crate::{arch, percpu};
 /// Whether the processors have PCIDs.
 static TAGS: AtomicBool = AtomicBool::new(false);
 
-/// Enables PCIDs, if the processor has them. Called on each CPU before it loads a root of a program.
+/// Enables PCIDs, if `tags`. Called on each CPU before it loads a root of a program.
 pub fn setup(tags: bool) {
     if percpu::current().index.load(Ordering::Relaxed) == 0 {
         TAGS.store(tags, Ordering::Relaxed);
@@ -34,8 +34,8 @@ pub fn has_tags() -> bool {
     TAGS.load(Ordering::Relaxed)
 }
 
-/// Loads `root` on this CPU. Invalidates translations of `root` that were kept from an earlier use, unless `keep`
-/// states that they agree with the tables.
+/// Loads `root` on this CPU. Invalidates translations of `root` that were kept from an earlier use, unless `keep` is
+/// set: the caller then guarantees that they agree with the tables.
 ///
 /// # Safety
 /// As for [`arch::load_root`].
@@ -47,7 +47,7 @@ pub unsafe fn load(root: Frame, keep: bool) {
     unsafe { arch::load_root(address | tagged) };
 }
 
-/// Returns the bits for CR3 other than the address of `root`: the tag, and whether translations are kept.
+/// Returns the bits for CR3 other than the address of `root`: the tag, and the bit that keeps translations.
 fn tagged(root: Frame, keep: bool) -> u64 {
     let choice = percpu::current().tags.choose(root, MOST_TAGS, keep);
     let keep = if choice.kept {
@@ -58,7 +58,7 @@ fn tagged(root: Frame, keep: bool) -> u64 {
     choice.tag as u64 | keep
 }
 
-/// Invalidates the translations of `root` that this CPU kept. `root` is not loaded.
+/// Invalidates the translations that this CPU has kept of `root`, which is not loaded.
 pub fn forget(root: Frame) {
     if has_tags() {
         percpu::current().tags.forget(root);
@@ -74,7 +74,7 @@ pub fn invalidate_page(address: u64) {
 /// Invalidates all translations of the current table's user memory and all cached upper-level entries.
 #[inline(always)]
 pub fn invalidate_all() {
-    // SAFETY: the current table stays loaded, under its tag. A value read from CR3 never has the bit that keeps
+    // SAFETY: the current table stays loaded, under its tag. A value read from CR3 never contains the bit that keeps
     // translations.
     unsafe { arch::load_root(arch::root()) };
 }

@@ -16,7 +16,7 @@ pub enum Kind {
     UserTrap = 1,
     /// An exception or interrupt in the kernel; the detail is its vector.
     KernelTrap = 2,
-    /// A context switch; the detail is the low part of the new context's number.
+    /// A context switch; the detail is the low part of the number of the new context.
     Switch = 3,
 }
 
@@ -25,7 +25,7 @@ pub enum Kind {
 pub struct Event {
     /// The kind of the event.
     pub kind: Kind,
-    /// Further data.
+    /// Further data, which depends on the kind.
     pub detail: u64,
     /// The instruction pointer, or the faulting address of a page fault.
     pub address: u64,

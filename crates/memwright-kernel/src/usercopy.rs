@@ -139,7 +139,8 @@ unsafe extern "C" {
     fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
     /// The address at which a word access resumes after a fault that is not resolved.
     fn user_word_failed();
-    /// Pairs of an instruction that can fault and the address at which to resume if the fault cannot be resolved.
+    /// Pairs of addresses: an instruction that can fault, and the address at which to resume if the fault cannot be
+    /// resolved.
     static user_fixups: [[u64; 2]; 6];
     /// Instructions whose faults are never resolved: they resume at `user_word_failed`.
     static user_attempts: [u64; 2];
@@ -182,7 +183,7 @@ pub fn events() -> Option<&'static dyn KernelEvents> {
     unsafe { slot.as_ref() }.copied()
 }
 
-/// Calls the personality to make `address` accessible. Returns whether the access can be retried.
+/// Calls the personality to make `address` accessible. Returns whether to retry the access.
 pub fn resolve(address: u64, write: bool) -> bool {
     events().is_some_and(|events| events.user_fault(address, write))
 }
@@ -194,12 +195,12 @@ fn is_user(address: u64, length: usize) -> bool {
         .is_some_and(|end| end <= USER_LIMIT)
 }
 
-/// Copies below this size are not counted: counting one would cost about as much as the copy.
+/// Copies of fewer bytes than this are not counted: counting one would cost about as much as the copy.
 const SMALL: usize = 256;
-/// Bytes copied between two scheduling points.
+/// Number of bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Adds a copy to this CPU's count and runs a scheduling point every `STRETCH` bytes, because many copies form a long
+/// Adds a copy to this CPU's count, and runs a scheduling point every `STRETCH` bytes: many copies together are a long
 /// operation. No lock is held, since a copy can wait for a page.
 #[inline(always)]
 fn count(length: usize) {

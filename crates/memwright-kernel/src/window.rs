@@ -1,9 +1,9 @@
 //! The window: memory shared with the command through a PCI device.
 //!
-//! Payloads are stored here; the output port only carries their headers. The output area is a ring. The command does
-//! not acknowledge that it has read a payload. Instead, the kernel sends a number of bytes on the output port after
-//! each payload. QEMU blocks there until the command reads, so the kernel cannot run ahead of the command by a complete
-//! ring.
+//! Payloads are written to the window; only their headers are sent on the output port. The output area is a ring. The
+//! command does not acknowledge that it has read a payload. Instead, the kernel sends a number of bytes on the output
+//! port after each payload. QEMU blocks there until the command reads them, so the kernel cannot run ahead of the
+//! command by a complete ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -8,7 +8,7 @@ use memwright_table::OutOfMemory;
 ///
 /// Numbers from 512 on never reach user mode: the signal code restarts the call or replaces the number.
 ///
-/// The type is as wide as the result of a system call, so that a `Result` with both is passed in registers.
+/// The type has the width of a system call's result, so that a `Result` of the two is returned in registers.
 #[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
 pub struct Errno(u64);
 

@@ -1,10 +1,10 @@
-//! What the Linux personality shares with programs, with the command and with the machine: structures, error numbers,
+//! The interfaces of the Linux personality to programs, to the command and to the machine: structures, error numbers,
 //! signals and registers of the binary interface, the channels to the command, and the ports of the machine.
 //!
-//! No part of the personality accesses hardware: the machine is behind [`host::Host`].
+//! The personality accesses hardware only through [`host::Host`].
 #![no_std]
 #![forbid(unsafe_code)]
-// `clippy.toml` lists what may allocate; tests may allocate freely.
+// `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
@@ -17,11 +17,11 @@ pub mod host;
 pub mod protection_keys;
 pub mod signal;
 
-/// The machine type of the crates below. On bare metal it is the linked machine, so that its methods can be inlined;
-/// elsewhere it is the machine that a test creates.
+/// The machine type with which the crates below are instantiated. On bare metal it is the linked machine, so that its
+/// methods can be inlined; elsewhere it is the machine that a test creates.
 #[cfg(target_os = "none")]
 pub type M = memwright_table::Linked;
-/// The machine type of the crates below.
+/// The machine type with which the crates below are instantiated.
 #[cfg(not(target_os = "none"))]
 pub type M = &'static dyn host::Host;
 /// An address space.

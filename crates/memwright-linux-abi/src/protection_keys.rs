@@ -48,7 +48,7 @@ pub struct ProtectionKeys {
 }
 
 impl ProtectionKeys {
-    /// Creates the access to the rights on this machine.
+    /// Creates the accessor for the rights of the thread that runs on the calling CPU.
     pub fn new(host: &'static dyn Host) -> Self {
         Self {
             machine: host,
@@ -61,12 +61,12 @@ impl ProtectionKeys {
         has_keys(self.registers)
     }
 
-    /// Returns the accesses that a key denies to this thread.
+    /// Returns the accesses that a key denies to this thread, as `PKEY_DISABLE_` bits.
     pub fn denied(&self, key: u8) -> u32 {
         self.machine.key_rights() >> (2 * key) & 3
     }
 
-    /// Sets the accesses that a key denies to this thread.
+    /// Sets the accesses that a key denies to this thread, as `PKEY_DISABLE_` bits.
     pub fn deny(&self, key: u8, what: u32) {
         let shift = 2 * u32::from(key);
         let others = self.machine.key_rights() & !(3 << shift);

@@ -1,7 +1,7 @@
 //! Defines sets of flags.
 
-/// Defines a set of flags like `bitflags!`. The generated code combines flags by operations such as `extend`, which do
-/// not allocate here, so the lints against allocation are disabled for it.
+/// Defines a set of flags like `bitflags!`. The lints against allocation are disabled in the generated code: it calls
+/// methods such as `extend`, which allocate for collections but not for a set of flags.
 #[macro_export]
 macro_rules! flags {
     (

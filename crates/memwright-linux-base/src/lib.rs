@@ -1,11 +1,11 @@
-//! What every part of the Linux personality is built from: locks, collections that report a lack of memory, reference
-//! counts that are released outside locks, and flags.
+//! The foundations of the Linux personality: locks, collections that return an error when an allocation fails, lists of
+//! weak references, and flags.
 //!
 //! # Locks
 //! The order is that of [`sync::Rank`].
 #![no_std]
 #![forbid(unsafe_code)]
-// `clippy.toml` lists what may allocate; tests may allocate freely.
+// `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
@@ -22,5 +22,5 @@ pub mod short_list;
 pub mod sweep;
 pub mod sync;
 
-/// For [`flags`].
+/// Re-exported for the code that [`flags`] generates.
 pub use bitflags;

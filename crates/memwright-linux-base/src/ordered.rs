@@ -1,4 +1,5 @@
-//! An ordered map. Growth can fail, and room can be allocated before a lock is taken.
+//! An ordered map. Insertion returns an error if memory cannot be allocated, and the memory can be allocated before a
+//! lock is taken.
 //!
 //! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. Its depth is that of a
 //! tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps: when
@@ -35,7 +36,7 @@ impl Side {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// No child has a higher priority.
+    /// At least as high as the priority of each child.
     priority: u32,
     parent: Place,
     children: [Place; 2],
@@ -56,7 +57,7 @@ pub struct Ordered<K, V> {
 /// Memory for further nodes, allocated in advance.
 pub struct Room<K, V> {
     block: Vec<Node<K, V>>,
-    /// Replaces the list of blocks if that is full.
+    /// A larger list of blocks, used if the map's list of blocks is full.
     list: Vec<Vec<Node<K, V>>>,
 }
 
@@ -131,7 +132,8 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// Returns the child that can replace its parent: the only child, or the one with the higher priority.
+    /// Returns the child that can replace its parent: the only child, or the one with the higher priority. `None` for a
+    /// leaf.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -268,8 +270,8 @@ impl<K: Ord, V> Ordered<K, V> {
         })
     }
 
-    /// Iterates over the keys that are not below `key`, and their values, in order. A step takes a constant number of
-    /// visits to nodes on average.
+    /// Iterates over the keys that are not below `key`, and their values, in order. Each step visits a constant number
+    /// of nodes on average.
     pub fn iter_from<'a>(
         &'a self,
         key: &K,

@@ -1,7 +1,7 @@
 //! A vector in page-sized blocks.
 //!
-//! The kernel heap has no large blocks. A collection is therefore stored in page-sized blocks if a program determines
-//! its size. Only the list of blocks is contiguous (24 bytes for each page).
+//! The kernel heap does not allocate large blocks, so a collection whose size a program determines is stored in
+//! page-sized blocks. Only the list of blocks is contiguous (24 bytes for each page).
 
 use crate::sync::PausePoints;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use memwright_table::{OutOfMemory, TryPush};
 
 /// Size of a block in bytes.
 const BLOCK: usize = 4096;
-/// Elements that are sorted between two scheduling points.
+/// Number of elements that are sorted between two scheduling points.
 const SORTED: u32 = 256;
 
 /// A vector in page-sized blocks.
@@ -85,7 +85,8 @@ impl<T> Paged<T> {
         result
     }
 
-    /// Frees the last block if it is empty, which it is after a failed addition or the removal of its only element.
+    /// Frees the last block if it is empty: after an addition failed, or after the only element of the block was
+    /// removed.
     fn drop_empty(&mut self) {
         if self.blocks.last().is_some_and(Vec::is_empty) {
             self.blocks.pop();
@@ -347,7 +348,7 @@ mod tests {
         ] {
             let mut paged = Paged::new();
             for number in 0..length {
-                // The step 7919 reaches every residue modulo `different`.
+                // The multiples of 7919 reach every residue modulo `different`.
                 paged.try_push((number * 7919) % different).unwrap();
             }
             paged.sort_and_deduplicate();

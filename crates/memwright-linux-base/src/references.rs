@@ -13,9 +13,9 @@ pub struct References<T: ?Sized> {
     further: Option<Box<Further<T>>>,
 }
 
-/// The references that were added while the list had a live one.
+/// The references after the first.
 struct Further<T: ?Sized> {
-    /// The references, with numbers that are lower by 1.
+    /// The references. Reference `n` of the whole list has number `n - 1` here.
     list: Rising<Weak<T>>,
     sweep: Sweep,
 }
@@ -56,7 +56,8 @@ impl<T: ?Sized> References<T> {
         self.first.is_none()
     }
 
-    /// Returns whether the next reference becomes the first. It would come before older ones if there were others.
+    /// Returns whether the next reference can become the first. If there were others, it would precede older
+    /// references.
     fn can_replace_first(&self) -> bool {
         self.first.as_ref().is_none_or(is_gone) && self.further().is_none_or(Rising::is_empty)
     }
@@ -85,7 +86,8 @@ impl<T: ?Sized> References<T> {
         }
     }
 
-    /// Removes the reference with this number, unless it is the first: that one stays to be replaced.
+    /// Removes the reference with this number and returns it. The first reference is not removed: `add` replaces it
+    /// once its object is freed.
     pub fn remove(&mut self, number: u64) -> Option<Weak<T>> {
         self.further.as_mut()?.list.remove(number.checked_sub(1)?)
     }
@@ -123,7 +125,7 @@ impl<T: ?Sized> References<T> {
     }
 }
 
-/// A list with room that is to be swept is swept first.
+/// A list that is due for a sweep reports that it has no room, so that it is swept before it grows.
 impl<T: ?Sized> Grows for References<T> {
     type Room = Room<T>;
 
@@ -147,7 +149,7 @@ impl<T: ?Sized> Grows for References<T> {
             self.further = room.further.take();
         }
         if let Some(further) = &mut self.further {
-            // First: a sweep may also free room.
+            // Sweep before taking the room: the sweep may free enough.
             further.sweep_if_due();
             further.list.take_room(&mut room.list);
         }

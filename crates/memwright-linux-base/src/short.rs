@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 
-/// Most bytes in a short text.
+/// The maximum number of bytes in a short text.
 const MOST: usize = 64;
 
 /// Up to 64 bytes of text, for example a number or the name of a directory in `/proc`.

@@ -3,8 +3,8 @@
 use crate::paged::Paged;
 use memwright_table::OutOfMemory;
 
-/// A vector that most calls leave short: the first `N` elements are in the value itself, and the others in page-sized
-/// blocks.
+/// A vector for lists that are usually short: the first `N` elements are in the value itself, and the others in
+/// page-sized blocks.
 #[derive(Debug)]
 pub struct ShortList<T, const N: usize> {
     first: heapless::Vec<T, N>,
@@ -102,7 +102,7 @@ mod tests {
         for (length, different) in [(0, 1), (1, 1), (4, 2), (5, 5), (9, 3), (3000, 2500)] {
             let mut list = ShortList::<u64, 4>::new();
             for number in 0..length {
-                // The step 7919 reaches every residue modulo `different`.
+                // The multiples of 7919 reach every residue modulo `different`.
                 list.try_push((number * 7919) % different).unwrap();
             }
             assert_eq!(list.len() as u64, length);

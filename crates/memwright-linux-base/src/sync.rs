@@ -1,4 +1,4 @@
-//! Locks. All of them come from one layer, so that a scheduler can control them in tests.
+//! Locks. All of them are those of `memwright_table`, so that a scheduler can control them in tests.
 
 pub use memwright_table::grow::{Grows, lock_with_room, lock_with_room_for};
 pub use memwright_table::sync::{

@@ -1,4 +1,5 @@
-//! Page faults of threads: resolves them, waits for what they need, and decides which signal a refused access raises.
+//! Page faults of threads: resolves them, waits for userfaultfd contexts and for memory, and selects the signal for an
+//! access that is refused.
 
 use crate::{
     oom::OomKiller,
@@ -16,7 +17,7 @@ use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::{Machine, VirtAddr};
 
-/// Most consecutive retries of a fault while other threads allocate all memory that becomes free
+/// The maximum number of consecutive retries of a fault while other threads allocate all memory that becomes free
 /// (`MAX_RECLAIM_RETRIES`).
 const MOST_WAITS: u32 = 16;
 
@@ -24,9 +25,9 @@ const MOST_WAITS: u32 = 16;
 pub struct Faults {
     /// Physical memory.
     pub memory: Arc<Memory>,
-    /// The userfaultfd contexts, which resolve the faults of watched memory.
+    /// The userfaultfd contexts, which resolve faults on registered memory.
     pub userfaults: &'static Userfaults,
-    /// The running and runnable threads, which run while a fault waits.
+    /// The scheduler, by which other threads run while a fault waits.
     pub scheduler: &'static Scheduler<Thread>,
     /// Reclaims pages when memory is short.
     pub reclaim: Arc<Reclaim>,
@@ -59,10 +60,10 @@ impl Faults {
         }
     }
 
-    /// Waits for the userfaultfd context to resolve a fault, and retries. If the program itself accessed the page, the
-    /// first retry counts as an ordinary fault. An access by the kernel, and any access after a second wait, counts as
-    /// a major fault (Linux 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and `mm_account_fault`,
-    /// which counts a retried fault as major).
+    /// Waits for the userfaultfd context to resolve a fault, and retries. For an access by the program itself, a
+    /// successful first retry counts as an ordinary fault. An access by the kernel, and any access that waits twice,
+    /// counts as a major fault (Linux 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and
+    /// `mm_account_fault`, which counts a retried fault as major).
     #[cold]
     fn watched(
         &self,
@@ -124,9 +125,9 @@ impl Faults {
         }
     }
 
-    /// Reclaims memory for a fault that found no free frame, and retries the fault. Runs the OOM killer if no page can
-    /// be reclaimed and other threads either find no memory as well, or have taken all freed memory [`MOST_WAITS`]
-    /// times in a row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
+    /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, runs
+    /// the OOM killer once other threads also find no memory, or have taken all freed memory [`MOST_WAITS`] times in a
+    /// row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
     #[cold]
     fn starved(
         &self,
@@ -141,7 +142,7 @@ impl Faults {
         }
         let cpus = u64::from(self.scheduler.all_cpus().len());
         let Some(reclaiming) = self.reclaim.begin(cpus) else {
-            // Enough other threads reclaim already, and the pages that they free may suffice.
+            // The maximum number of threads reclaims already, and the pages that they free may suffice.
             self.scheduler.yield_now(thread);
             self.memory.frames().machine().relax();
             return Resolved::Retry;
@@ -175,7 +176,7 @@ impl Faults {
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
         }
         self.scheduler.yield_now(thread);
-        // The process that was killed may run on another CPU.
+        // The killed process may run on another CPU.
         self.memory.frames().machine().relax();
         Resolved::Retry
     }

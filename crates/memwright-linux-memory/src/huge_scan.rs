@@ -1,8 +1,8 @@
 //! Background collapse of base pages into huge pages (Linux 7.2 `mm/khugepaged.c`).
 //!
-//! The scan is a deadline, not a thread. The CPU on which it expires scans the next pages, whether that CPU is idle or
-//! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
-//! have huge pages.
+//! The scan has no thread. It has a deadline, and the CPU on which the deadline passes scans the next pages, whether
+//! that CPU is idle or runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while huge
+//! pages are disabled for all areas.
 
 use crate::hand::Hand;
 use alloc::sync::{Arc, Weak};
@@ -17,14 +17,14 @@ use memwright_linux_tasks::process::Tasks;
 
 /// The position of the scan and the time of its next step.
 pub struct HugeScan {
-    /// Some area is, or was, allowed to have huge pages.
+    /// Whether huge pages are, or were, enabled for some area.
     wanted: AtomicBool,
     next: Daemon,
     memory: Arc<Memory>,
     tasks: &'static Tasks,
     hand: Hand,
-    /// Pages left to scan in a pass that is suspended because no huge page could be allocated; 0 if there is no such
-    /// pass.
+    /// Pages left to scan in a pass that was suspended because no huge page could be allocated; 0 if no pass is
+    /// suspended.
     left: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl HugeScan {
         })
     }
 
-    /// Starts the scan, if this is the first area that is allowed to have huge pages.
+    /// Starts the scan if this is the first area for which huge pages are enabled.
     pub fn want(&self) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
             self.wake();

@@ -1,7 +1,7 @@
 //! System V shared memory (Linux 7.2 `ipc/shm.c`).
 //!
-//! A segment is an object that areas map. The registry holds a reference until the segment is removed. After that only
-//! the areas hold references, and the last area that is unmapped frees the segment.
+//! A segment is an object that areas map. The registry holds a reference until the segment is removed. After that, only
+//! areas hold references, and the segment is freed when the last of them is unmapped.
 
 use alloc::{
     sync::{Arc, Weak},
@@ -26,9 +26,9 @@ use memwright_table::{
 
 /// The device number of the file system in which Linux keeps segments.
 const DEVICE: u64 = 11;
-/// Most segments (`kernel.shmmni`).
+/// The maximum number of segments (`kernel.shmmni`).
 pub const MOST_SEGMENTS: u64 = 4096;
-/// Default of the largest size of a segment in bytes and of all segments in pages: practically unlimited (`SHMMAX`).
+/// Default of `kernel.shmmax` in bytes and of `kernel.shmall` in pages: practically unlimited (`SHMMAX`).
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
 /// The permissions and timestamps of a segment.
@@ -42,7 +42,7 @@ pub struct Standing {
     pub times: [i64; 3],
     /// Process id of the last attach or detach.
     pub last: u32,
-    /// The user that locked the pages in memory (`SHM_LOCK`).
+    /// The user to which the locked pages are accounted (`SHM_LOCK`); `None` if the pages are not locked.
     pub locker: Option<u32>,
 }
 
@@ -56,22 +56,22 @@ pub enum Contents {
 
 /// A segment.
 pub struct Segment {
-    /// Its number.
+    /// The id of the segment.
     pub id: u32,
-    /// Its key; 0 for a private segment.
+    /// The key of the segment; 0 for a private segment.
     pub key: u32,
     /// Size in bytes, as requested.
     pub size: u64,
-    /// Its creator, and the creator's process id.
+    /// The creator of the segment, and the creator's process id.
     pub maker: (Subject, u32),
     /// The attributes that can change.
     pub standing: Lock<Standing>,
     contents: Contents,
 }
 
-/// The attributes of a segment to create.
+/// The attributes with which a segment is created.
 pub struct Wanted {
-    /// Its key.
+    /// The key; 0 for a private segment.
     pub key: u32,
     /// Size in bytes.
     pub size: u64,
@@ -107,9 +107,9 @@ struct Entry {
 pub struct Segments {
     all: Lock<Vec<Entry>>,
     next: AtomicU64,
-    /// Most bytes of a segment (`kernel.shmmax`).
+    /// The maximum size of a segment in bytes (`kernel.shmmax`).
     pub most_bytes: AtomicU64,
-    /// Most pages of all segments together (`kernel.shmall`).
+    /// The maximum number of pages of all segments together (`kernel.shmall`).
     pub most_pages: AtomicU64,
 }
 
@@ -125,7 +125,7 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Adds a segment. Returns the number of the segment.
+    /// Adds a segment. Returns its id.
     ///
     /// # Errors
     /// `EEXIST` if another thread has created a segment with the key since the caller checked, `ENOSPC` if there are
@@ -189,29 +189,29 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns the segment with this key; `None` if there is none or it is removed.
+    /// Returns the segment with this key; `None` if there is none or it was removed.
     pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         held.find(|segment| segment.key == key).cloned()
     }
 
-    /// Returns the segment with this number; `None` if there is none or it is removed.
+    /// Returns the segment with this id; `None` if there is none or it was removed.
     pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let entry = all.iter().find(|entry| entry.id == id)?;
         entry.held.clone()
     }
 
-    /// Returns the largest number of a segment that is not removed, or 0.
+    /// Returns the highest id of the segments that were not removed; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         let held = all.iter().filter(|entry| entry.held.is_some());
         held.map(|entry| entry.id).max().unwrap_or(0)
     }
 
-    /// Returns the segment that is the object with this identity, even if the segment is removed. Areas that map a
-    /// segment have such an object.
+    /// Returns the segment whose object has this identity, even if the segment was removed. Areas that map a segment
+    /// refer to this object.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
         if identity.device != DEVICE {
             return None;
@@ -223,7 +223,7 @@ impl Segments {
         entry.known.upgrade()
     }
 
-    /// Returns the number of pages of segments that count as locked in memory by `user`.
+    /// Returns the number of pages of segments that are accounted to `user` as locked in memory.
     #[must_use]
     pub fn locked_by(&self, user: u32) -> u64 {
         let all = self.all.lock();
@@ -248,7 +248,7 @@ impl Segments {
         drop(all);
     }
 
-    /// Returns the sums over all segments that are not removed.
+    /// Returns the sums over all segments that were not removed.
     pub fn totals(&self) -> Totals {
         let all = self.all.lock();
         let mut totals = Totals::default();
@@ -293,8 +293,8 @@ impl Segment {
         self.mappings().areas()
     }
 
-    /// Locks the pages in memory for `user`, or unlocks them if that is `None`. Huge pages are never reclaimed, so
-    /// locking them has no effect and is not counted.
+    /// Locks the pages in memory and accounts them to `user`; unlocks them if `user` is `None`. Huge pages are never
+    /// reclaimed, so locking them has no effect and is not accounted.
     pub fn lock_pages(&self, user: Option<u32>) {
         if let Contents::Small(pages) = &self.contents {
             pages.lock_pages(user.is_some());

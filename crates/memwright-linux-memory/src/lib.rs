@@ -1,8 +1,9 @@
-//! Memory of processes as a whole: direct and background reclaim, swap devices, the OOM killer, cgroups, the scans of
-//! khugepaged and ksmd, NUMA balancing, futexes, System V memory and semaphores, and userfaultfd contexts.
+//! Memory management that concerns several processes or the whole machine: direct and background reclaim, swap devices,
+//! the OOM killer, cgroups, the scans of khugepaged and ksmd, NUMA balancing, futexes, System V memory and semaphores,
+//! and userfaultfd contexts.
 #![no_std]
 #![forbid(unsafe_code)]
-// `clippy.toml` lists what may allocate; tests may allocate freely.
+// `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;

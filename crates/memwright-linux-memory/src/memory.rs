@@ -1,4 +1,4 @@
-//! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
+//! Address spaces for programs, and the error numbers of the memory manager's errors.
 
 use crate::reclaim::Reclaim;
 use alloc::sync::Arc;
@@ -18,9 +18,9 @@ use memwright_linux_vfs::{
 };
 use memwright_table::VirtAddr;
 
-/// Base of relocatable programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
+/// Load address of position-independent programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
-/// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,
+/// The minimum and the maximum gap in bytes that is reserved for the stack above mappings (`mmap_base` of Linux 7.2,
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 
@@ -29,14 +29,14 @@ const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 pub struct Layouts {
     /// End of the stack.
     pub stack_top: u64,
-    /// Start of a relocatable program with an interpreter.
+    /// Load address of a position-independent program with an interpreter.
     pub program: u64,
     /// Bytes between the end of the program and its heap.
     pub heap_gap: u64,
 }
 
 impl Layouts {
-    /// Returns the addresses for a new program: fixed ones, or random ones if there is a source of them.
+    /// Returns the addresses for a new program: random ones if there is a random source, otherwise fixed ones.
     pub fn choose(random: Option<&Lock<Random>>) -> Self {
         let fixed = Self {
             stack_top: USER_END,
@@ -45,7 +45,8 @@ impl Layouts {
         };
         match random {
             None => fixed,
-            // Random bits as on Linux: 22 for the stack, 28 for the program, and 32 MiB for the heap, all in pages.
+            // As on Linux, 22 random bits for the stack and 28 for the program, in pages, and up to 32 MiB for the
+            // heap.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -74,14 +75,15 @@ pub struct Spaces {
     memory: Arc<Memory>,
     reclaim: Arc<Reclaim>,
     contexts: &'static dyn Contexts,
-    /// The source of random address layouts; `None` for the fixed layout.
+    /// The random source for address layouts; `None` for the fixed layout.
     pub random: Option<Lock<Random>>,
-    /// Most areas in an address space (`vm.max_map_count`).
+    /// The maximum number of areas in an address space (`vm.max_map_count`).
     pub most_areas: AtomicUsize,
 }
 
 impl Spaces {
-    /// Creates the maker of address spaces in this memory, whose entries for the kernel are those of `contexts`.
+    /// Creates the factory of address spaces in this memory. `contexts` has the root table whose kernel half they
+    /// share.
     pub fn new(
         memory: Arc<Memory>,
         reclaim: Arc<Reclaim>,
@@ -97,8 +99,8 @@ impl Spaces {
         }
     }
 
-    /// Creates an empty address space under these limits. Mappings begin at a random address if there is a source of
-    /// them.
+    /// Creates an empty address space under these limits. Mappings start at a random address if there is a random
+    /// source.
     ///
     /// # Errors
     /// `ENOMEM`.

@@ -1,7 +1,7 @@
 //! Background merging of pages with equal contents (Linux 7.2 `mm/ksm.c`, `ksmd`).
 //!
-//! Like the scan for huge pages, this one is a deadline, not a thread, so it progresses even if all CPUs are busy. No
-//! deadline is set while merging is off, or while no program has marked its memory as mergeable.
+//! Like the scan for huge pages, this scan has a deadline instead of a thread, so it progresses even if all CPUs are
+//! busy. No deadline is set while merging is off, or while no program has marked its memory as mergeable.
 //!
 //! On Linux the scheduler divides the CPU between programs and `ksmd`, a thread of nice 5, regardless of the settings.
 //! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
@@ -16,7 +16,7 @@ use memwright_linux_sched::{
 };
 use memwright_linux_tasks::process::Thread;
 
-/// Most pages that one step scans. A batch of the default length is one step.
+/// The maximum number of pages that one step scans. A batch of the default length is one step.
 const LOOK: u64 = 128;
 
 /// The weight of a thread of nice 5 in Linux's scheduler (`sched_prio_to_weight` of Linux 6.18, `kernel/sched/core.c`).
@@ -91,7 +91,7 @@ impl MergeScan {
         self.run.load(Ordering::Relaxed)
     }
 
-    /// Starts or stops the scan, and unmerges all pages if `run` says so (`run_store`).
+    /// Starts or stops the scan; `Run::Unmerge` also unmerges all pages (`run_store`).
     ///
     /// # Errors
     /// `ENOMEM` if there are not enough frames to unmerge all pages. The scan is then stopped.

@@ -12,12 +12,12 @@ use memwright_linux_tasks::process::{Cgroup, Event, Process, REAPER, Tasks, Thre
 use memwright_linux_vfs::changes::Changes;
 use memwright_table::{Machine as _, OutOfMemory, PAGE_SIZE};
 
-/// What the OOM killer did.
+/// The result of a run of the OOM killer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
     /// A process was killed.
     Killed,
-    /// A process is being killed already. Its memory is freed once it has run.
+    /// A process is being killed already. Its memory is freed when its threads exit.
     Awaited,
     /// No process may be killed.
     Nobody,
@@ -31,7 +31,8 @@ pub struct OomKiller {
     pub tasks: &'static Tasks,
     channels: &'static dyn Channels,
     kills: AtomicU64,
-    /// A cgroup became populated or empty, or an event was counted in one.
+    /// Changes that readers of the cgroups' event files wait for: a cgroup became populated or empty, or an event was
+    /// counted.
     pub group_changes: Changes,
 }
 
@@ -51,8 +52,8 @@ impl OomKiller {
         })
     }
 
-    /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If a wait cannot be recorded for lack of memory,
-    /// kills a process, and tries again.
+    /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If there is no memory for the wait, runs the OOM
+    /// killer and tries again.
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
@@ -68,7 +69,7 @@ impl OomKiller {
         self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
-    /// Waits like `Self::wait`, on each of `queues`. No queue may occur in them twice.
+    /// Waits like `Self::wait`, in each of `queues`. No queue may occur in them twice.
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
@@ -90,8 +91,8 @@ impl OomKiller {
         }
     }
 
-    /// Handles a wait that cannot be recorded for lack of memory: runs the OOM killer, then lets other threads run, so
-    /// that exiting threads can free memory.
+    /// Handles a wait for which there is no memory: runs the OOM killer, then lets other threads run, so that exiting
+    /// threads can free memory.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         self.relieve(thread);
@@ -100,7 +101,7 @@ impl OomKiller {
         self.memory.frames().machine().relax();
     }
 
-    /// Returns the number of processes killed for lack of memory.
+    /// Returns the number of processes that the OOM killer has killed.
     pub fn kills(&self) -> u64 {
         self.kills.load(Ordering::Relaxed)
     }
@@ -118,10 +119,10 @@ impl OomKiller {
         }
     }
 
-    /// Kills the largest process in a group that is over its limit or in those below, unless one of their processes is being
-    /// killed already. `thread` is the thread that waits for the memory; it need not be in the group. `is_over` tells
-    /// whether the group is still over its limit: a process that was found before can have exited since
-    /// (`mem_cgroup_out_of_memory` looks again too).
+    /// Kills the largest process of a group that is over its limit, or of the groups below it, unless one of their
+    /// processes is being killed already. `thread` waits for the memory; it need not be in the group. `is_over` returns
+    /// whether the group is still over its limit: a process of the group may have exited since the group was measured
+    /// (`mem_cgroup_out_of_memory` checks this as well).
     pub fn relieve_group(
         &self,
         thread: &Arc<Thread>,
@@ -143,7 +144,7 @@ impl OomKiller {
         Relief::Killed
     }
 
-    /// Kills a process and logs the reason. If `tell`, also prints the reason for the user.
+    /// Kills a process and logs the reason. If `tell`, also writes the reason to standard error.
     fn kill(&self, victim: &Arc<Process>, reason: &str, tell: bool) {
         let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
         let name = victim.name();
@@ -190,21 +191,21 @@ const AREA: u64 = 256;
 /// Kernel memory of a thread in bytes, most of it for its stack.
 const THREAD: u64 = 36 << 10;
 
-/// The victim.
+/// The choice of a victim.
 enum Choice {
     Victim(Arc<Process>),
     Awaited,
     Nobody,
 }
 
-/// Returns the largest of `members` that may be killed. Returns `Awaited` if one of them, other than `asks`, is being
+/// Returns the largest of `members` that may be killed. Returns `Awaited` if a process other than `asks` is being
 /// killed already.
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
         if process.signals.lock().group_exit.is_some() {
-            // The memory of this process is freed once it has run, even if it has already released its pages and still
-            // has to close files.
+            // The memory of this process is freed when its threads exit. This is so even if it has already released its
+            // pages and has only files to close.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
@@ -227,7 +228,7 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
     largest.found.map_or(Choice::Nobody, Choice::Victim)
 }
 
-/// The memory that killing a process would free.
+/// The memory that would be freed if a process were killed.
 #[derive(Default)]
 struct Size {
     /// Resident pages, swapped-out pages, and page tables.
@@ -241,15 +242,15 @@ struct Size {
 }
 
 impl Size {
-    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, and can therefore
-    /// choose another process.
+    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, so it can choose
+    /// another process.
     fn pages(&self) -> u64 {
         let held = self.open_files + self.areas * AREA + self.threads * THREAD;
         self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64
     }
 }
 
-/// Returns the badness of a process (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, plus a thousandth of
+/// Returns the badness of a process (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, plus a thousandth of all
 /// memory for each point of its adjustment; 0 if it must not be killed.
 fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {

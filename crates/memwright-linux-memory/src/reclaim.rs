@@ -1,9 +1,9 @@
-//! Page reclaim: swaps pages out when memory is short (Linux 7.2 `mm/vmscan.c`).
+//! Page reclaim: swaps out and writes back pages when memory is short (Linux 7.2 `mm/vmscan.c`).
 //!
-//! A thread that finds no free frame runs direct reclaim before the OOM killer runs. In the background, a deadline (not
-//! a thread) reclaims while the number of free frames is below the watermarks. Both share one reclaim cursor, which
-//! first passes the pages of all processes, then the pages of objects that are not mapped. A page that the cursor
-//! passes twice without an access in between is reclaimed. No deadline is set while there is no swap.
+//! A thread that finds no free frame runs direct reclaim before the OOM killer runs. Background reclaim has a deadline
+//! instead of a thread, and reclaims while the number of free frames is below the watermarks. Both share one reclaim
+//! cursor, which first scans the pages that processes map, then the unmapped pages of objects. A page is reclaimed if
+//! the cursor scans it twice without an access in between. No deadline is set while there is no swap.
 
 use crate::hand::visit_spaces;
 use alloc::sync::{Arc, Weak};
@@ -23,20 +23,21 @@ use memwright_table::{Machine as _, sync::pause_point};
 
 /// Nanoseconds between two checks of the number of free frames.
 const INTERVAL: u64 = 10_000_000;
-/// Most entries that one step of background reclaim scans.
+/// The maximum number of entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
+/// Number of pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
 const DIRECT: u64 = 32;
 
-/// Most retries of one operation. Each retry reclaims more pages: about 260 MiB in total after the last.
+/// The maximum number of retries of one operation. Each retry reclaims more pages than the last: about 260 MiB in
+/// total.
 const MOST_RETRIES: u64 = 64;
 
-/// Most rounds of reclaim to fill the reserve.
+/// The maximum number of rounds of reclaim to refill the reserve.
 const MOST_ROUNDS: usize = 64;
 
-/// Continues from a position to the end of the round, or until the scan control stops it. Scans the pages of these
-/// processes, and the unmapped pages of objects, those of a cgroup only if it is charged for them. Returns whether the
-/// round is complete.
+/// Continues from a position to the end of the round, or until the scan control stops the scan. Scans the pages that
+/// these processes map, and then the unmapped pages of objects. With the processes of a cgroup, scans only the objects
+/// that are charged to it. Returns whether the round is complete.
 fn go_on(
     place: &mut ReclaimPosition,
     (memory, tasks): (&Memory, &Tasks),
@@ -56,16 +57,16 @@ fn go_on(
     is_over
 }
 
-/// Continues from a cursor until `effort` is complete or the cursor has passed everything three times. Several CPUs can
-/// do so at the same time. Each continues separately from the cursor's position, so that each has scanned everything
-/// itself before it reports that nothing can be reclaimed. Other threads can run in the meantime.
+/// Continues from a cursor until `effort` is complete or the cursor has scanned all pages three times. Several CPUs can
+/// do so at the same time. Each starts at the cursor's position and then advances a separate copy of it, so that it has
+/// scanned all pages before it reports that nothing can be reclaimed. Other threads can run in the meantime.
 ///
 /// # Locks
 /// The caller holds no lock.
 fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
     let mut place = *cursor.place.lock();
-    // The rest of the current round, a round that ages pages where these processes map them, one that ages them where
-    // other processes do, and one that reclaims them.
+    // These are the rest of the current round, a round that ages the pages where these processes map them, one that
+    // ages them where other processes map them, and one that reclaims them.
     for _ in 0..4 {
         pause_point();
         if !go_on(&mut place, all, among, effort) || effort.is_over() {
@@ -85,7 +86,7 @@ pub struct Reclaim {
     reclaiming: AtomicU64,
 }
 
-/// Permits reclaim for a page fault until it is dropped.
+/// A permission to reclaim for a page fault, which ends when this is dropped.
 pub struct Reclaiming<'a>(&'a AtomicU64);
 
 impl Drop for Reclaiming<'_> {
@@ -108,8 +109,8 @@ impl Reclaim {
     }
 
     /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
-    /// many threads as there are CPUs reclaim already. With more, each thread would scan all memory before the first
-    /// one finds that nothing can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
+    /// many threads as there are CPUs reclaim already. More threads would each scan all memory before the first one
+    /// finds that nothing can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
     pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
         let more = |count| (count < cpus).then_some(count + 1);
         let order = Ordering::Relaxed;
@@ -117,15 +118,15 @@ impl Reclaim {
         begun.ok().map(|_| Reclaiming(&self.reclaiming))
     }
 
-    /// Sets the next step of background reclaim, or stops it if there is no swap.
+    /// Sets the deadline of the next step of background reclaim, or clears it if there is no swap.
     pub fn wake(&self) {
         let swap = self.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
         self.next.set(wait);
     }
 
-    /// Reclaims pages for a thread that found no free frame: `often` times the number for one attempt. Returns false if
-    /// none could be reclaimed.
+    /// Reclaims pages for a thread that found no free frame: `often` times as many as direct reclaim frees at a time.
+    /// Returns false if no page could be reclaimed.
     pub fn relieve(&self, often: u64) -> bool {
         if self.memory.merging().shed(&self.memory) > 0 {
             return true;
@@ -138,8 +139,9 @@ impl Reclaim {
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Reclaims `pages` pages with `cursor`: pages of these processes and unmapped pages of objects, those of a cgroup only
-    /// if it is charged for them. Returns false if none could be reclaimed.
+    /// Reclaims `pages` pages with `cursor`: pages that these processes map, and unmapped pages of objects. With the
+    /// processes of a cgroup, reclaims only objects that are charged to it. Returns false if no page could be
+    /// reclaimed.
     pub fn relieve_some(&self, cursor: &ReclaimCursor, pages: u64, among: Among<'_>) -> bool {
         if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
             return false;
@@ -153,8 +155,8 @@ impl Reclaim {
         effort.wanted < pages
     }
 
-    /// Reclaims until the reserve is full again, no page can be reclaimed, or `MOST_ROUNDS` rounds are done. Called
-    /// before an operation that can use much of the reserve.
+    /// Reclaims until the reserve is full, no page can be reclaimed, or `MOST_ROUNDS` rounds are done. Called before an
+    /// operation that can use much of the reserve.
     pub fn make_room(&self) {
         let frames = self.memory.frames();
         for _ in 0..MOST_ROUNDS {

@@ -1,7 +1,7 @@
-//! `/proc` and `/sys`: files whose text comes from the state that they describe.
+//! `/proc` and `/sys`: files whose text is generated from kernel state.
 #![no_std]
 #![forbid(unsafe_code)]
-// `clippy.toml` lists what may allocate; tests may allocate freely.
+// `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;

@@ -106,7 +106,7 @@ impl Ord for Known<'_> {
 #[derive(Default)]
 pub struct Queues<'a> {
     queues: ShortList<Known<'a>, 4>,
-    /// A queue could not be added.
+    /// Whether a queue could not be added.
     incomplete: bool,
 }
 
@@ -161,10 +161,11 @@ pub trait Observer: Send + Sync {
     fn is_exclusive(&self) -> bool;
 }
 
-/// Waiters that are woken, or observers that are notified, between two scheduling points.
+/// Number of waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Observers that are dropped between two scheduling points. If a queue has fewer, they are dropped with the queue.
+/// Number of observers that are dropped between two scheduling points. If a queue has fewer, they are dropped with the
+/// queue.
 const SWEPT: usize = 64;
 
 /// Threads that wait for an event, in order of arrival, and observers that are notified of each wakeup.
@@ -284,8 +285,8 @@ impl WaitQueue {
         !waiters.threads.is_empty() || !waiters.observers.is_empty()
     }
 
-    /// Wakes the first waiter and notifies the observers. Returns whether a thread waited. Other threads can run in
-    /// between.
+    /// Wakes the first waiter and notifies the observers. Returns whether a thread was waiting. Other threads can run
+    /// before this returns.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.
@@ -306,7 +307,7 @@ impl WaitQueue {
         woken
     }
 
-    /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads can run in between.
+    /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads can run before this returns.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.

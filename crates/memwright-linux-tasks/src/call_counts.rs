@@ -12,7 +12,7 @@ pub struct CallCounts {
 struct Counts {
     /// Stubs, by name.
     stubs: BTreeMap<&'static str, u64>,
-    /// Unimplemented calls, by number; [`OTHERS`] for all further ones.
+    /// Unimplemented calls, by number. [`OTHERS`] is the key for all numbers that are not counted individually.
     missing: BTreeMap<u64, u64>,
 }
 
@@ -23,14 +23,14 @@ pub enum Listed {
     Stub(&'static str),
     /// An unimplemented call with this number.
     Missing(u64),
-    /// All unimplemented calls without a count of their own.
+    /// All unimplemented calls that are not counted individually.
     Others,
 }
 
-/// Most unknown call numbers that are counted individually. A program can try any number of them.
+/// The maximum number of unknown call numbers that are counted individually. A program can use any number of them.
 const MOST_UNKNOWN: usize = 1024;
 
-/// The key for all further unknown numbers.
+/// The key for all numbers that are not counted individually.
 const OTHERS: u64 = u64::MAX;
 
 impl Default for CallCounts {

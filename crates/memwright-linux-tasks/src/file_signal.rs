@@ -20,7 +20,7 @@ use memwright_linux_vfs::{
     identity::Ids,
 };
 
-/// What a notice reports.
+/// The event that a signal reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Band {
     /// `POLL_IN`.
@@ -42,7 +42,7 @@ impl Band {
     }
 }
 
-/// Observes a queue of a file with `O_ASYNC`.
+/// An observer of a queue of a file with `O_ASYNC`.
 struct Notice {
     tasks: &'static Tasks,
     ownership: Arc<Lock<Ownership>>,
@@ -50,8 +50,8 @@ struct Notice {
     band: Band,
 }
 
-/// Returns whether a process that set an owner with these real and effective user ids may signal one with the ids
-/// `other` (`sigio_perm`).
+/// Returns whether a process with these real and effective user ids, which set the owner, may signal a process with the
+/// ids `other` (`sigio_perm`).
 fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
     effective == 0
         || [real, effective]
@@ -60,7 +60,8 @@ fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
 }
 
 impl Notice {
-    /// Returns the signal with its details; SIGIO alone if the owner chose no signal, and SIGURG for urgent data.
+    /// Returns the signal with its details: SIGURG for urgent data, and SIGIO without details if the owner chose no
+    /// signal.
     fn info(&self, number: u8) -> SignalInfo {
         if self.band == Band::Urgent {
             return SignalInfo::kernel(Signal::SIGURG);
@@ -85,7 +86,7 @@ impl Notice {
         if !may_signal(ownership.users, &user) {
             return;
         }
-        // Without room for the details, the owner gets SIGIO.
+        // If the signal with its details cannot be queued, send SIGIO without details.
         if queue(process, thread, self.info(ownership.signal)).is_err() {
             let _ = queue(process, thread, SignalInfo::kernel(Signal::SIGIO));
         }
@@ -121,16 +122,16 @@ impl Observer for Notice {
     }
 }
 
-/// Returns whether `O_ASYNC` has an effect on the file: it is a pipe or a socket.
+/// Returns whether `O_ASYNC` has an effect on the file, which is the case for pipes and sockets.
 fn notifies(open: &OpenFile) -> bool {
     matches!(open.file.counted_as(), OpenKind::Pipe | OpenKind::Socket)
 }
 
-/// Sets or clears `O_ASYNC`, and begins or ends the observation of the file's queues. On files that send no signals, the
-/// flag has no effect.
+/// Sets or clears `O_ASYNC`, and starts or stops the observation of the file's queues. The flag has no effect on files
+/// that send no signals.
 ///
 /// # Errors
-/// `ENOMEM`. The flag is unchanged then.
+/// `ENOMEM`; the flag is then unchanged.
 pub fn set_asynchronous(
     caller: &dyn Caller,
     tasks: &'static Tasks,

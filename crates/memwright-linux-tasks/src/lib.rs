@@ -1,7 +1,8 @@
-//! Processes and threads, their signals and timers, the table of all of them, and what observes them.
+//! Processes and threads, their signals and timers, the table of all of them, and the files and probes that observe
+//! them.
 #![no_std]
 #![forbid(unsafe_code)]
-// `clippy.toml` lists what may allocate; tests may allocate freely.
+// `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;

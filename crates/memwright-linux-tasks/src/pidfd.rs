@@ -16,19 +16,19 @@ use memwright_linux_vfs::fs::{
 
 /// The open file behind a descriptor that refers to a process.
 pub struct ProcessFile {
-    /// The process. After it was reaped, its id can belong to another process.
+    /// The process. After the process was reaped, another process can have its id.
     pub process: Arc<Process>,
 }
 
 impl ProcessFile {
-    /// Returns the state of the process, or `None` once it was reaped.
+    /// Returns the state of the process; `None` once it has been reaped.
     #[must_use]
     pub fn life(&self) -> Option<Life> {
         life(&self.process)
     }
 }
 
-/// Returns the state of `process`, or `None` once it was reaped.
+/// Returns the state of `process`; `None` once it has been reaped.
 fn life(process: &Arc<Process>) -> Option<Life> {
     let tasks = process.tasks.lock();
     let member = tasks.members.get(&process.id)?;

@@ -12,18 +12,18 @@ pub struct Position {
     pub page: u64,
 }
 
-/// A position of the reclaim cursor: in the pages that processes map, then in those that are not mapped.
+/// A position of the reclaim cursor. The cursor first visits the pages that processes map, and then the unmapped ones.
 #[derive(Clone, Copy, Default)]
 pub struct ReclaimPosition {
     /// The position in the pages that processes map.
     pub mapped: Position,
-    /// The position in the unmapped pages, while the cursor is there.
+    /// The position in the unmapped pages; `None` while the cursor visits mapped pages.
     pub unmapped: Option<ObjectPlace>,
 }
 
 /// A reclaim cursor over all pages that can be reclaimed.
 pub struct ReclaimCursor {
-    /// The position at which the last caller stopped.
+    /// The position at which the last scan stopped.
     pub place: Lock<ReclaimPosition>,
 }
 

@@ -1,7 +1,7 @@
 //! `signalfd`: descriptors from which threads read pending signals instead of handling them.
 //!
-//! As on Linux, a thread that reads or polls sees the signals of its own process and thread, not those of the thread
-//! that created the descriptor.
+//! As on Linux, a thread that reads or polls the descriptor receives the signals of its own process and thread, not
+//! those of the thread that created the descriptor.
 
 use crate::process::{Tasks, Thread};
 use alloc::sync::Arc;
@@ -130,7 +130,7 @@ impl SignalFile {
         }
     }
 
-    /// Replaces the mask and wakes the waiting threads, which check again.
+    /// Replaces the mask and wakes the waiting threads, which then check for signals again.
     pub fn set_mask(&self, caller: &dyn Caller, mask: SignalSet) {
         *self.mask.lock() = mask;
         caller.signal_arrivals().wake_all();

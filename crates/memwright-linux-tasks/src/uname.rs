@@ -2,13 +2,13 @@
 
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// The names of `uname` that are constant.
+/// The name of the operating system (`sysname`), which is constant.
 pub const SYSTEM: &str = "Linux";
 /// The Linux version whose behaviour Memwright follows.
 pub const RELEASE: &str = "7.2.0";
-/// The build. The kernel image is reproducible, so the text names no time.
+/// The version string. The kernel image is reproducible, so the string contains no build time.
 pub const BUILD: &str = "#1 SMP PREEMPT_NONE Memwright";
-/// The type of the machine.
+/// The hardware identifier (`machine`).
 pub const MACHINE: &str = "x86_64";
 
 /// The maximum number of bytes of a name (`__NEW_UTS_LEN`).
@@ -22,7 +22,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Creates a name of the first [`LONGEST`] bytes of `text`.
+    /// Creates a name from the first [`LONGEST`] bytes of `text`.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {
         let text = &text[..text.len().min(LONGEST)];
@@ -42,7 +42,7 @@ impl Name {
     }
 }
 
-/// The names of the machine and of its domain, which programs can set.
+/// The host name and the NIS domain name, which programs can set.
 pub struct Names {
     host: Lock<Name>,
     domain: Lock<Name>,

@@ -10,7 +10,7 @@ const STATUS_RESET: u64 = 0xffff_0ff0;
 /// DR7: the bit that is always one.
 const CONTROL_FIXED: u64 = 1 << 10;
 
-/// What was loaded last into the debug registers of a CPU: DR0 to DR3, and DR7.
+/// The values last loaded into the debug registers of a CPU: DR0 to DR3, and DR7.
 pub struct Loaded([AtomicU64; 5]);
 
 impl Loaded {
@@ -19,8 +19,8 @@ impl Loaded {
         Self([const { AtomicU64::new(0) }; 5])
     }
 
-    /// Loads the debug registers of this CPU, to which this state belongs. Does nothing if no breakpoint is enabled,
-    /// before or after, or if nothing changes.
+    /// Loads the debug registers of this CPU, to which this state belongs. Does nothing if no breakpoint is enabled
+    /// before or after the call, or if no register changes.
     pub fn load(&self, registers: &DebugRegisters) {
         let [first, second, third, fourth] = registers.addresses;
         let wanted = [first, second, third, fourth, registers.control];
@@ -28,8 +28,8 @@ impl Loaded {
         if self.0.iter().zip(wanted).all(same) {
             return;
         }
-        // SAFETY: the personality lets breakpoints only be at user addresses, and no bit of DR7 be set that makes
-        // accesses to debug registers trap. A breakpoint that the kernel hits is ignored.
+        // SAFETY: the personality permits breakpoints at user addresses only, and does not permit the bit of DR7 that
+        // makes accesses to debug registers trap. A breakpoint that the kernel hits is ignored.
         unsafe {
             asm!("mov dr7, {}", in(reg) CONTROL_FIXED, options(nostack, preserves_flags));
             asm!("mov dr0, {}", in(reg) first, options(nostack, preserves_flags));
@@ -47,7 +47,7 @@ impl Loaded {
 /// Returns the bits of DR6 that the last debug exceptions have set, and clears them.
 pub fn take_status() -> u64 {
     let value: u64;
-    // SAFETY: DR6 only tells what has happened.
+    // SAFETY: DR6 only reports past debug exceptions; its value has no effect.
     unsafe {
         asm!("mov {}, dr6", out(reg) value, options(nomem, nostack, preserves_flags));
         asm!("mov dr6, {}", in(reg) STATUS_RESET, options(nomem, nostack, preserves_flags));

@@ -89,7 +89,7 @@ pub fn save(area: &mut FpuArea) {
 }
 
 /// Loads the extended state of this CPU. `area` was written by [`save`] or checked by the personality: a header that
-/// the processor refuses would fault in the kernel.
+/// the processor does not accept would cause a fault in the kernel.
 #[inline(always)]
 pub fn restore(area: &FpuArea) {
     // SAFETY: as in `save`; the kernel keeps no data in these registers.

@@ -32,7 +32,7 @@ pub fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Raises the spurious interrupt, whose handler does nothing, so that QEMU's log (`-d int`) contains the address of the
+/// Raises the spurious interrupt, whose handler does nothing. QEMU's log (`-d int`) then contains the address of the
 /// descriptor table.
 ///
 /// # Safety
@@ -104,7 +104,7 @@ pub unsafe fn read_port(port: u16) -> u8 {
 /// # Safety
 /// As for [`write_port`].
 pub unsafe fn write_port_half(port: u16, value: u16) {
-    // SAFETY: the caller guarantees the access. Memory that the device reads because of it was written before.
+    // SAFETY: the caller guarantees the access. Memory that the device reads as a result was written before.
     unsafe {
         asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
     };
@@ -172,8 +172,9 @@ pub unsafe fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Loads CR3 with the address of a root table, which becomes the current one. Non-global translations are invalidated:
-/// with PCIDs enabled, only those of the PCID in the low bits, or none if [`KEEP_TRANSLATIONS`] is set.
+/// Loads CR3 with the address of a root table, which becomes the current one. Invalidates translations other than
+/// global ones: without PCIDs, all of them; with PCIDs, only those of the PCID in the low bits, or none if
+/// [`KEEP_TRANSLATIONS`] is set.
 ///
 /// # Safety
 /// `root` has the address of a top-level table that maps the kernel like the current one. Translations that the load
@@ -184,7 +185,7 @@ pub unsafe fn load_root(root: u64) {
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
 }
 
-/// Bit of a value for CR3 with PCIDs enabled: no translation is invalidated.
+/// Bit of a value for CR3 with PCIDs enabled: the load invalidates no translation.
 pub const KEEP_TRANSLATIONS: u64 = 1 << 63;
 
 /// Returns the value of CR3.
@@ -251,7 +252,7 @@ pub fn invalidate_page(address: u64) {
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// Executes PAUSE, which under the pinned clock lets another CPU run.
+/// Executes PAUSE. Under the pinned clock, another CPU can then run.
 #[inline(always)]
 pub fn pause() {
     core::hint::spin_loop();
@@ -274,7 +275,7 @@ pub fn take_pending_interrupts() {
 /// Stops this CPU permanently.
 pub fn halt_forever() -> ! {
     loop {
-        // SAFETY: with interrupts disabled only an NMI wakes the CPU, and the loop halts it again.
+        // SAFETY: with interrupts disabled, only an NMI ends the HLT, and the loop then halts the CPU again.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
 }
@@ -299,8 +300,8 @@ pub fn frame_pointer() -> u64 {
 #[inline(always)]
 pub fn user_bases() -> (u64, u64) {
     let (fs, gs): (u64, u64);
-    // SAFETY: reading registers has no effect. Interrupts are disabled, and the handlers of NMIs and exceptions that
-    // can still arrive find their CPU without GS.
+    // SAFETY: reading registers has no effect. Interrupts are disabled, and the handlers of the NMIs and exceptions
+    // that can still arrive do not use GS to find the data of their CPU.
     unsafe {
         asm!(
             "rdfsbase {fs}",
@@ -321,7 +322,8 @@ pub fn user_bases() -> (u64, u64) {
 /// Both are canonical.
 #[inline(always)]
 pub unsafe fn load_user_bases(fs: u64, gs: u64) {
-    // SAFETY: the kernel does not use FS, and GS has the kernel's base again at the end; otherwise as in `user_bases`.
+    // SAFETY: the kernel does not use FS, and the kernel's GS base is restored at the end; otherwise as in
+    // `user_bases`.
     unsafe {
         asm!(
             "wrfsbase {fs}",
@@ -379,13 +381,13 @@ pub struct Features {
     pub smap: bool,
     /// User-mode instruction prevention.
     pub umip: bool,
-    /// RDFSBASE and its relatives.
+    /// RDFSBASE, WRFSBASE and the same instructions for GS.
     pub fsgsbase: bool,
     /// XSAVE.
     pub xsave: bool,
     /// AVX.
     pub avx: bool,
-    /// Address-space tags.
+    /// Process-context identifiers (PCIDs).
     pub pcid: bool,
     /// Protection keys of user pages.
     pub keys: bool,

@@ -5,7 +5,7 @@ use super::pvh::PhysicalRange;
 
 const PAGE: u64 = 4096;
 
-/// Most separate ranges. Memory in further ranges is not used.
+/// The maximum number of separate ranges. Memory in further ranges is not used.
 pub const MOST_RANGES: usize = 32;
 
 /// Free physical memory in whole pages, in the order in which the ranges were added.

@@ -108,6 +108,6 @@ unsafe fn array<T>(address: u64, count: u32) -> &'static [T] {
     if address == 0 || count == 0 {
         return &[];
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice::from_raw_parts(address as *const T, count as usize) }
 }

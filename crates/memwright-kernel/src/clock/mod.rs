@@ -4,8 +4,8 @@
 //! clock, the counter has its own rate, which is measured at boot against the timer. The timer always counts
 //! nanoseconds.
 //!
-//! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again from it, so
-//! a deadline falls on the same guest instruction regardless of the length of the pause.
+//! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again for the
+//! CPU's deadline, so the deadline passes at the same guest instruction regardless of the length of the pause.
 //!
 //! All CPUs share the clock. With several CPUs it is therefore paused only while the other CPUs are stopped, during a
 //! wait for input or the disk. Output takes no guest time with one CPU, but takes time like other work with several.
@@ -20,7 +20,7 @@ use crate::{apic, arch};
 
 pub use rate::{calibrate, counts_nanoseconds, nanoseconds};
 
-/// Counter value at boot, plus all pauses so far.
+/// Counter value at boot plus the lengths of all pauses that have ended.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 /// Counter value at the start of the current pause.
 static PAUSED_AT: AtomicU64 = AtomicU64::new(0);
@@ -30,8 +30,8 @@ static PAUSES: AtomicU32 = AtomicU32::new(0);
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
-/// Number of instructions of a pause that are outside its two counter readings. They are subtracted from the clock as
-/// well, so that work done in a pause does not affect the guest's time.
+/// Number of instructions of a pause outside its two counter readings. They are subtracted from the clock as well, so
+/// that work during a pause does not affect the guest's time.
 const OVERHEAD: u64 = 0;
 
 /// Nanoseconds for which this CPU halts in [`settle`].
@@ -126,15 +126,15 @@ pub fn timer_fired(cpu: &PerCpu) -> bool {
     true
 }
 
-/// Stops the clock and the timer for work that must not count as guest time. Pauses nest. With several CPUs this does
-/// nothing.
+/// Stops the clock and the timer for work that must not count as guest time. Pauses nest. Does nothing with several
+/// CPUs.
 pub fn pause() {
     if percpu::count() == 1 {
         stop();
     }
 }
 
-/// Ends a [`pause`]. With several CPUs this does nothing.
+/// Ends a [`pause`]. Does nothing with several CPUs.
 pub fn resume() {
     if percpu::count() == 1 {
         go_on();
@@ -150,15 +150,16 @@ pub fn stop() {
     PAUSES.store(PAUSES.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turns of CPUs by a clock
-/// of its own, which stops when all CPUs are halted. Whether all CPUs were halted at some time of the pause depends on
-/// the host; this call makes sure that they were.
+/// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turn of a CPU by a
+/// separate clock, which stops while all CPUs are halted. Whether all CPUs were halted at some time during the pause
+/// depends on the host; this function ensures that they were.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();
 }
 
-/// Ends one `stop`; the last one resumes the clock and this CPU's timer. Does nothing without a pause.
+/// Ends one [`stop`]. The end of the last one resumes the clock and this CPU's timer. Does nothing if the clock is not
+/// stopped.
 pub fn go_on() {
     let pauses = PAUSES.load(Ordering::Relaxed);
     if pauses == 0 {

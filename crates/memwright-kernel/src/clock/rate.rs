@@ -18,7 +18,7 @@ pub fn calibrate() {
     }
     let mut end = sample();
     if rate(start, end) != 0 {
-        // Measure over a longer time, so that the duration of the readings does not matter.
+        // Measure over a longer time, so that the duration of the readings has no significant effect.
         while start.1 - end.1 < LONG {
             arch::pause();
             end = sample();
@@ -53,7 +53,7 @@ fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     }
 }
 
-/// Returns whether a tick of the counter is a nanosecond. It is one if the counter counts instructions.
+/// Returns whether a tick of the counter is a nanosecond. This is so if the counter counts instructions.
 pub fn counts_nanoseconds() -> bool {
     RATE.load(Ordering::Relaxed) == 0
 }

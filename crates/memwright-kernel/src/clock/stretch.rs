@@ -4,9 +4,9 @@
 //! point: a context switch, or a check of whether another thread should run. It ends at the next scheduling point or
 //! with the return to user mode. Time in which the CPU is halted or the clock is stopped is excluded.
 //!
-//! The start of the current stretch is [`PerCpu::changed`]. A return to user mode does not measure the stretch. It only
-//! compares the counter with [`PerCpu::look_at`], before which no stretch can have become the longest. From that value
-//! on, it goes through [`look`], which measures.
+//! The start of the current stretch is [`PerCpu::changed`]. A return to user mode does not measure the stretch; it only
+//! compares the counter with [`PerCpu::look_at`]. No stretch can have become the longest before the counter reaches
+//! that value. From then on, the return calls [`look`], which measures.
 
 use core::sync::atomic::Ordering;
 
@@ -19,11 +19,11 @@ use crate::{arch, heap};
 /// Value of [`PerCpu::longest_call`] for an unknown system call.
 const NO_CALL: u64 = u64::MAX;
 
-/// Smallest number of ticks between two measurements: if all stretches are short, measuring each would cost more than
-/// it is worth. A stretch shorter than this can therefore be missed.
+/// The minimum number of ticks between two measurements: if all stretches are short, the cost of measuring each would
+/// be too high. A stretch shorter than this can therefore be missed.
 const LEAST: u64 = 500_000;
 
-/// Ends the current stretch and begins the next one: this CPU is at a scheduling point.
+/// Ends the current stretch and begins the next one. Called at a scheduling point of this CPU.
 #[inline(always)]
 pub fn end(cpu: &PerCpu) {
     end_in(cpu, NO_CALL);
@@ -45,7 +45,7 @@ fn note(cpu: &PerCpu, length: u64, call: u64) {
     cpu.longest_call.store(call, Ordering::Relaxed);
 }
 
-/// Excludes `ticks` in which the CPU was idle from the current stretch.
+/// Excludes `ticks` from the current stretch: the CPU was idle during that time.
 #[inline(always)]
 pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     percpu::add(&cpu.changed, ticks);
@@ -56,16 +56,16 @@ pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     }
 }
 
-/// Excludes `ticks` in which the clock and all CPUs but the calling one were stopped. That time is not guest time and
-/// must not influence when a CPU measures.
+/// Excludes `ticks` in which the clock and all CPUs except the calling one were stopped. That time is not guest time
+/// and must not affect the time at which a CPU next measures.
 pub fn leave_out_everywhere(ticks: u64) {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         leave_out(cpu, ticks);
     }
 }
 
-/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and grows the
-/// heap if this CPU found it low. `call` is the number of the system call that returns, or `u64::MAX`.
+/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and adds
+/// memory to the heap if little is free. `call` is the number of the system call that returns, or `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);
@@ -92,7 +92,7 @@ pub fn longest() -> Stretch {
     })
 }
 
-/// Discards the stretches of all CPUs so far. Called when the program begins.
+/// Discards the stretches that were measured so far on all CPUs. Called when the program starts.
 pub fn forget() {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         cpu.longest.store(0, Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! Measures the depth of kernel stacks. With debug assertions a new stack is filled with a pattern; the deepest call
-//! reached the address where the pattern ends.
+//! Measures the depth of kernel stacks. With debug assertions, a new stack is filled with a pattern; the deepest call
+//! reached the address at which the pattern ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux_abi::host::StackDepth;
 
-/// Contents of stack memory that was never used: a value that is neither an address nor a likely number.
+/// The value of stack memory that was never used: neither an address nor a likely number.
 const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Size of a word of the pattern in bytes.
 const WORD: u64 = 8;
 
-/// The largest depth so far, [packed](pack). It is one word and needs no lock: every system call reads it, also while
+/// The largest depth so far, [packed](pack). It is one word that needs no lock: every system call reads it, even while
 /// lock statistics are collected.
 static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
     used: 0,
@@ -21,7 +21,8 @@ static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
 /// In a packed depth: the system call is unknown.
 const NO_CALL: u64 = 0xffff;
 
-/// Packs a depth. From the highest bits on: 24 bits for the bytes used, 24 for the size, 16 for the system-call number.
+/// Packs a depth into a word. From the highest bit down: 24 bits for the bytes used, 24 for the size, 16 for the
+/// system-call number.
 const fn pack(depth: StackDepth) -> u64 {
     let call = match depth.call {
         Some(call) if call < NO_CALL => call,
@@ -52,8 +53,8 @@ pub unsafe fn fill(bottom: u64, end: u64) {
     }
 }
 
-/// Measures the depth that was ever reached on a stack, and records it if it is the largest. `call` is the last system
-/// call that ran on the stack, if known.
+/// Measures the largest depth that a stack has reached since it was filled, and records it if no larger depth is
+/// recorded. `call` is the last system call that ran on the stack, if known.
 ///
 /// # Safety
 /// The stack is mapped, and stays mapped during the call.
@@ -77,8 +78,8 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
     let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
-/// Records the depth of the stack on which the caller runs if the system call `number` exceeded the largest depth of any
-/// stack so far. Called after each system call.
+/// Records the depth of the stack on which the caller runs, if the system call `number` exceeded the largest depth of
+/// any stack so far. Called after each system call.
 ///
 /// # Safety
 /// As for [`look`].

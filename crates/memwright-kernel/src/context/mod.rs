@@ -1,8 +1,8 @@
 //! Kernel stacks and context switches.
 //!
-//! A context is a slot in the area of stacks: unmapped pages at the bottom and the stack at the end, so that an
-//! overflow faults on an unmapped page. Context 0 is the boot stack, which the idle loop of the first CPU uses later.
-//! The idle loops of the other CPUs have slots.
+//! A context is a slot in the area of stacks. The pages at the bottom of a slot are unmapped and the stack is at its
+//! end, so that an overflow faults on an unmapped page. Context 0 is the boot stack, which the idle loop of the first
+//! CPU uses later. The idle loops of the other CPUs have slots.
 
 pub mod depth;
 
@@ -21,18 +21,19 @@ use crate::{arch, ipi, percpu, usercopy};
 
 /// Number of contexts besides the boot context.
 const SLOTS: usize = 8192;
-/// Most contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that it has just left.
+/// The maximum number of contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that
+/// it has just left.
 pub const MOST: usize = SLOTS - 2 * MAX_CPUS;
 /// Size of a slot in bytes.
 const SLOT_SIZE: u64 = 64 * 1024;
 /// Number of pages in a stack.
 const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
-/// Most mapped stacks kept for future contexts.
+/// The maximum number of mapped stacks that are kept for future contexts.
 const SPARE: usize = 64;
-/// Most mapped stacks kept for future contexts with a single CPU, where few stacks are created and destroyed at a time.
+/// The maximum number of such stacks with a single CPU, which creates and destroys few stacks at a time.
 const SPARE_OF_ONE: usize = 8;
-/// Most stacks unmapped together. Each batch interrupts every CPU once.
+/// The maximum number of stacks that are unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
 
 /// Saved stack pointers, by context.
@@ -66,7 +67,7 @@ const fn bottom(slot: u32) -> u64 {
 
 /// Fills the part of the boot stack that is not in use.
 pub fn fill_boot_stack() {
-    /// Bytes below the stack pointer that this function and what it calls may use.
+    /// Bytes below the stack pointer that this function and its callees may use.
     const OWN: u64 = 4096;
     let pointer = arch::stack_pointer();
     if let Some((bottom, _)) = stack_of(pointer) {
@@ -91,7 +92,7 @@ pub fn deepest_stack() -> Option<StackDepth> {
     depth::known()
 }
 
-/// Measures the depth that was ever reached on each mapped stack.
+/// Measures the largest depth reached on each mapped stack.
 fn look_at_all() {
     let guard = paging::image().guard;
     // SAFETY: the boot stack is always mapped.
@@ -124,7 +125,7 @@ fn slot_of(address: u64) -> Option<u32> {
     (slot < SLOTS as u64).then_some(slot as u32)
 }
 
-/// Returns whether `address` is in a guard page: an access there is an overflow of the stack above.
+/// Returns whether `address` is in a guard page. An access to it is an overflow of the stack above.
 pub fn is_guard(address: u64) -> bool {
     let guard = paging::image().guard;
     (guard..guard + PAGE).contains(&address)
@@ -209,7 +210,7 @@ pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
         Some(slot) => slot,
         None => map_new()?,
     };
-    // The values that the first switch pops: six registers, one of them RBX with the argument, and the entry point.
+    // The values that the first switch pops: six registers, among them `argument` in RBX, and the entry point.
     let begin = context_begin as *const () as usize as u64;
     let initial = [0, 0, 0, 0, argument as u64, 0, begin, 0];
     let stack = top(slot) - size_of_val(&initial) as u64;
@@ -226,7 +227,7 @@ impl Slots {
         if used { *word |= bit } else { *word &= !bit }
     }
 
-    /// Takes the lowest slot that is neither used nor spare.
+    /// Takes the lowest slot that is neither in use nor spare.
     fn take(&mut self) -> Option<u32> {
         let spare = &self.spare[..self.spares];
         let word_count = self.used.len() as u32;
@@ -243,7 +244,7 @@ impl Slots {
 
 /// Takes a slot and maps its stack.
 fn map_new() -> Result<u32, OutOfMemory> {
-    // Allocate frames before taking the lock: as many as the stack needs, and two for page tables.
+    // Allocate frames before taking the lock: the number that the stack needs, and two for page tables.
     const NEEDED: usize = STACK_PAGES as usize + 2;
     let mut pages = [0; NEEDED];
     for at in 0..NEEDED {
@@ -300,8 +301,9 @@ pub fn switch(from: ContextId, to: ContextId) {
     // A system call uses these values on its return to user mode, even if it switches contexts.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
-    // SAFETY: the personality passes the running context as `from`, and as `to` one that is not running. The saved
-    // stack pointer is from `create` or from an earlier switch away from `to`. The bases come from the processor.
+    // SAFETY: the personality passes the running context as `from`, and a context that is not running as `to`. The
+    // saved stack pointer was stored by `create` or by an earlier switch away from `to`. The bases were read from the
+    // processor.
     unsafe {
         context_switch(SAVED[from.0 as usize].as_ptr(), next);
         arch::load_user_bases(fs_base, gs_base);
@@ -357,8 +359,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// Takes `batch` slots out of the spare stacks if there are more than `most` of them. The slots are marked as used
-    /// until their stacks are unmapped.
+    /// Removes `batch` of the spare stacks if there are more than `most` of them. Their slots are marked as used until
+    /// the stacks are unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {
@@ -373,7 +375,7 @@ impl Slots {
     }
 }
 
-/// Unmaps stacks that are not in use. Frees their slots and frames once no CPU has translations of them.
+/// Unmaps stacks that are not in use. Frees their slots and frames once no CPU has translations for them.
 fn unmap(slots: &[u32]) {
     if slots.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Finds the CPUs in the multiple APIC description table (ACPI 6.5, 5.2.12), which is found through the root system
-//! description pointer (5.2.5).
+//! Finds the CPUs in the multiple APIC description table (ACPI 6.5, 5.2.12). That table is found through the root
+//! system description pointer (5.2.5).
 //!
 //! The firmware's tables are not trusted: every access is checked to be in readable memory, and every checksum is
 //! verified.
@@ -10,7 +10,7 @@ pub trait Memory {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// Most CPUs that are used.
+/// The maximum number of CPUs that are used.
 pub const MOST_CPUS: usize = memwright_table::addr::MAX_CPUS;
 
 /// The APIC ids of the enabled processors, in the table's order.
@@ -40,7 +40,7 @@ impl ApicIds {
     }
 
     fn add(&mut self, id: u32) {
-        // The table can list a processor twice: in a local APIC entry and in a local x2APIC entry.
+        // The table can list a processor twice: as a local APIC and as a local x2APIC.
         if self.as_slice().contains(&id) {
             return;
         }
@@ -53,7 +53,7 @@ impl ApicIds {
         }
     }
 
-    /// Returns the ids with `first`, that of the calling processor, in front, even if the table does not contain it.
+    /// Returns the ids with `first`, the id of the calling processor, in front, even if the table does not contain it.
     pub fn with_first(&self, first: u32) -> Self {
         let mut ordered = Self::NONE;
         ordered.add(first);
@@ -82,7 +82,7 @@ const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
 const ROOT_POINTER_LENGTH: usize = 20;
 /// Length in bytes of the header of every table.
 pub(crate) const HEADER_LENGTH: usize = 36;
-/// Longest table that is accepted, in bytes.
+/// The maximum length in bytes of a table that is accepted.
 const LONGEST: usize = 1 << 20;
 /// Offset of the entries in the table, which follow the header, the local APIC address and the flags.
 const ENTRIES_AT: usize = HEADER_LENGTH + 8;
@@ -134,7 +134,7 @@ fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
         return None;
     }
     let revision = bytes[15];
-    // From its second revision on, the root pointer also has the address of the extended root table.
+    // From its second revision on, the root pointer also contains the address of the extended root table.
     let extended = (revision >= 2)
         .then(|| memory.bytes(address, 36))
         .flatten()

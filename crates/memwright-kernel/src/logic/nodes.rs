@@ -5,7 +5,7 @@ use memwright_table::{CpuId, MAX_NODES, Topology};
 
 use crate::acpi::{HEADER_LENGTH, Memory, find, number};
 
-/// Most ranges of memory in a `NodeMap`, and most processors.
+/// The maximum number of ranges of memory in a `NodeMap`, and of processors.
 const MOST: usize = 64;
 
 /// A half-open range of physical memory and its proximity domain.
@@ -161,7 +161,7 @@ impl NodeMap {
         known.iter().position(|one| *one == domain).unwrap_or(0) as u8
     }
 
-    /// Returns the node of the physical memory at `address`, and the end of the range that is on that node.
+    /// Returns the node of the physical memory at `address`, and the end of the range around it that is on this node.
     #[must_use]
     pub fn memory_at(&self, address: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.ranges];

@@ -1,12 +1,12 @@
-//! Corrects the count of a program's instructions: decides which instructions that were counted on entry from user
-//! mode, before the clock was read, belong to the program.
+//! Corrects the count of a program's instructions. The clock is read some instructions after the entry from user mode;
+//! this module determines which of the instructions counted until then belong to the program.
 //!
-//! QEMU charges a block of instructions when it enters the block. If an instruction faults during its execution, QEMU
-//! takes that instruction back. If an instruction can only fault, QEMU raises the exception as a part of the translated
-//! block (`gen_exception` of target/i386/tcg/translate.c); the instruction then stays in the count although it did not
-//! retire.
+//! QEMU adds the instructions of a block to the count when it enters the block. If an instruction faults during its
+//! execution, QEMU subtracts that instruction again. If an instruction always faults, QEMU raises the exception as a
+//! part of the translated block (`gen_exception` of target/i386/tcg/translate.c); the instruction then remains in the
+//! count although it did not retire.
 
-/// Debug exception. Its stub takes the longer path of exceptions that can occur while GS is the user's.
+/// Debug exception. Its stub takes the longer path of exceptions that can occur while the user's GS base is loaded.
 const DEBUG: u8 = 1;
 /// Invalid opcode.
 const INVALID_OPCODE: u8 = 6;
@@ -15,11 +15,11 @@ const GENERAL_PROTECTION: u8 = 13;
 /// The longest instruction in bytes.
 pub const LONGEST: usize = 15;
 
-/// Returns the number of instructions that the clock has counted on entry in addition to those of a page fault's entry.
+/// Returns the number of instructions that were counted at this entry in addition to those of a page fault's entry.
 /// None of them belongs to the program.
 ///
 /// `code` returns the bytes at the address of the exception, as many as can be read. It is called only for general
-/// protection faults, which QEMU raises in both ways.
+/// protection faults, which QEMU raises both during and instead of execution.
 pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64 {
     match vector {
         GENERAL_PROTECTION => {
@@ -35,12 +35,11 @@ pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64
     }
 }
 
-/// Returns whether QEMU refuses a user-mode instruction with a general protection fault without executing any part of
-/// it.
+/// Returns whether QEMU raises a general protection fault for a user-mode instruction without executing any part of it.
 pub fn can_only_fault(code: &[u8]) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3 | 0x40..=0x4f);
     let prefixes = code.iter().take_while(is_prefix).count();
-    // Only prefixes: the instruction exceeds the longest legal length.
+    // There are only prefixes: the instruction exceeds the maximum length.
     let Some((&opcode, rest)) = code[prefixes..].split_first() else {
         return code.len() == LONGEST;
     };
@@ -121,7 +120,7 @@ mod tests {
             (&[0x0f, 0x01, 0xf8], 1),
             (&[0x41, 0x0f, 0x20, 0xc0], 1),
             (&[0x66; LONGEST], 1),
-            // IN, OUT and RDPMC call a helper, which takes the instruction back.
+            // IN, OUT and RDPMC call a helper, which subtracts the instruction.
             (&[0xe4, 0x60], 0),
             (&[0xee], 0),
             (&[0x0f, 0x33], 0),
@@ -132,7 +131,7 @@ mod tests {
             (&[0x0f, 0x01, 0x00], 0),
             (&[0x66, 0x66], 0),
             (&[0x0f], 0),
-            // The instruction address itself is not canonical: nothing was executed.
+            // The instruction address itself is not canonical, so nothing was executed.
             (&[], 0),
         ] {
             assert_eq!(surplus(13, || padded(code)), expected, "{code:x?}");

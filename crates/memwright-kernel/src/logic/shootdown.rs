@@ -1,21 +1,21 @@
-//! TLB shootdown: how a CPU makes other CPUs invalidate translations, and waits until they have.
+//! TLB shootdown: a CPU makes other CPUs invalidate translations, and waits until they have done so.
 //!
-//! Every CPU has one request, which is in use while that CPU waits, and one word with a bit for each CPU that has a
-//! request to it. A requesting CPU writes its request and sets its bit in the word of every target. It interrupts the
+//! Every CPU has one request, which is in use while that CPU waits, and one word with a bit for each CPU whose request
+//! it must serve. A requesting CPU writes its request and sets its bit in the word of every target. It interrupts the
 //! targets whose word was empty: a target whose word is not empty has been interrupted already. It then waits until
 //! each target has cleared its bit in the request. After a number of steps the requesting CPU halts. It announces the
 //! halt by setting its own bit in the request: the last target to clear its bit finds only that bit left, and wakes the
 //! requesting CPU. A target clears its bit and reads the rest in a single atomic operation, so no wakeup is lost:
-//! either the requesting CPU sees the request empty when it sets its own bit, or the last target sees that bit. While a
-//! CPU waits, it serves requests of other CPUs, so CPUs with requests to each other all make progress. A waiting CPU
+//! either the requesting CPU finds the request empty when it sets its own bit, or the last target finds that bit. While
+//! a CPU waits, it serves requests of other CPUs, so CPUs with requests to each other all make progress. A waiting CPU
 //! makes no other request, so one request per CPU suffices. Nothing is allocated: the request points to the list of
 //! translations, which belongs to the requesting CPU.
 //!
 //! # Ordering
 //! A target takes the bit in its word (acquire: it reads the complete request), invalidates, and clears its bit in the
-//! request (release). The requesting CPU sees the cleared bit (acquire), so everything that it does afterwards, such as
-//! reusing a frame, comes after the target's last use of an invalidated translation. The requesting CPU writes the
-//! request again only after all bits are cleared, so no target reads a mixture of two requests.
+//! request (release). The requesting CPU reads the cleared bit (acquire), so all its later operations, such as reusing
+//! a frame, come after the target's last use of an invalidated translation. The requesting CPU writes the request again
+//! only after all bits are cleared, so no target reads a mixture of two requests.
 
 use core::ptr;
 use core::slice;
@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 
-/// The translations that a CPU has to invalidate.
+/// The translations that a CPU must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
     /// Physical address of the root whose translations are invalidated; 0 for the kernel's translations, which all
@@ -49,12 +49,12 @@ struct Request {
     /// Targets that have not served the request yet, and the bit of the requesting CPU while that CPU halts.
     left: AtomicU64,
     root: AtomicU64,
-    /// Address of `what`, valid as long as a target is left.
+    /// Address of the list of translations, valid until no target is left.
     first: AtomicPtr<Invalidation>,
     count: AtomicUsize,
 }
 
-/// The CPUs that have a request to one CPU.
+/// A bit for each CPU whose request a CPU must serve.
 #[repr(align(64))]
 struct Asked(AtomicU64);
 
@@ -86,9 +86,9 @@ impl Shootdown {
         }
     }
 
-    /// Sends a request to `targets`, a bit for each CPU, and returns when all of them have served it. `cpu` is the
-    /// calling CPU, which must not be a target. `interrupt` makes a target check its word soon. The calling CPU spins
-    /// for at most `spins` steps, then halts. Returns whether it halted.
+    /// Sends a request to `targets`, a bit for each CPU. Returns when all of them have served it. `cpu` is the calling
+    /// CPU, which must not be a target. `interrupt` makes a target check its word soon. The calling CPU spins for at
+    /// most `spins` steps, and then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
@@ -103,7 +103,7 @@ impl Shootdown {
         request.count.store(order.what.len(), Ordering::Relaxed);
         let first = order.what.as_ptr().cast_mut();
         request.first.store(first, Ordering::Relaxed);
-        // A target accesses `left` only after it has seen its bit.
+        // A target accesses `left` only after it has read its bit.
         request.left.store(targets, Ordering::Relaxed);
         let mut rest = targets;
         while rest != 0 {
@@ -137,8 +137,8 @@ impl Shootdown {
     }
 
     /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations of a request. `wake` wakes a
-    /// CPU that has halted, once all its targets have served its request. An interrupt may call this function while it
-    /// runs: each bit is taken once.
+    /// CPU that has halted, once all its targets have served its request. An interrupt handler may call this function
+    /// while it runs, since each bit is taken only once.
     pub fn serve(
         &self,
         cpu: usize,
@@ -151,7 +151,7 @@ impl Shootdown {
             let request = &self.requests[asker];
             askers &= askers - 1;
             let first = request.first.load(Ordering::Relaxed);
-            // SAFETY: the CPU that set the bit has published a borrowed slice before. That CPU waits in `ask`, with the
+            // SAFETY: before the CPU set the bit, it published a borrowed slice. That CPU waits in `ask`, with the
             // slice still borrowed, until this CPU has cleared its bit in the request below.
             let what =
                 unsafe { slice::from_raw_parts(first, request.count.load(Ordering::Relaxed)) };
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Waits such that target 1 serves the request while the requesting CPU spins, and target 2 while it halts.
+    /// Makes target 1 serve the request while the requesting CPU spins, and target 2 while it halts.
     struct SecondServes<'a>(&'a Shootdown, Vec<usize>);
 
     impl Wait for SecondServes<'_> {
@@ -255,9 +255,9 @@ mod tests {
         assert_eq!((wait.1, shootdown.waits_for(0)), (vec![0], 0));
     }
 
-    /// Every CPU sends requests to all other CPUs at once, many times, and serves requests only while it waits and
-    /// between its requests. A halted CPU stays halted until it is interrupted or woken, so a lost wakeup would block
-    /// the test.
+    /// Every CPU sends requests to all other CPUs at the same time, many times. It serves requests only while it waits
+    /// and between its own requests. A halted CPU stays halted until it is interrupted or woken, so a lost wakeup would
+    /// block the test.
     #[test]
     fn all_ask_all() {
         for spins in [0, 1, 50] {
@@ -269,7 +269,7 @@ mod tests {
         const CPUS: usize = 6;
         const ROUNDS: u64 = 700;
         let shootdown = Shootdown::new();
-        // The last request of each CPU to each other CPU, in plain stores that only the shootdown orders.
+        // The last request of each CPU to each other CPU. These are plain stores, which only the shootdown orders.
         let asked: [[AtomicU64; CPUS]; CPUS] = Default::default();
         let done = AtomicUsize::new(0);
         let threads: [OnceLock<Thread>; CPUS] = Default::default();

@@ -1,4 +1,4 @@
-//! The frames that the kernel itself uses: heap chunks, stacks, and page tables of the area of stacks.
+//! The frames that the kernel itself uses: heap chunks, stacks, and page tables for the area of stacks.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicPtr, Ordering};

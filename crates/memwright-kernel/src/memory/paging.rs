@@ -8,8 +8,8 @@
 //! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
 //! ```
 //!
-//! All top-level entries of this half are filled at boot and never change, so all roots made from the template share
-//! later changes to the lower levels. No page is both writable and executable, including its aliases.
+//! All top-level entries of this half are filled at boot and never change. So later changes to the lower levels apply
+//! to all roots made from the template. No page is both writable and executable, including its aliases.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -130,11 +130,11 @@ struct Tables {
 }
 
 impl Tables {
-    /// Returns the entry `index` of the table at physical address `table`.
+    /// Returns the entry with index `index` of the table at physical address `table`.
     fn entry(self, table: u64, index: u64) -> &'static AtomicU64 {
         let address = self.offset + table + (index & 511) * 8;
-        // SAFETY: every `table` passed here is one of the kernel's own page tables, mapped at `offset` as long as this
-        // value is used, and accessed as atomic words only.
+        // SAFETY: every `table` passed here is one of the kernel's own page tables. It is mapped at `offset` as long as
+        // this value is used, and accessed as atomic words only.
         unsafe { &*(address as *const AtomicU64) }
     }
 
@@ -212,7 +212,7 @@ impl Tables {
 
 /// Builds the kernel's tables from pages of `free` and loads them. This ends the identity mapping.
 ///
-/// Returns `None` if memory below 1 GiB does not suffice.
+/// Returns `None` if there is not enough memory below 1 GiB.
 ///
 /// # Safety
 /// Called once, on the boot processor, under the boot tables. `usable` is all usable memory, and `free` the part of it
@@ -287,7 +287,7 @@ pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
 /// Virtual address of the window, the memory that the guest shares with the command.
 pub const WINDOW_MEMORY: u64 = DEVICES_BASE + (2 << 20);
 
-/// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for tables, each in the
+/// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for tables, which are in the
 /// direct map.
 ///
 /// Returns `None` if a table was needed and no page was available; nothing is then mapped.
@@ -312,8 +312,8 @@ pub fn map_stack_page(
     )
 }
 
-/// Unmaps the page at `address` and returns its physical address. The caller invalidates the address on every CPU
-/// before it reuses the page.
+/// Unmaps the page at `address` and returns its physical address. Before the caller reuses the page, it must invalidate
+/// the address on every CPU.
 pub fn unmap_stack_page(address: u64) -> Option<u64> {
     let tables = Tables {
         offset: DIRECT_BASE,
@@ -345,7 +345,7 @@ pub struct WalkReport {
     pub executable: u64,
 }
 
-/// Walks every kernel mapping. Returns the number of leaves, and of those that must not exist.
+/// Walks every kernel mapping. Returns the number of leaves, and of those with forbidden rights.
 pub fn audit() -> WalkReport {
     let mut report = WalkReport::default();
     let tables = Tables {
@@ -360,8 +360,8 @@ pub fn audit() -> WalkReport {
     report
 }
 
-/// Walks a table and the tables below it. `rights` contains the rights that the levels above permit: write and user if
-/// all of them do, no-execute if any of them forbids execution.
+/// Walks a table and the tables below it. `rights` contains the rights from the levels above: write and user if all of
+/// them permit it, and no-execute if any of them sets it.
 fn audit_table(tables: Tables, table: u64, level: u32, rights: u64, report: &mut WalkReport) {
     for index in 0..512 {
         let entry = tables.entry(table, index).load(Ordering::Relaxed);

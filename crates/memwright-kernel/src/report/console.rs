@@ -1,10 +1,10 @@
 //! Output: frames, one at a time.
 //!
-//! The payload goes to the window. Then the kind, the length and the pacing bytes go to the debug port by `out`
-//! instructions. The port never has to be polled, so the instruction count of an output depends only on its length. One
-//! CPU writes at a time. A panic uses only the port and sends its payload through it too. If a panic interrupts an open
-//! frame of the same CPU, it pads that frame first, so that the reader finds the next header. Any other CPU completes
-//! its frame before it stops.
+//! The payload is written to the window. Then the kind, the length and the pacing bytes are written to the debug port
+//! by `out` instructions. The port never has to be polled, so the instruction count of an output depends only on its
+//! length. One CPU writes at a time. A panic uses only the port, to which it writes its payload as well. If a panic
+//! interrupts an open frame of the same CPU, it pads that frame first, so that the reader finds the next header. Any
+//! other CPU completes its frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,9 +16,9 @@ use crate::percpu::{self, PerCpu};
 use crate::{arch, window};
 
 /// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
-/// and panics write frames too, and have to know which CPU's frame they interrupted.
+/// and panics also write frames, and must detect whether they have interrupted a frame of the same CPU.
 static WRITER: AtomicU32 = AtomicU32::new(0);
-/// Bytes of the open frame that are still to be sent.
+/// Bytes of the open frame that have not been sent yet.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
 /// The pacing bytes of the longest frame.
@@ -46,7 +46,8 @@ fn one_frame(kind: Channel, payload: &[u8]) {
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that writes waits for nothing.
+        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that writes waits for no other
+        // CPU.
         arch::pause();
     }
     let follows = if kind.is_inline() {
@@ -69,7 +70,7 @@ fn mark(cpu: &PerCpu) -> u32 {
     cpu.index.load(Ordering::Relaxed) + 1
 }
 
-/// Returns whether this CPU has an open frame. It must not begin another frame then.
+/// Returns whether this CPU has an open frame. It must then not begin another frame.
 pub fn is_open() -> bool {
     WRITER.load(Ordering::Relaxed) == mark(percpu::current())
 }

@@ -16,14 +16,14 @@ use crate::trap::frame::TrapFrame;
 use crate::{arch, context, ipi, trace, usercopy};
 use console::Text;
 
-/// A CPU is writing its answer.
+/// Whether a CPU is writing its answer.
 static ANSWERING: AtomicBool = AtomicBool::new(false);
 /// The CPUs that have answered the current request: a bit for each.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// Most return addresses in a backtrace.
+/// The maximum number of return addresses in a backtrace.
 pub const DEEPEST: usize = 64;
-/// Most return addresses in a short backtrace.
+/// The maximum number of return addresses in a short backtrace.
 const SHORT: usize = 12;
 
 /// Returns the name of an exception.
@@ -98,7 +98,7 @@ pub fn state(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
     Ok(())
 }
 
-/// Writes which locks this CPU holds (in debug builds), and which CPUs it waits for.
+/// Writes the locks that this CPU holds (in debug builds), and the CPUs that it waits for.
 fn held_locks(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
     let index = cpu.index.load(Ordering::Relaxed) as usize;
     if cfg!(debug_assertions) {
@@ -161,7 +161,7 @@ pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
     held_locks(text, percpu::current())
 }
 
-/// Writes at most `most` return addresses along the chain of frame pointers, as long as the chain stays on kernel
+/// Writes at most `most` return addresses along the chain of frame pointers. Stops where the chain leaves the kernel
 /// stacks.
 pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Result {
     let (mut last, mut repeats) = (0, 0);
@@ -195,8 +195,8 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
     repeated(text, repeats)
 }
 
-/// Handles an NMI: another CPU has failed, or the command requests a backtrace. If this CPU is writing an output frame,
-/// it answers once the frame is complete.
+/// Handles an NMI, which means that another CPU has failed or that the command requests a backtrace. If this CPU is
+/// writing an output frame, it answers once the frame is complete.
 pub fn requested(frame: &TrapFrame) {
     let cpu = percpu::current();
     if panic::is_failing() {
@@ -221,7 +221,7 @@ pub fn requested(frame: &TrapFrame) {
     });
 }
 
-/// Returns whether a trap occurred in user mode or in the kernel, in words.
+/// Returns a description of where a trap occurred: in user mode or in the kernel.
 pub fn place(frame: &TrapFrame) -> &'static str {
     if frame.rip < USER_LIMIT {
         "user mode"
@@ -251,8 +251,8 @@ fn was_requested(cpu: &PerCpu) {
     });
 }
 
-/// Writes an answer when no other CPU is writing one. The CPU that writes waits only for the end of another CPU's
-/// frame.
+/// Waits until no other CPU is writing an answer, and writes this CPU's answer. While a CPU writes, it waits at most
+/// for the end of another CPU's output frame.
 fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
     while ANSWERING.swap(true, Ordering::Acquire) {
         if panic::must_stop() {

@@ -1,6 +1,6 @@
-//! The end of a run by a kernel failure. The report contains the cause, the registers, held locks, a backtrace and
-//! recent events, the same for every other CPU, and the state of the personality. Writing it waits for no lock and
-//! allocates nothing.
+//! The end of a run after a kernel failure. The report contains the cause, the registers, the held locks, a backtrace
+//! and the recent events of the failed CPU, those of every other CPU, and the state of the personality. The code that
+//! writes it waits for no lock and allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -19,18 +19,18 @@ use crate::{apic, arch, percpu, usercopy};
 
 /// The CPU whose failure is reported: its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Number of reports begun on the failed CPU: a failure inside a report must not start further reports forever.
+/// Number of reports begun on the failed CPU. It limits the reports about failures inside a report.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 /// The CPUs that have stopped because another one failed: a bit for each.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// The stopped CPU that writes its report now: its index plus one.
+/// The stopped CPU whose turn it is to write its report: its index plus one.
 static TURN: AtomicU32 = AtomicU32::new(0);
 /// The stopped CPUs that have written their reports.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Exit status of the machine after a panic.
 const PANIC_STATUS: u8 = 0x3f;
-/// Number of steps for which to wait for a CPU that may never answer.
+/// The maximum number of steps for which to wait for a CPU that may never answer.
 const PATIENCE: u32 = 1_000_000;
 
 #[panic_handler]
@@ -48,7 +48,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     finish(text)
 }
 
-/// Formats message and location on one line.
+/// A display of the message and the location of a panic on one line.
 struct Message<'a>(&'a PanicInfo<'a>);
 
 impl fmt::Display for Message<'_> {
@@ -61,7 +61,7 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// Starts a report and stops the other CPUs. Powers the machine off if reports keep failing.
+/// Starts a report and stops the other CPUs. Powers the machine off if failures occur in too many reports.
 pub fn begin() -> Text {
     let own = own_mark();
     match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
@@ -70,7 +70,7 @@ pub fn begin() -> Text {
             console::pad_open_frame();
         }
         Err(failed) if failed == own => console::pad_open_frame(),
-        // Another CPU failed first. This CPU writes its report when the failed CPU gives it the turn.
+        // Another CPU failed first. This CPU writes its report when its turn comes.
         Err(_) => stop(|text| {
             writeln!(text, "CPU {} failed at the same time:", own - 1)?;
             short_backtrace(text, arch::frame_pointer())
@@ -88,8 +88,8 @@ pub fn finish(mut text: Text) -> ! {
     if let Some(deepest) = depth::known() {
         let _ = writeln!(text, "{}", DeepestStack(deepest));
     }
-    // A second report must not query the other CPUs or the personality, because that may be what failed in the first
-    // one.
+    // A second report must not query the other CPUs or the personality: such a query may have failed in the first
+    // report.
     if REPORTS.load(Ordering::Relaxed) == 1 {
         let _ = others(&mut text);
         if let Some(events) = usercopy::events() {
@@ -109,7 +109,7 @@ fn other_cpus() -> u64 {
     percpu::online() & !(1 << (own_mark() - 1))
 }
 
-/// Waits until all of `cpus` are in `answered`, for at most `PATIENCE` steps.
+/// Waits until `answered` contains all of `cpus`, for at most `PATIENCE` steps.
 fn wait_for(answered: &AtomicU64, cpus: u64) {
     for _ in 0..PATIENCE {
         if answered.load(Ordering::Acquire) & cpus == cpus {
@@ -119,7 +119,7 @@ fn wait_for(answered: &AtomicU64, cpus: u64) {
     }
 }
 
-/// Stops every other CPU by an NMI, in any state. A CPU that is writing a frame completes the frame first.
+/// Stops every other CPU by an NMI, regardless of its state. A CPU that is writing a frame completes the frame first.
 fn stop_others() {
     let others = other_cpus();
     for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {

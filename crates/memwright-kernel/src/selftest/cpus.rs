@@ -27,7 +27,7 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 /// CPUs that have completed the current job: a bit for each.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// Shootdowns that each CPU sends.
+/// Number of shootdowns that each CPU sends.
 const ROUNDS: u64 = 100;
 /// Nanoseconds after which a test fails.
 const PATIENCE: u64 = 5_000_000_000;
@@ -49,9 +49,9 @@ const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Set to make a job return that otherwise runs forever.
+/// Whether a job that otherwise runs forever must return.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// The CPUs that hold a lock forever: a bit for each.
+/// The CPUs that hold a lock forever, in [`keep_busy`]: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
 /// Number of kicks that ended user mode on each CPU.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
@@ -127,7 +127,7 @@ pub fn all_start() -> Outcomes {
     )
 }
 
-/// Starts the other CPUs, if there are any, and keeps each of them busy forever, in one of three ways.
+/// Starts the other CPUs, if there are any. Keeps each of them busy forever in one of the ways of [`keep_busy`].
 pub fn occupy() {
     if percpu::count() > 1 {
         smp::start_all_for_tests();
@@ -142,7 +142,8 @@ pub fn occupy() {
     }
 }
 
-/// Stays in user mode, in the kernel with a lock held, or idle.
+/// Stays in user mode, stays in the kernel with a lock held, or returns, so that the CPU idles. The index of the CPU
+/// decides.
 fn keep_busy() {
     match own_index() % 3 {
         1 => user::spin(),
@@ -212,7 +213,7 @@ pub fn shootdowns_cross() -> Outcomes {
     check(count() - before <= most, "more interrupts than requests")
 }
 
-/// Serves no request until the first CPU halts in its wait for answers.
+/// Serves no request until the first CPU halts while it waits for answers.
 fn answer_late() {
     while !ipi::halts_for_answers(0) {
         arch::pause();
@@ -241,7 +242,7 @@ pub fn others_stand_still() -> Outcomes {
         ipi::relax();
     }
     let moved = DONE.load(Ordering::Acquire) != 0 || clock::now() != stopped;
-    // Stopped CPUs serve shootdowns.
+    // CPUs that are stopped serve shootdowns.
     let root = Frame::new((paging::template() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
     HARDWARE.invalidate_remote(targets, root, &[Invalidation::All]);
@@ -249,7 +250,7 @@ pub fn others_stand_still() -> Outcomes {
     ipi::let_go();
     check(!moved, "a CPU or the clock went on")?;
     check(clock::now() >= before, "the clock went back")?;
-    // The job given in the meantime is not lost.
+    // The job that was given while the CPUs were stopped is not lost.
     wait_for_job()
 }
 
@@ -288,8 +289,8 @@ fn kick_all() -> Outcomes {
     Ok(())
 }
 
-/// Writes to the shared page repeatedly: by instructions of user mode on every other CPU, and by user copies on the
-/// rest. A fault ends an attempt, and the next attempt begins.
+/// Writes to the shared page repeatedly: by instructions in user mode on every second CPU, and by user copies on the
+/// other CPUs. A fault ends an attempt, and the next attempt begins.
 fn write_to_shared() {
     user::load(SHARED_ROOT.load(Ordering::Acquire));
     let mut state = UserState::start(user::CODE, user::DATA + 4096);
@@ -309,10 +310,10 @@ fn write_to_shared() {
     user::load(paging::template());
 }
 
-/// Ticks after which the test stops waiting for a CPU to write.
+/// Ticks after which the test no longer waits for a CPU to write.
 const LATE: u64 = 100;
 
-/// Unmaps the page repeatedly, and checks that its frame is not written any more once every CPU has invalidated the
+/// Unmaps the page repeatedly. Checks that its frame is no longer written once every CPU has invalidated the
 /// translation.
 fn take_away(memory: &UserMemory) -> Outcomes {
     let root = Frame::new((memory.root() / 4096) as u32);
@@ -333,7 +334,7 @@ fn take_away(memory: &UserMemory) -> Outcomes {
             ipi::relax();
         }
         let after = counters();
-        // The processor sets these bits; the frame stays the same.
+        // The processor may set these bits at any time; the frame does not change.
         const SET_BY_HARDWARE: u64 = 1 << 5 | 1 << 6;
         memory.exchange_data_entry(entry & !SET_BY_HARDWARE);
         check(

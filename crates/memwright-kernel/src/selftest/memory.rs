@@ -134,7 +134,7 @@ pub fn stack_overflow_is_caught() -> Outcomes {
 pub fn copies_report_the_fault() -> Outcomes {
     with_user_memory(&[0x90], |_| {
         let mut bytes = [7; 64];
-        // Three complete words and three bytes precede the end of the only page.
+        // Three complete words and three bytes precede the end of the only mapped page.
         let near_end = DATA + 4096 - 27;
         let fault = UserFault {
             address: DATA + 4096,
@@ -201,7 +201,7 @@ pub fn heap_refuses() -> Outcomes {
     let Ok(layout) = Layout::from_size_align(1 << 40, 16) else {
         return Err("no layout");
     };
-    // SAFETY: the size is not zero; null is what the test expects.
+    // SAFETY: the size is not zero; the test expects null.
     let memory = black_box(unsafe { alloc(layout) });
     if !memory.is_null() {
         // SAFETY: allocated just now with this layout.

@@ -1,6 +1,6 @@
-//! The kernel's self-tests on the machine it runs on. The option `selftest=1` runs them instead of a program. Each test
-//! prints a line to the log; the exit code is 0 if all pass. Other values of the option provoke failures, for tests of
-//! the command that check the reports.
+//! The kernel's self-tests, which run on the target machine. The option `selftest=1` runs them instead of a program.
+//! Each test writes a line to the log; the exit code is 0 if all pass. Other values of the option provoke failures; the
+//! tests of the command check the reports of these failures.
 
 mod cpus;
 mod memory;
@@ -16,7 +16,7 @@ use crate::arch::power_off;
 use crate::report::console;
 use crate::{clock, log, percpu};
 
-/// The result of a test: `Ok`, or a description of what is wrong.
+/// The result of a test: `Ok`, or a description of the failure.
 type Outcomes = Result<(), &'static str>;
 
 /// A property and the function that checks it.
@@ -157,7 +157,7 @@ fn tests() -> ! {
     let of_several: &[Test] = if percpu::count() > 1 { &CPU_TESTS } else { &[] };
     for &(name, test) in TESTS.iter().chain(of_several) {
         let outcome = test();
-        // Clear a deadline that the test left: it would interrupt user mode in a later test.
+        // Clear a deadline that the test has left: it would interrupt user mode in a later test.
         clock::set_deadline(None);
         match outcome {
             Ok(()) => {

@@ -11,7 +11,7 @@ use crate::machine::HARDWARE;
 use crate::{arch, percpu};
 use core::arch::asm;
 
-/// Most instructions from the timer's interrupt to the next reading of the clock.
+/// The maximum number of instructions from the timer's interrupt to the next reading of the clock.
 const LATE: u64 = 500;
 
 pub fn timer_fires() -> Outcomes {
@@ -48,21 +48,21 @@ pub fn pause_takes_no_time() -> Outcomes {
     )
 }
 
-/// Iterations of a loop, and the most instructions that the tests count in addition to those of the loop.
+/// Number of iterations of a loop, and the maximum number of instructions that a test counts besides those of the loop.
 const TURNS: u32 = 400_000;
 const AROUND: u64 = 100;
 
 /// Executes two instructions in each of `turns` iterations.
 #[inline(always)]
 fn count_down(turns: u32) {
-    // SAFETY: changes only its own register and the flags.
+    // SAFETY: changes only the register of its operand and the flags.
     unsafe {
         asm!("2: dec {0:e}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack));
     }
 }
 
-/// Checks that the report has exactly the length of the longest stretch: without adjacent stretches, and without the
-/// time in which the clock was stopped.
+/// Checks that the reported length of the longest stretch is exact: it includes neither adjacent stretches nor the time
+/// in which the clock was stopped.
 pub fn longest_stretch_is_told() -> Outcomes {
     let cpu = percpu::current();
     stretch::forget();

@@ -26,7 +26,7 @@ pub const DATA: u64 = 0x40_1000;
 /// A private root with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
 pub struct UserMemory {
     root: u64,
-    /// The lowest table.
+    /// Address of the lowest-level table in the direct map.
     table: u64,
     /// Address of the page at [`DATA`] in the direct map.
     pub data: u64,
@@ -109,7 +109,7 @@ pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
 
-/// Serves no system call: every call ends user mode.
+/// Serves no system call, so that every call ends user mode.
 extern "C" fn serve_nothing(_: *const ()) -> bool {
     false
 }
@@ -128,8 +128,8 @@ extern "C" fn serve_one(served: *const AtomicU64) -> bool {
 }
 
 /// Enters user mode for two system calls, the first of which returns directly to user mode. If the clock does not count
-/// instructions, the first call can take so long that the CPU measures its stretch on return. The CPU then leaves user
-/// mode and enters it again.
+/// instructions, the first call can take so long that the CPU measures its stretch on the return. In that case, the
+/// function enters user mode again.
 fn run_two_calls(user: &mut UserState) -> Outcomes {
     let served = AtomicU64::new(0);
     let argument = core::ptr::from_ref(&served).cast();
@@ -256,8 +256,8 @@ pub fn traps_are_told_apart() -> Outcomes {
     })
 }
 
-/// Enters user mode and returns the number of instructions counted there. Fails if user mode does not end with the trap
-/// `expected`.
+/// Enters user mode and returns the number of instructions counted there. Fails if user mode ends with a trap other
+/// than `expected`.
 fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     let before = HARDWARE.user_instructions();
     let trap = run(user);
@@ -269,9 +269,9 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     }
 }
 
-/// Tests that instructions of the two entries to user mode and of the two exits are not counted as the program's.
-/// Skipped with several CPUs, where the clock also counts the instructions of the other CPUs, and with a clock that
-/// counts no instructions.
+/// Tests that the instructions of the two entries to user mode and of the two exits are not counted as the program's.
+/// Skipped with several CPUs, with which the clock also counts the instructions of the other CPUs, and with a clock
+/// that does not count instructions.
 pub fn instructions_are_counted() -> Outcomes {
     if percpu::count() > 1 || !clock::counts_nanoseconds() {
         return Ok(());
@@ -326,7 +326,7 @@ pub fn round_trip_is_short() -> Outcomes {
         check(run(user) == Trap::Syscall, "no system call")?;
         let spent = arch::ticks() - before;
         crate::log!("selftest: into user mode and back takes {spent} instructions");
-        // Debug builds check more.
+        // Debug builds execute additional checks.
         let most = if cfg!(debug_assertions) { 170 } else { 150 };
         check_time(spent <= most, "it takes more than 150 instructions")
     })
@@ -375,8 +375,8 @@ pub fn extended_state_survives() -> Outcomes {
     check(vector() == [0; 4], "the initial state is not clear")
 }
 
-/// Nanoseconds between two timer interrupts of `spin`. If the clock counts instructions, a CPU keeps its turn for that
-/// long.
+/// Nanoseconds between two timer interrupts of `spin`. If the clock counts instructions, a CPU keeps its turn for this
+/// time.
 const TICK: u64 = 1_000_000;
 
 /// For each CPU, the address of the page whose last word is set once the CPU spins in user mode; 0 for none.
@@ -388,8 +388,8 @@ pub fn spins(index: usize) -> bool {
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
-/// Stays in user mode forever. The timer ticks only if QEMU runs the CPUs in turn, to end this CPU's turn. With ticks,
-/// a request to stop the machine often arrives in an interrupt handler.
+/// Stays in user mode forever. The timer interrupts only if QEMU runs the CPUs in turn, to end this CPU's turn. With
+/// these interrupts, a request to stop the machine often arrives in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

@@ -4,8 +4,8 @@
 //! tables map the first 4 GiB at address zero, and the first GiB also at the link address. `paging` replaces them early
 //! in the boot, so the identity mapping is short-lived.
 //!
-//! A secondary CPU starts in real mode in the page that [`smp`](crate::smp) fills. It arrives in this code
-//! with zero in EBX, and switches from the boot tables to the kernel's own before its first push.
+//! A secondary CPU starts in real mode in the page that [`smp`](crate::smp) fills. It then enters this code with zero
+//! in EBX, and switches from the boot tables to the kernel's own before its first push.
 //!
 //! The code uses absolute addresses only: until the last jump it runs 2 GiB below its link address.
 
@@ -14,7 +14,7 @@ use core::arch::global_asm;
 use crate::memory::paging::{BOOT_STACK_SIZE, IMAGE_BASE};
 use crate::smp::{START, TRAMPOLINE};
 
-/// The value to add to a link address, modulo 2^64, to get the physical address (`IMAGE_BASE` negated).
+/// The value that is added to a link address, modulo 2^64, to get the physical address (`IMAGE_BASE` negated).
 const LIFT: u64 = IMAGE_BASE.wrapping_neg();
 
 global_asm!(

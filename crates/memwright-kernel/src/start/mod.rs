@@ -39,10 +39,10 @@ const LOW_MEMORY: PhysicalRange = PhysicalRange {
 /// End of usable memory, 16 TiB: frame numbers have 32 bits.
 const HIGHEST: u64 = 1 << 44;
 
-/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, for when programs have allocated
-/// the rest.
+/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, which use them after programs
+/// have allocated all other frames.
 const RESERVE_SHARE: u64 = 64;
-/// Smallest and largest number of frames in that reserve: 1 and 16 MiB.
+/// Minimum and maximum number of frames in that reserve: 1 and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
@@ -76,7 +76,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
     fill_pool(&memory, manifest.huge_pages);
-    // Start the program's time here: the time before depends on the size of memory, not on the program.
+    // The program's time starts here: the time before depends on the size of memory, not on the program.
     clock::start();
     memwright_linux::boot::start(&HARDWARE, memory, manifest, archive)
 }
@@ -202,8 +202,8 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Creates the memory manager with the policies of the run. Policies with unknown names are skipped, since they can
-/// belong to another part; the command refuses policies that no part knows.
+/// Creates the memory manager with the policies of the run. Policies with unknown names are skipped: they can belong to
+/// another part. The command refuses policies that no part supports.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

@@ -49,18 +49,18 @@ static ADDRESS: AtomicU64 = AtomicU64::new(0);
 
 /// An exception that a test provoked.
 pub struct Caught {
-    /// Its vector.
+    /// The vector.
     pub vector: u64,
-    /// Its error code.
+    /// The error code.
     pub error: u64,
-    /// CR2.
+    /// The value of CR2.
     pub address: u64,
 }
 
 /// Calls `function` and returns the exception that it raised, if any. An exception ends the function without dropping
 /// its values, so it must not own any.
 pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
-    // SAFETY: the function is one of the tests' own and owns nothing. The code that continues after an exception
+    // SAFETY: the function is one of the tests' own and owns no values. The code that continues after an exception
     // restores the callee-saved registers.
     let met = unsafe { selftest_guarded(function, argument, STACK.as_ptr()) };
     (met != 0).then(|| Caught {

@@ -1,16 +1,16 @@
 //! The entries to and exits from user mode, and the entries of interrupts and exceptions.
 //!
-//! The entries from user mode store the registers directly in the thread's `UserState` and continue on the stack
-//! pointer that `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is
-//! served at once, by the function that the caller passed. User mode then continues unless that function makes
-//! `enter_user` return. If user mode continues, no register other than RAX has changed, so callee-saved registers are
-//! not loaded again. The kernel runs with interrupts disabled, GS pointing at the per-CPU data and AC clear. User-mode
-//! time is the difference between the counter reading on entry to user mode and the one on exit from it.
+//! The entries from user mode store the registers directly in the thread's `UserState`, and continue on the stack whose
+//! pointer `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is served
+//! at once by the function that the caller passed. User mode then continues, unless that function makes `enter_user`
+//! return. If user mode continues, no register other than RAX has changed, so callee-saved registers are not loaded
+//! again. The kernel runs with interrupts disabled, GS pointing to the per-CPU data, and AC clear. User-mode time is
+//! the difference between the counter reading on entry to user mode and the one on exit from it.
 //!
 //! A shootdown interrupt in user mode saves only the registers that a function call may change.
 //!
-//! Double faults, NMIs, machine checks and debug exceptions can occur while GS is the user's. They run on separate
-//! stacks, whose lowest word has the address of the CPU's data.
+//! Double faults, NMIs, machine checks and debug exceptions can occur while the user's GS base is loaded. They run on
+//! separate stacks, whose lowest word contains the address of the CPU's data.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -26,32 +26,32 @@ pub const SYSTEM_CALL: u64 = 256;
 /// [`PerCpu::look_at`].
 pub const LOOK: u64 = 257;
 
-/// Flags with which SYSRET can return: the user's arithmetic flags, DF, AC, ID, IF and the constant one. If any other
-/// flag is set (including TF and RF), IRET returns.
+/// Flags with which SYSRET can return to user mode: the user's arithmetic flags, DF, AC, ID, IF and the constant one.
+/// If any other flag is set (including TF and RF), the kernel uses IRET.
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
 /// Bit number of RF. When a fault saves the flags, a processor sets this bit, but QEMU does so only in its later
-/// versions, and a return with RF set takes the longer path. RF matters only to debuggers, so it is cleared: the same
-/// run then takes the same path with every version.
+/// versions. A return with RF set takes the longer path. RF matters only to debuggers, so it is cleared; a run then
+/// takes the same path with every version of QEMU.
 const RESUME_FLAG: u32 = 16;
 /// Flags that are always set in user mode: interrupts enabled, and the constant bit.
 const FORCED_FLAGS: u32 = 0x202;
 
-/// Instructions from the counter reading to SYSRET, both included: they count as the kernel's.
+/// Number of instructions from the counter reading to SYSRET, both included. They count as the kernel's.
 const EXIT_FAST: u64 = 31;
 /// Instructions from the counter reading to SYSRET after a system call that changed only RAX.
 const EXIT_CALL: u64 = 19;
 /// Additional instructions to IRET.
 const EXIT_MORE: u64 = 2;
-/// Additional instructions for each comparison after which a path to IRET leaves the fast path: two, and one that adds
-/// them to the count.
+/// Additional instructions for each comparison at which a path to IRET leaves the fast path: the comparison and its
+/// jump, and the instruction that adds them to the count.
 const EXIT_COMPARED: u64 = 3;
 /// Additional instructions to the IRET that ends an interrupt.
 const EXIT_INTERRUPT: u64 = 11;
-/// Instructions from the entry point of SYSCALL to the counter reading: they also count as the kernel's.
+/// Number of instructions from the entry point of SYSCALL to the counter reading. They also count as the kernel's.
 const ENTRY_CALL: u64 = 25;
-/// Instructions from the stub of a page fault to the counter reading. Other vectors take more: see
+/// Number of instructions from the stub of a page fault to the counter reading. Other vectors execute more: see
 /// `memwright_kernel_logic::retired`.
 const ENTRY_TRAP: u64 = 38;
 /// Instructions from the stub of a shootdown interrupt to the counter reading.
@@ -74,8 +74,9 @@ unsafe extern "C" {
     /// changed no register but RAX. Once the counter has reached [`PerCpu::look_at`], the function returns `LOOK`
     /// without entering user mode.
     ///
+    /// # Safety
     /// The current table maps the kernel like the template. Only `serve` accesses `state` until the function returns.
-    /// `argument` is the one that `serve` expects.
+    /// `argument` has the type that `serve` expects.
     pub fn enter_user(state: *mut UserState, serve: *const (), argument: *const ()) -> Left;
 
     /// Entry point of SYSCALL.

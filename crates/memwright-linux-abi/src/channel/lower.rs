@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-/// Largest number of bytes of a file in one answer. It is a multiple of the page size.
+/// The maximum number of bytes of a file in one answer: a multiple of the page size.
 pub const LOWER_READ: usize = 60 << 10;
 /// Number of bytes of a request before its path.
 pub const REQUEST_HEADER: usize = 9;
@@ -15,27 +15,27 @@ const NODE_HEADER: usize = 13;
 /// A request. Paths start with a slash, and none of their components is `.`, `..` or a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowerRequest<'a> {
-    /// What is at this path? The answer is a node.
+    /// Looks up a path. The answer is an encoded [`LowerNode`].
     LookUp {
         /// The path.
         path: &'a [u8],
     },
-    /// What does this folder contain, from the entry with number `from` on? The answer consists of as many entries as
-    /// the area holds, sorted by name; it is empty at the end.
+    /// Lists a folder, from the entry with index `from` on. The answer consists of as many entries as fit in the area,
+    /// sorted by name; it is empty after the last entry.
     List {
         /// The path of the folder.
         path: &'a [u8],
-        /// The number of entries that earlier answers had.
+        /// The number of entries in earlier answers.
         from: u64,
     },
-    /// Which bytes does this file have from `offset` on? The answer has [`LOWER_READ`] bytes, unless the file ends.
+    /// Reads a file from `offset` on. The answer has [`LOWER_READ`] bytes, or fewer at the end of the file.
     Read {
         /// The path of the file.
         path: &'a [u8],
         /// A multiple of [`LOWER_READ`].
         offset: u64,
     },
-    /// This file does not fit into the guest's memory, so it cannot be opened. The answer has no data.
+    /// Reports that a file cannot be opened because it does not fit into the guest's memory. The answer has no data.
     NoRoom {
         /// The path of the file.
         path: &'a [u8],
@@ -97,7 +97,7 @@ pub enum LowerNode<'a> {
     },
     /// A symbolic link.
     Link {
-        /// Its target.
+        /// The target of the link.
         target: &'a [u8],
     },
     /// A regular file.
@@ -110,10 +110,10 @@ pub enum LowerNode<'a> {
 }
 
 impl<'a> LowerNode<'a> {
-    /// Returns the largest number of bytes of an encoded node whose link target is as long as Linux permits.
+    /// The maximum number of bytes of an encoded node. Linux limits the target of a symbolic link to 4095 bytes.
     pub const LONGEST: usize = NODE_HEADER + 4095;
 
-    /// Appends the node.
+    /// Appends the encoded node to `to`.
     #[expect(clippy::disallowed_methods, reason = "runs in the command")]
     pub fn encode(&self, to: &mut Vec<u8>) {
         let (kind, permissions, size, target): (u8, u16, u64, &[u8]) = match *self {
@@ -152,12 +152,12 @@ impl<'a> LowerNode<'a> {
 pub struct LowerEntry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// What has the name.
+    /// The node with this name.
     pub node: LowerNode<'a>,
 }
 
 impl<'a> LowerEntry<'a> {
-    /// Appends the entry. The name has at most 255 bytes.
+    /// Appends the encoded entry to `to`. The name has at most 255 bytes.
     #[expect(clippy::disallowed_methods, reason = "runs in the command")]
     pub fn encode(&self, to: &mut Vec<u8>) {
         to.push(self.name.len() as u8);

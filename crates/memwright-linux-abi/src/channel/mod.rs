@@ -22,7 +22,7 @@ pub enum Channel {
     Trace = 5,
     /// A line of the system-call trace.
     SystemCalls = 6,
-    /// A request for input. The payload is the largest number of bytes to send, as four little-endian bytes.
+    /// A request for input. The payload is the maximum number of bytes to send, as four little-endian bytes.
     InputRequest = 7,
     /// Panic and backtrace text.
     Panic = 8,
@@ -66,7 +66,7 @@ pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
 
 /// Size in bytes of a frame's header: its kind and the payload length.
 pub const FRAME_HEADER: usize = 5;
-/// Largest payload of a frame in bytes.
+/// The maximum payload of a frame in bytes.
 pub const LONGEST_FRAME: usize = 64 << 10;
 /// After the header, the guest sends one byte on the output channel for every `PACE` payload bytes in the window.
 pub const PACE: usize = 128;
@@ -84,13 +84,13 @@ pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
 /// Size in bytes of the rest of the window, which holds the reply to a request.
 pub const INPUT_AREA: usize = 64 << 10;
 
-/// Most bytes of the output channel that QEMU has written and the command has not read. QEMU blocks when there are
-/// more.
+/// The maximum number of bytes of the output channel that QEMU has written and the command has not read. QEMU blocks
+/// until the command reads when this number is reached.
 pub const STREAM_PIPE: usize = 4096;
-/// Most bytes of the output channel that the command has read and not yet handled.
+/// The maximum number of bytes of the output channel that the command has read and not yet handled.
 pub const STREAM_BUFFER: usize = 4096;
-// No payload is overwritten before the command has read it: while the guest fills the rest of the ring, it sends more
-// bytes on the output channel than these two buffers hold.
+// The guest does not overwrite a payload before the command has read it: while the guest fills the rest of the ring, it
+// sends more bytes on the output channel than these two buffers hold.
 const _: () =
     assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
 
@@ -107,8 +107,8 @@ pub const EXIT_PORT: u16 = 0xf4;
 /// Control byte: send SIGINT to the program.
 pub const CONTROL_INTERRUPT: u8 = 0x03;
 
-/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. It is no error
-/// number.
+/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. Error numbers are
+/// positive.
 pub const NO_ROOM: i32 = 0;
 
 /// The outcome of a run. The payload of [`Channel::Result`] consists of the number of the variant, the value as four

@@ -8,15 +8,15 @@ pub trait Channels: Sync {
     fn output(&self, channel: Channel, bytes: &[u8]);
 
     /// Requests standard input from the command and waits for it, with the guest clock and the other CPUs stopped.
-    /// Returns the number of bytes; 0 at the end of the input. Returns `None` if a control byte arrived first, which
-    /// [`control`](Self::control) then returns.
+    /// Returns the number of bytes; 0 at the end of the input. Returns `None` if a control byte arrived first;
+    /// [`control`](Self::control) then returns that byte.
     fn input(&self, to: &mut [u8]) -> Option<usize>;
 
     /// Takes the next control byte, if there is one.
     fn control(&self) -> Option<u8>;
 
     /// Sends an encoded [`LowerRequest`](crate::channel::lower::LowerRequest) to the command and waits for the answer,
-    /// with the guest clock and the other CPUs stopped. Returns the length of the answer, of which `answer` receives as
-    /// much as it holds; 0 if there is no answer.
+    /// with the guest clock and the other CPUs stopped. Copies as much of the answer into `answer` as fits. Returns the
+    /// length of the complete answer; 0 if there is none.
     fn lower(&self, request: &[u8], answer: &mut [u8]) -> usize;
 }

@@ -12,7 +12,7 @@ pub struct OutOfMemory;
 
 /// Kernel stacks, and the switch from one to another.
 pub trait Contexts: Sync {
-    /// Returns the largest number of contexts from [`create_context`](Self::create_context) that can exist at the same
+    /// Returns the maximum number of contexts from [`create_context`](Self::create_context) that can exist at the same
     /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 
@@ -32,6 +32,7 @@ pub trait Contexts: Sync {
     /// Returns the context on which this CPU booted. It becomes the CPU's idle loop.
     fn boot_context(&self) -> ContextId;
 
-    /// Returns the root table whose kernel half is copied into every new address space; `None` if the host has none.
+    /// Returns the root page table whose kernel half is copied into every new address space; `None` if the host has
+    /// none.
     fn kernel_root(&self) -> Option<Frame>;
 }

@@ -37,10 +37,10 @@ pub trait Cpus: Sync {
     /// `set_events`. Returns when all CPUs run.
     fn start_cpus(&self);
 
-    /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its
-    /// [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but none is lost: after the return that a kick
-    /// causes, the target sees what this CPU stored before the kick. If the target is in the kernel when it is kicked,
-    /// its next `run_user` or `idle` returns at once.
+    /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its [`idle`](Self::idle) returns.
+    /// Does not wait. Kicks coalesce, but none is lost: after the return that a kick causes, the stores of this CPU
+    /// before the kick are visible to the target. If the target is in the kernel when it is kicked, its next `run_user`
+    /// or `idle` returns at once.
     fn kick(&self, cpu: CpuId);
 
     /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.

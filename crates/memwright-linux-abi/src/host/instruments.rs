@@ -1,4 +1,4 @@
-//! What the machine measures.
+//! Measurements of the machine.
 
 /// The largest depth that a kernel stack reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Stretch {
     }
 }
 
-/// What the machine measures.
+/// Measurements of the machine.
 pub trait Instruments: Sync {
     /// Marks the start of the program's run for tools that count from outside the machine. Called by the program's
     /// first thread just before it executes the program.

@@ -28,8 +28,8 @@ pub trait Registers: Sync {
     /// Returns the features enabled in XCR0.
     fn fpu_features(&self) -> u64;
 
-    /// Sets the `key_rights` of the running thread, if [`fpu_features`](Self::fpu_features)
-    /// includes protection keys.
+    /// Sets the protection-key rights (PKRU) of the running thread, if [`fpu_features`](Self::fpu_features) includes
+    /// protection keys.
     fn set_key_rights(&self, rights: u32);
 
     /// Loads the debug registers of this CPU, if they differ from those loaded last. They stay loaded while other

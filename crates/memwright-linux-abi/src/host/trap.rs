@@ -9,18 +9,18 @@ pub enum Trap {
     PageFault {
         /// The address that was accessed.
         address: u64,
-        /// The access was a write.
+        /// Whether the access was a write.
         write: bool,
-        /// The access was an instruction fetch.
+        /// Whether the access was an instruction fetch.
         fetch: bool,
-        /// A present entry maps the address, but its rights do not permit the access.
+        /// Whether a present entry maps the address, and its rights do not permit the access.
         present: bool,
     },
     /// A data access that the page's protection key denies on this CPU.
     KeyFault {
         /// The address that was accessed.
         address: u64,
-        /// The access was a write.
+        /// Whether the access was a write.
         write: bool,
     },
     /// Another processor exception.

@@ -40,7 +40,7 @@ pub mod code {
     pub const BUS_ADRALN: i32 = 1;
     /// No page at the address.
     pub const BUS_ADRERR: i32 = 2;
-    /// A memory error that the access met.
+    /// The access hit a hardware memory error.
     pub const BUS_MCEERR_AR: i32 = 4;
     /// Breakpoint.
     pub const TRAP_BRKPT: i32 = 1;
@@ -69,9 +69,9 @@ pub enum Detail {
     None,
     /// Sent by a process.
     Sender {
-        /// Its process id.
+        /// The process id of the sender.
         process: u32,
-        /// Its user id.
+        /// The user id of the sender.
         user: u32,
     },
     /// An instruction faulted at this address.
@@ -86,7 +86,7 @@ pub enum Detail {
         /// The key.
         key: u8,
     },
-    /// An access met a poisoned page.
+    /// The access hit a poisoned page.
     Poison {
         /// The address accessed.
         address: u64,
@@ -95,9 +95,9 @@ pub enum Detail {
     },
     /// A child changed state.
     Child {
-        /// Its process id.
+        /// The process id of the child.
         process: u32,
-        /// Its user id.
+        /// The user id of the child.
         user: u32,
         /// Exit code or signal number.
         status: i32,
@@ -108,9 +108,9 @@ pub enum Detail {
     },
     /// A POSIX timer expired.
     Timer {
-        /// Its id.
+        /// The id of the timer.
         timer: i32,
-        /// Number of expirations since the thread last took a signal of this timer.
+        /// `si_overrun`: number of expirations since a signal of this timer was last delivered.
         overrun: i32,
         /// Value chosen by the program.
         value: u64,
@@ -201,7 +201,7 @@ impl SignalInfo {
             }
             Detail::Poison { address, size } => {
                 address.to_bytes(&mut bytes[16..24]);
-                // The significant bits of the address.
+                // `si_addr_lsb`: the binary logarithm of the page size.
                 let shift = size.bytes().trailing_zeros() as u16;
                 shift.to_bytes(&mut bytes[24..26]);
             }

@@ -33,10 +33,12 @@ impl Pending {
         self.add_queued(info, true)
     }
 
-    /// Adds a signal like `add`, with its cause only if `is_queued`.
+    /// Adds a signal like `add`, but queues its cause only if `is_queued`. The signal of a POSIX timer is added only if
+    /// it can be queued.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if info.is_of_timer() {
-            // A timer has one signal pending at a time, beside those of others. It waits until that signal is taken.
+            // Queue the signal even if another timer's signal with the same number is pending. The timer itself sends
+            // no further signal until this one is delivered.
             let queued = is_queued && self.queue.try_push(info).is_ok();
             if queued {
                 self.set = self.set.with(info.signal);

@@ -3,7 +3,7 @@
 use super::ActionFlags;
 use crate::errno::Errno;
 
-/// What happens to an interrupted call.
+/// How an interrupted call continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
     /// Keep the result.
@@ -16,8 +16,8 @@ pub enum Restart {
     Block,
 }
 
-/// Returns what happens to a call that returned `errno`. `handler` has the flags of the handler that runs, or is `None`
-/// if none runs (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
+/// Returns how a call that returned `errno` continues. `handler` contains the flags of the handler that runs; `None` if
+/// no handler runs (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
 pub fn restart_decision(errno: Errno, handler: Option<ActionFlags>) -> Restart {
     match (errno, handler) {
         (Errno::ERESTARTNOINTR, _) | (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => {

@@ -1,4 +1,5 @@
-//! Which groups have the memory controller (Linux 7.3 `kernel/cgroup/cgroup.c`, `cgroup_subtree_control_write`).
+//! Enables and disables the memory controller of groups (Linux 7.3 `kernel/cgroup/cgroup.c`,
+//! `cgroup_subtree_control_write`).
 
 use super::{Cgroups, tree::each_above};
 use alloc::{sync::Arc, vec::Vec};
@@ -8,22 +9,22 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, TaskTable};
 use memwright_table::TryPush;
 
-/// What decides on a change of `cgroup.subtree_control`.
+/// The conditions that decide on a write to `cgroup.subtree_control`.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// The controller is to be enabled, not disabled.
+    /// Whether the write enables the controller.
     on: bool,
     is_on: bool,
     is_root: bool,
-    /// The group itself has the controller.
+    /// Whether the group itself has the controller.
     available: bool,
-    /// A group below enables the controller too.
+    /// Whether a group below enables the controller too.
     used_below: bool,
-    /// A process is in the group itself.
+    /// Whether a process is in the group itself.
     has_members: bool,
 }
 
-/// Returns whether anything has to change.
+/// Returns whether the write changes anything.
 fn decide(asked: Asked) -> Result<bool, Errno> {
     if asked.on == asked.is_on {
         return Ok(false);
@@ -41,17 +42,18 @@ fn decide(asked: Asked) -> Result<bool, Errno> {
 }
 
 impl Cgroups {
-    /// Returns whether the memory controller is available in a group: its files exist, except in the root.
+    /// Returns whether the memory controller is available in a group. It is always available in the root, which has no
+    /// files for it.
     pub fn is_available(group: &Cgroup) -> bool {
         group.parent().is_none() || group.has_memory()
     }
 
-    /// Enables or disables the memory controller for the groups directly below a group. Disabling it removes their limits.
-    /// Takes time for each of them and for each process below.
+    /// Enables or disables the memory controller for the groups directly below a group. Disabling it removes their
+    /// limits. The cost grows with the number of these groups and of the processes below.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed, `ENOENT` if it has no memory controller itself, `EBUSY` if a process is in it or
-    /// if a group below still uses the controller, `ENOMEM`; `EBUSY` if there are too many groups with the controller.
+    /// `ENODEV` if the group was removed; `ENOENT` if it has no memory controller itself; `EBUSY` if a process is in
+    /// it, if a group below still uses the controller, or if there are too many groups with the controller; `ENOMEM`.
     pub fn give_memory(&self, id: u32, on: bool) -> Result<(), Errno> {
         let mut tasks = self.oom.tasks.lock();
         let group = self.get(id).ok_or(Errno::ENODEV)?;
@@ -106,7 +108,7 @@ impl Cgroups {
         })
     }
 
-    /// Gives each group directly below a memcg, or none of them.
+    /// Opens a memcg for each group directly below. On an error, closes those that it has opened.
     fn open_all(&self, group: &Cgroup) -> Result<(), Errno> {
         for child in self.children(group) {
             match self.open_memcg(group) {
@@ -123,7 +125,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Takes the memcgs of those groups directly below for which `wanted` holds.
+    /// Closes the memcgs of those groups directly below for which `wanted` holds.
     fn close_all(&self, group: &Cgroup, wanted: impl Fn(&Cgroup) -> bool) {
         for child in self.children(group).filter(|child| wanted(child)) {
             self.close_memcg(child.set_memcg(Memcg::NOBODY));
@@ -131,7 +133,8 @@ impl Cgroups {
         }
     }
 
-    /// Charges the groups directly below for their processes, or the one that is charged for `group` itself.
+    /// Changes the group that is charged for each process below `group`. If `below`, that is the group directly below
+    /// in whose subtree the process is; otherwise it is the group that is charged for `group` itself.
     fn recharge(
         &self,
         tasks: &mut TaskTable,
@@ -179,7 +182,7 @@ mod tests {
         let (busy, missing) = (Err(Errno::EBUSY), Err(Errno::ENOENT));
         #[rustfmt::skip]
         let rows = [
-            // on, is on, root, available, used below, has processes
+            // the write enables, the controller is enabled, root, available, used below, has processes
             ((true,  false, false, true,  false, false), no),
             ((true,  false, true,  true,  false, true),  no),
             ((true,  false, false, true,  false, true),  busy),

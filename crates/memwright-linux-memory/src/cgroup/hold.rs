@@ -11,20 +11,20 @@ use memwright_table::Machine as _;
 
 /// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
-/// Most rounds of reclaim after which the charge of the group did not shrink (`MAX_RECLAIM_RETRIES`).
+/// The maximum number of rounds of reclaim in which the charge of the group does not shrink (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
 impl Cgroups {
-    /// Checks the limits of the thread's group and of those above it. Called before the thread returns to user mode, and
-    /// when a user copy has faulted.
+    /// Checks the limits of the thread's group and of those above it. Called before the thread returns to user mode,
+    /// and after a user copy has faulted.
     #[cold]
     #[inline(never)]
     pub fn look(&self, thread: &Arc<Thread>) {
         match thread.process.charged_group() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // The process may have joined a group after the check above, and the flag that was set then has just
-                // been cleared.
+                // If the process joined a group after the check above, the flag that was set then has just been
+                // cleared: set it again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }
@@ -38,8 +38,8 @@ impl Cgroups {
         }
     }
 
-    /// Checks the limit of a group and of each one above it, from below (`page_counter_try_charge`). A group that is
-    /// charged for the same memory as the one below it is not measured again.
+    /// Checks the limits of a group and of each one above it, from the bottom up (`page_counter_try_charge`). A group
+    /// whose charge equals that of the one below it is not measured again.
     fn look_upwards(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>, epoch: u64) {
         let mut due = u64::MAX;
         let mut below: Option<(&Arc<Cgroup>, Measured)> = None;
@@ -51,7 +51,7 @@ impl Cgroups {
                     measured.note(group);
                     measured
                 });
-                // A process may have joined since the group below was measured.
+                // If a process has joined since the group below was measured, measure this group.
                 let taken_over = taken_over.filter(|_| self.epoch.load(Ordering::SeqCst) == epoch);
                 let measured =
                     taken_over.unwrap_or_else(|| self.measured(group, Measurement::Bound));
@@ -71,8 +71,9 @@ impl Cgroups {
         group.due.set(epoch, due);
     }
 
-    /// Enforces the limit of a group: reclaims pages of its processes and of those in groups below until the group is no longer over its limit, and kills a process
-    /// if that does not suffice. `thread` waits meanwhile; it need not be in the group.
+    /// Enforces the limit of a group: reclaims pages of its processes and of those in groups below until the group is
+    /// no longer over its limit. Kills a process if that does not suffice. Meanwhile `thread` waits. It need not be in
+    /// the group.
     pub fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         let mut least = u64::MAX;
         let mut rounds = 0;
@@ -99,7 +100,7 @@ impl Cgroups {
                 continue;
             }
             if how == Measurement::Bound {
-                // An estimate is no reason to kill a process.
+                // Before a process is killed, measure the charge by a walk: the estimate may be too high.
                 (how, rounds) = (Measurement::Walk, rounds - 1);
                 continue;
             }

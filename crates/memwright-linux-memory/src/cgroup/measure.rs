@@ -9,12 +9,12 @@ use memwright_linux_abi::{Memory, Space};
 use memwright_linux_tasks::process::{Cgroup, CountedPages, Walked};
 use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
 
-/// The pages charged to a group.
+/// The charge of a group, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Private memory.
     pub private: u64,
-    /// The part of `private` that is in pages of 2 MiB.
+    /// The part of `private` that is mapped by huge pages of 2 MiB.
     pub huge: u64,
     /// Shared memory.
     pub shared: u64,
@@ -29,14 +29,15 @@ impl Charge {
     }
 }
 
-/// How a group is measured.
+/// The method and precision of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// For the limit: by the counters, if the last walk has found that they exceed the charge by at most a 64th.
+    /// For a comparison with the limit: uses the counters if, according to the last walk, they exceed the charge by at
+    /// most a 64th of it.
     Bound,
-    /// For a reader: by the counters, if the last walk has found that they equal the charge.
+    /// For a file that reports the charge: uses the counters if, according to the last walk, they equal the charge.
     Value,
-    /// By a walk over the memory of its processes.
+    /// Walks the memory of the group's processes.
     Walk,
 }
 
@@ -45,8 +46,9 @@ pub enum Measurement {
 struct Seen(Vec<u64>);
 
 impl Seen {
-    /// Returns how many of the `count` frames from `first` on have not been counted before, and marks them as counted.
-    /// If there is no memory for the bitmap, all of them are new: the group is overcharged rather than undercharged.
+    /// Returns how many of the `count` frames from `first` on are counted for the first time, and marks them as
+    /// counted. If there is no memory for the bitmap, returns `count`: the group is overcharged rather than
+    /// undercharged.
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
         if self.0.try_fill(words, 0).is_err() {
@@ -92,7 +94,8 @@ impl Measuring {
             FrameKind::Object if shared => {
                 self.charge.shared += self.seen.note(first, count);
             }
-            // Frames of files, frames without an owner, and frames of the hugetlb pool, which has its own limits.
+            // The group is not charged for frames of files, frames without an owner, and frames of the hugetlb pool,
+            // which has separate limits.
             FrameKind::Object
             | FrameKind::Hole
             | FrameKind::Free
@@ -135,7 +138,7 @@ impl Cgroups {
             let place = spaces.binary_search_by_key(&Arc::as_ptr(&space), Arc::as_ptr);
             if let Err(place) = place {
                 measuring.add_space(&self.oom.memory, &space);
-                // Without memory for this entry, the address space may be counted twice.
+                // If there is no memory for this entry, the address space may be counted twice.
                 let _ = spaces.try_insert(place, space);
             }
         }
@@ -148,8 +151,8 @@ impl Cgroups {
         measuring.charge
     }
 
-    /// Measures the group. Sets the value of `ever` at which to measure it again, before the charge can exceed the
-    /// limit or exceed the peak by much. Returns the charge in pages.
+    /// Measures the group. Sets the value of `ever` at which to measure it again: before the charge can exceed the
+    /// limit, or exceed the recorded peak by much. Returns the charge in pages.
     pub fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
         self.measured(group, how).pages
     }
@@ -158,7 +161,7 @@ impl Cgroups {
     pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
-            // Read this first, so that pages mapped during the measurement count as mapped after it.
+            // Read this first: pages that are mapped during the measurement then count as mapped after it.
             let ever = self.ever();
             let measured = Measured {
                 ever,
@@ -172,8 +175,7 @@ impl Cgroups {
         }
     }
 
-    /// Returns whether the processes and objects that `above` is charged for are all in `below`, the populated group
-    /// directly below it.
+    /// Returns whether all processes and objects that `above` is charged for are in `below`, a group directly below it.
     pub(super) fn is_charged_like(&self, above: &Cgroup, below: &Cgroup) -> bool {
         let population = &above.population;
         let alone = (population.members(), population.children()) == (0, 1);
@@ -201,8 +203,8 @@ impl Cgroups {
         })
     }
 
-    /// Returns what the counters say about the memory of the group. An address space of several processes counts several
-    /// times.
+    /// Returns the counters of the group's memory. An address space that several processes share is counted once for
+    /// each.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
             charged: self.oom.memory.object_pages(group.memcg()),
@@ -224,13 +226,13 @@ impl Cgroups {
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
-    /// The value of `Cgroups::ever` when it began.
+    /// The value of `Cgroups::ever` when the measurement began.
     ever: u64,
     pub(super) pages: u64,
 }
 
 impl Measured {
-    /// Records the result in a group.
+    /// Records the measurement in a group.
     pub(super) fn note(&self, group: &Cgroup) {
         let pages = self.pages;
         if pages <= group.most() {
@@ -242,7 +244,7 @@ impl Measured {
     }
 }
 
-/// Returns how many more pages can be mapped before a group with a charge of `pages` has to be measured again.
+/// Returns how many more pages can be mapped before a group with a charge of `pages` must be measured again.
 fn room(pages: u64, peak: u64, most: u64) -> u64 {
     let notable = peak.max(pages) + (pages / 8).max(64);
     most.min(notable).saturating_sub(pages)

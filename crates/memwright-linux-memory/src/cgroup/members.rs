@@ -8,8 +8,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, faults};
 
 impl Cgroups {
-    /// Returns the minor and major faults of the present and former members of the group and of those below, counted while
-    /// they were members.
+    /// Returns the minor and major faults that processes took while they were members of the group or of one below it.
     pub fn total_faults(&self, group: &Cgroup) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| group.faults[kind].load(Ordering::Relaxed));
         for process in self.oom.tasks.living_in(group) {
@@ -19,14 +18,14 @@ impl Cgroups {
         sum
     }
 
-    /// Moves a process to a group, or to the root, which has the number 0.
+    /// Moves a process to the group with the id `id`; 0 is the root.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below it
-    /// (`cgroup_migrate_vet_dst`), `ENOMEM`.
+    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below
+    /// it (`cgroup_migrate_vet_dst`), `ENOMEM`.
     pub fn enter(&self, process: &Process, id: u32) -> Result<(), Errno> {
         let usage = process.total_usage();
-        // The lock keeps other threads from removing the group and from creating processes.
+        // While the table is locked, no other thread removes the group or creates a process.
         let mut tasks = self.oom.tasks.lock();
         let group = self.get(id).ok_or(Errno::ENODEV)?;
         let group = group.parent().is_some().then_some(group);

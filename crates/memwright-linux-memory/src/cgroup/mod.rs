@@ -6,21 +6,22 @@
 //! hold.rs     enforcing the limits
 //! ```
 //!
-//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and shared
-//! memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first written by a
-//! system call of one of these processes. Pages of other files in private mappings, page tables and the kernel's own memory
-//! are not charged. When a process moves to another group, its charge moves with it. Files stay charged to the group that
-//! wrote them, and swap slots to the group that swapped the pages out.
+//! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and
+//! shared memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first
+//! written by a system call of one of these processes. Pages of other files in private mappings, page tables and the
+//! kernel's own memory are not charged. When a process moves to another group, its charge moves with it. Files stay
+//! charged to the group that wrote them, and swap slots to the group that swapped the pages out.
 //!
-//! Mapping and unmapping pages updates no counter of a group, so a process outside all groups pays nothing. On return
-//! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many system calls of processes
-//! in groups read and wrote. Only if these numbers allow the group, or one above it, to be over its limit does the thread
-//! visit each of these groups and measure those that can be over their limits. It then reclaims any excess before it
+//! Mapping and unmapping pages updates no counter of a group, so a process outside all groups bears no cost. On return
+//! to user mode, a thread in a group reads the number of pages that were mapped system-wide, and the number of pages
+//! that processes in groups read and wrote by system calls. Only if these numbers allow the group, or one above it, to
+//! be over its limit does the thread visit each of these groups and measure those that can be over their limits. It
+//! then reclaims any excess before it continues.
 //! continues.
-//!
-//! A measurement walks the memory of the group. At the limit, where a group is measured for every few pages, the counters
-//! of its address spaces tell the change since the last walk (`process/cgroup_charge.rs`). A group in which only one of
-//! the groups below has processes and files is not measured beside that one: their charges are equal.
+//! A measurement walks the memory of the group. A group at its limit is measured every few pages; the change since the
+//! last walk is then computed from the counters of its address spaces (`process/cgroup_charge.rs`). If all processes
+//! and files of a group are in one of the groups directly below it, the charges of the two are equal, so only the lower
+//! one is measured.
 
 mod control;
 mod hold;
@@ -38,7 +39,7 @@ use memwright_linux_tasks::process::Cgroup;
 use memwright_linux_vfs::changes::Changes;
 use tree::Groups;
 
-/// All groups of the machine, and what enforces their limits.
+/// All groups of the machine, and the state that enforces their limits.
 pub struct Cgroups {
     reclaim: Arc<Reclaim>,
     oom: Arc<OomKiller>,
@@ -46,7 +47,7 @@ pub struct Cgroups {
     groups: Lock<Groups>,
     /// Pages that system calls of processes in groups read from or wrote to in-memory files.
     called: AtomicU64,
-    /// The number of changes after which each thread has to check the limits of its groups again.
+    /// An epoch. In a new epoch, each thread must check the limits of its groups again.
     epoch: AtomicU64,
 }
 
@@ -63,12 +64,12 @@ impl Cgroups {
         }
     }
 
-    /// Changes of which groups are populated, and events.
+    /// The changes that readers of event files wait for: a group became populated or empty, or an event was counted.
     pub fn changes(&self) -> &Changes {
         &self.oom.group_changes
     }
 
-    /// Records that a process in a group is about to read or write `pages` pages by a system call.
+    /// Records that a process in a group will read or write `pages` pages by a system call.
     pub fn note_called(&self, pages: u64) {
         self.called.fetch_add(pages, Ordering::Relaxed);
     }
@@ -79,10 +80,10 @@ impl Cgroups {
         self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Makes the next thread in one of `groups`, or below, that returns to user mode measure them.
+    /// Makes the next thread that returns to user mode in one of `groups`, or below, measure these groups.
     pub fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
-        // Before the groups change, for a thread that has already read the new value of one; and after, for a thread that
-        // has read the old value of another.
+        // Begin a new epoch before the groups change, for a thread that has already read the new value of one of them,
+        // and another one after that, for a thread that has read the old value of one.
         self.epoch.fetch_add(1, Ordering::SeqCst);
         for group in groups {
             group.forget_measurement();
@@ -98,7 +99,8 @@ impl Cgroups {
 
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
-        // The lock keeps other threads from removing the group or its controller: another group can have the memcg then.
+        // While the table is locked, no other thread removes the group or its controller: the memcg could then be
+        // reused.
         let _tasks = self.oom.tasks.lock();
         if group.has_memory() {
             group.most_slots.store(slots, Ordering::Relaxed);

@@ -9,13 +9,13 @@ use memwright_linux_base::ordered::Ordered;
 use memwright_linux_tasks::process::Cgroup;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The groups without the root. Changed under the lock of the process table.
+/// All groups except the root. Changed under the lock of the process table.
 #[derive(Default)]
 pub(super) struct Groups {
     by_id: Ordered<u32, Arc<Cgroup>>,
-    /// By the number of the group above and the name.
+    /// By the id of the parent, and the name.
     by_name: Ordered<(u32, Vec<u8>), u32>,
-    /// By the number of the group above and the own number.
+    /// By the id of the parent, and the id.
     by_parent: Ordered<(u32, u32), Arc<Cgroup>>,
     last: u32,
 }
@@ -50,14 +50,14 @@ fn no_memcg(reason: NoMemcg) -> Errno {
 }
 
 impl Cgroups {
-    /// Creates a group below the group with number `above`.
+    /// Creates a group below the group with the id `above`.
     ///
     /// # Errors
     /// In this order: `ENOENT` if that group was removed, `EEXIST` if a group has the name, `EINVAL` for a name that
-    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there are
-    /// too many groups with the memory controller, `ENOMEM`.
+    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there
+    /// are too many groups with the memory controller, `ENOMEM`.
     pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
-        // The lock keeps other threads from changing the tree.
+        // While the table is locked, no other thread changes the tree.
         let _tasks = self.oom.tasks.lock();
         let parent = self.get(above).ok_or(Errno::ENOENT)?;
         if self.named(above, name)?.is_some() {
@@ -97,7 +97,7 @@ impl Cgroups {
     /// Removes a group.
     ///
     /// # Errors
-    /// `ENOENT` if there is no group with this number, `EBUSY` while a process is in the group or a group is below it.
+    /// `ENOENT` if there is no group with this id, `EBUSY` while a process is in the group or a group is below it.
     pub fn remove(&self, id: u32) -> Result<(), Errno> {
         let removed = {
             let _tasks = self.oom.tasks.lock();
@@ -108,7 +108,7 @@ impl Cgroups {
             if group.population.is_populated() || group.place.children.load(Ordering::SeqCst) > 0 {
                 return Err(Errno::EBUSY);
             }
-            // Without memory for the key, nothing is removed.
+            // If there is no memory for the key, nothing is removed.
             let name = key(parent.id, &group.name).map_err(|_| Errno::ENOMEM)?;
             let mut groups = self.groups.lock();
             groups.by_name.remove(&name);
@@ -132,7 +132,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Opens the memcg of a group below `parent`.
+    /// Opens a memcg for a group below `parent`.
     pub(super) fn open_memcg(&self, parent: &Cgroup) -> Result<Memcg, Errno> {
         let opened = self.oom.memory.swap().open_memcg(parent.memcg());
         opened.map_err(no_memcg)
@@ -144,7 +144,7 @@ impl Cgroups {
         }
     }
 
-    /// Returns the group with this number, or the root for 0.
+    /// Returns the group with this id, or the root for 0.
     pub fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
         if id == 0 {
             return Some(self.root.clone());
@@ -152,7 +152,7 @@ impl Cgroups {
         self.groups.lock().by_id.get(&id).cloned()
     }
 
-    /// Returns the number of the group with this name directly below the group `above`.
+    /// Returns the id of the group with this name directly below the group `above`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -161,7 +161,7 @@ impl Cgroups {
         Ok(self.groups.lock().by_name.get(&name).copied())
     }
 
-    /// Returns the first group directly below the group `above` that was created after the one with number `id`.
+    /// Returns the first group directly below the group `above` that was created after the one with the id `id`.
     pub fn after(&self, above: u32, id: u32) -> Option<Arc<Cgroup>> {
         let groups = self.groups.lock();
         let found = groups.by_parent.first_from(&(above, id.checked_add(1)?));
@@ -196,7 +196,7 @@ fn may_grow(parent: &Arc<Cgroup>) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a chain of groups, the deepest last.
+    /// Returns a chain of nested groups, the deepest last.
     fn chain(length: u32) -> Vec<Arc<Cgroup>> {
         let mut groups: Vec<Arc<Cgroup>> = Vec::new();
         for id in 0..length {
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn limits_of_each_group_above_hold() {
-        // The group with the limit, most descendants, most depth, and whether a group may be made below the last of four.
+        // The index of the group with the limits, `cgroup.max.descendants`, `cgroup.max.depth`, and whether a group can
+        // be created below the last of four groups.
         for (at, descendants, depth, allowed) in [
             (3, 1, 1, true),
             (3, 0, 1, false),

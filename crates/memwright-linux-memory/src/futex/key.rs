@@ -74,7 +74,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
             return None;
         }
         match area.object() {
-            // A writable private page is, or becomes, private to this address space.
+            // A writable private page is anonymous, or becomes anonymous when it is written.
             Some(object) if area.is_shared() || !writable => {
                 let object = object.clone();
                 let identity = core::ptr::from_ref(object.mappings()).cast::<()>() as usize;

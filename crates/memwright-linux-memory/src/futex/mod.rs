@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word
-//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same
-//! lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
-//! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
+//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the
+//! same lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved.
+//! After a fault, the lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of
+//! Linux 7.2).
 
 mod key;
 mod operate;
@@ -54,7 +55,7 @@ pub struct Futexes {
 }
 
 impl Futexes {
-    /// Creates empty buckets. A thread that cannot wait for lack of memory calls `oom`.
+    /// Creates empty buckets. `oom` is called if a thread cannot wait because there is no memory for its wait.
     pub fn new(
         user: &'static dyn UserAccess,
         clock: &'static dyn Clock,
@@ -77,14 +78,14 @@ impl Futexes {
         self.buckets[bucket as usize].waiters.lock()
     }
 
-    /// Locks a bucket after making room for at least one further waiter.
+    /// Makes room for at least one further waiter and locks the bucket.
     fn lock_with_room(&self, bucket: u32) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
         let waiters = &self.buckets[bucket as usize].waiters;
         lock_with_room(waiters, Queue::list)
     }
 
-    /// Locks the buckets of two keys; a single lock if both are the same bucket. Both locks have the same rank, so the
-    /// lock of the higher bucket is only tried while that of the lower one is held.
+    /// Locks the buckets of two keys; takes one lock if both are the same bucket. Both locks have the same rank, so
+    /// while the lock of the lower bucket is held, the lock of the higher one is only tried.
     fn lock_two(
         &self,
         first: u32,
@@ -109,16 +110,16 @@ impl Futexes {
     }
 }
 
-/// The references of a waiter: a thread to wake, and an object to release.
+/// The references of a waiter that has left its bucket: a thread to wake, and an object to release.
 struct Held {
     thread: Option<Arc<Thread>>,
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// Most waiters that leave a bucket while it is locked. This keeps `Left` in one block of moderate size.
+/// The maximum number of waiters that leave a bucket while it is locked. This limits the size of the list in `Left`.
 const TOGETHER: u32 = 1024;
 
-/// References of waiters that were taken out of a bucket under its lock and are handled after the lock is released.
+/// References of waiters that were removed from a bucket under its lock and are handled after the lock is released.
 /// There is always room for one waiter; room for more is allocated while no lock is held.
 #[derive(Default)]
 struct Left {
@@ -169,14 +170,14 @@ impl Left {
     }
 }
 
-/// Waiters of one word that a call is still to wake.
+/// The waiters of one word that a call has not woken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     choice: Choice,
-    /// At most this many.
+    /// The maximum number of waiters that the call still wakes.
     most: u32,
-    /// The number of waiters that stay in the bucket for lack of room, as far as they were counted. Room is then made
-    /// for this many.
+    /// The number of waiters that remained in the bucket because `Left` was full, counted up to a limit. The caller
+    /// makes room for this many and takes waiters again.
     stay: u32,
 }
 
@@ -194,8 +195,8 @@ impl Wanted {
         }
     }
 
-    /// Takes these waiters out of their bucket in order of arrival, as far as `left` has room. Returns how many. A
-    /// later call takes none that arrived after the first call.
+    /// Removes these waiters from their bucket in order of arrival while `left` has room. Returns their number. A later
+    /// call does not remove waiters that arrived after the first call.
     fn take(&mut self, queue: &mut Queue, left: &mut Left) -> u32 {
         self.choice.until = self.choice.until.min(queue.next());
         self.stay = 0;
@@ -221,7 +222,7 @@ impl Wanted {
 }
 
 impl Futexes {
-    /// Wakes the waiters that stayed in their bucket for lack of room. Returns how many.
+    /// Wakes the waiters that remained in their bucket because `left` was full. Returns their number.
     #[cold]
     fn wake_later(&self, wanted: &mut Wanted, left: &mut Left) -> u32 {
         let mut woken = 0;

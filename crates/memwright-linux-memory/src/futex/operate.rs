@@ -83,7 +83,7 @@ impl Change {
         }
     }
 
-    /// Changes the word atomically. Returns its old value; `None` if the access faults, which is not resolved.
+    /// Changes the word atomically. Returns its old value; `None` if the access faults. The fault is not resolved.
     fn make(self, host: &dyn UserAccess, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {
@@ -136,7 +136,7 @@ impl Futexes {
                 self.lock_two(key::bucket_of(one.key), key::bucket_of(two.key));
             let Some(old) = change.make(self.user, second, operation.operand) else {
                 drop((queue, other));
-                // This faults the page in for writing and leaves the word unchanged.
+                // This access faults the page in for writing and leaves the word unchanged.
                 self.user
                     .user_compare_exchange32(second, 0, 0)
                     .map_err(|_| Errno::EFAULT)?;

@@ -14,7 +14,8 @@ pub(super) struct Waiter {
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// A waiter, and the bits with which it waits: a wakeup applies to it if the bits of the wakeup intersect with these.
+/// The bits with which a waiter waits, and the waiter. A wakeup applies to it if the bits of the wakeup intersect with
+/// these.
 type Entry<W> = (u32, W);
 
 /// Some of the waiters of a word.
@@ -27,8 +28,8 @@ pub(super) struct Choice {
     pub(super) until: u64,
 }
 
-/// The waiters of one bucket, by word. The waiters of a word are in order of arrival. To find, add or remove a waiter
-/// takes the logarithm of the number of waiters.
+/// The waiters of one bucket, by word. The waiters of a word are in order of arrival. The cost of finding, adding or
+/// removing a waiter grows with the logarithm of the number of waiters.
 pub(super) struct Queue<W = Waiter> {
     waiters: Ordered<FutexPosition, Entry<W>>,
     /// The number of the next waiter that arrives.
@@ -45,7 +46,7 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Returns the list that grows before a waiter enters the bucket.
+    /// Returns the list for which room is made before a waiter enters the bucket.
     pub(super) fn list(&mut self) -> &mut Ordered<FutexPosition, Entry<W>> {
         &mut self.waiters
     }
@@ -71,8 +72,8 @@ impl<W> Queue<W> {
         Ok(position)
     }
 
-    /// Adds a waiter at a position in the order of arrival. Returns the position. If a waiter has been removed since the
-    /// last addition, there is room.
+    /// Adds a waiter at a position in the order of arrival. Returns the position. The removal of a waiter leaves room
+    /// for the next addition.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -91,12 +92,12 @@ impl<W> Queue<W> {
         self.waiters.remove(&position)
     }
 
-    /// Returns the number of the first of these waiters, from the number `from` on, and the waiter.
+    /// Returns the first of these waiters whose number is at least `from`, and its number.
     pub(super) fn first(&self, choice: &Choice, from: u64) -> Option<(u64, &W)> {
         self.chosen(choice, from).next()
     }
 
-    /// Returns how many of these waiters there are from the number `from` on, but at most `most`.
+    /// Returns the number of these waiters whose numbers are at least `from`; at most `most`.
     pub(super) fn count(&self, choice: &Choice, from: u64, most: u32) -> u32 {
         self.chosen(choice, from).take(most as usize).count() as u32
     }

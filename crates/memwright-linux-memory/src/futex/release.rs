@@ -8,7 +8,7 @@ use memwright_linux_abi::Space;
 use memwright_linux_tasks::process::{Scope, Thread};
 use memwright_linux_vfs::user::check_range;
 
-/// Most entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
+/// The maximum number of entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
 
 impl Futexes {
@@ -38,7 +38,7 @@ impl Futexes {
                 thread,
                 space: &space,
             };
-            // If an entry cannot be read, the walk ends there.
+            // If an entry cannot be read, the walk stops.
             let _ = end.walk(head);
         }
         if clears && check_range(word, 4).is_ok() {
@@ -53,7 +53,7 @@ impl Futexes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     address: u64,
-    /// The entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
+    /// Whether the entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
     inherits: bool,
 }
 
@@ -65,7 +65,7 @@ fn entry(pointer: u64) -> Entry {
     }
 }
 
-/// The list cannot be read, or an entry has an invalid address.
+/// The list cannot be read, or an address in it is invalid.
 struct Broken;
 
 /// The change to a lock's word when the thread exits.
@@ -73,7 +73,7 @@ struct Broken;
 enum Death {
     /// Nothing: the thread does not own the lock.
     Nothing,
-    /// A waiter is woken: the thread was releasing the lock, and may not have woken one yet.
+    /// A waiter is woken: the thread was releasing the lock, and may not have woken a waiter yet.
     Wake,
     /// The word is set to this value.
     Mark(u32),

@@ -79,7 +79,7 @@ impl Futexes {
         }
     }
 
-    /// Moves some of the waiters that stayed in their bucket. Returns how many.
+    /// Moves some of the waiters that remained in their bucket because there was no room. Returns their number.
     #[cold]
     fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
         let (old, new) = (
@@ -101,16 +101,17 @@ impl Futexes {
     }
 }
 
-/// The waiters of one word that a call is still to move to another word.
+/// The waiters of one word that a call has not moved to the other word yet.
 struct Moving<'a> {
-    /// Those of the time of the call.
+    /// The waiters that were in the bucket when the call began.
     choice: Choice,
     to: &'a Found,
-    /// At most this many.
+    /// The maximum number of waiters that the call still moves.
     most: u32,
-    /// The number from which the others are looked for. A waiter that is moved to its own word stays in its place.
+    /// The number at which the search for further waiters starts. If both words are the same, a moved waiter keeps its
+    /// number.
     from: u64,
-    /// The number of waiters that stay in their bucket until there is room, as far as they were counted.
+    /// The number of waiters that remain in their bucket until there is room, counted up to a limit.
     stay: u32,
 }
 
@@ -130,14 +131,15 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Selects the waiters that are in the bucket now. If there are any to move, they stay until `advance` is called.
+    /// Selects the waiters that are in the bucket now. If any are to be moved, `stay` becomes 1, so that `advance` is
+    /// called.
     fn begin(&mut self, queue: &Queue) {
         self.choice.until = queue.next();
         self.stay = self.most.min(1);
     }
 
-    /// Moves waiters in order of arrival, as far as there is room for them in the other bucket and for their references
-    /// in `left`. Without another bucket, both words have the same one. Returns how many.
+    /// Moves waiters in order of arrival while there is room for them in the other bucket, and for their references in
+    /// `left`. `other` is `None` if both words have the same bucket. Returns the number of moved waiters.
     fn advance(
         &mut self,
         queue: &mut Queue,

@@ -30,7 +30,7 @@ impl Futexes {
             return Ok(0);
         };
         if !self.withdraw(thread) {
-            // The thread was woken after its wait was interrupted.
+            // The wait was interrupted, but a waker had already removed the thread from the bucket.
             return Ok(0);
         }
         let Some(deadline) = request.deadline else {

@@ -1,9 +1,10 @@
-//! NUMA balancing: a scan that sets NUMA hints, so that pages move to the CPUs that use them (Linux 7.2
-//! `kernel/sched/fair.c`, `task_tick_numa`).
-//!
-//! Like the scan for huge pages, this one is a deadline. Each time it expires, it sets NUMA hints in a part of the
-//! memory of the processes that are due. A process whose hints revealed nothing new is due less often. No deadline is
-//! set on a machine with one node, or while balancing is off.
+//! NUMA balancing: a scan that sets NUMA hints, so that pages migrate to the nodes of the CPUs that access them (Linux
+//! 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
+//! Like the scan for huge pages, this scan has a deadline instead of a thread. Each time that the deadline passes, the
+//! scan sets NUMA hints in a part of the memory of those processes that are due. A process is due less often if its
+//! hint faults were mostly on local pages, or if a page could not be migrated. No deadline is set on a machine with one
+//! node, or while balancing is off.
+//! off.
 
 use crate::hand::Hand;
 use alloc::sync::{Arc, Weak};
@@ -18,7 +19,7 @@ use memwright_linux_tasks::process::Tasks;
 /// Pages in a MiB.
 const MEBIBYTE: u64 = 256;
 
-/// The position of the scan and whether it runs.
+/// The position of the scan, its settings, and whether it runs.
 pub struct Balancing {
     is_on: AtomicBool,
     /// Milliseconds between two steps (`sysctl_numa_balancing_scan_period_min`).

@@ -10,10 +10,10 @@ use memwright_linux_abi::{Memory, errno::Errno};
 use memwright_linux_tasks::process::{Tasks, Thread};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 
-/// Largest number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
+/// The maximum number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
 pub const MOST_NODES: u64 = 1024;
 
-/// Chooses the nodes for the pages of the running threads.
+/// Chooses the nodes of new pages by the policy of the running thread.
 struct Placements {
     memory: Arc<Memory>,
     tasks: &'static Tasks,
@@ -60,7 +60,7 @@ pub fn set_policy(
     Ok(())
 }
 
-/// Returns the node for the next page after `turn` interleaved pages; `None` if the policy does not interleave.
+/// Returns the node for the next page after `turn` interleaved pages; `None` if the policy is not an interleaving one.
 pub fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
     match policy.mode {
         PlaceMode::Interleave | PlaceMode::WeightedInterleave => {

@@ -1,7 +1,7 @@
 //! Applies a list of operations to the values of a semaphore set: all of them or none (Linux 7.2 `ipc/sem.c`,
 //! `perform_atomic_semop`).
 
-/// Largest value of a semaphore (`SEMVMX`), and largest adjustment on exit (`SEMAEM`).
+/// The maximum value of a semaphore (`SEMVMX`), and the maximum adjustment on exit (`SEMAEM`).
 pub const MOST_VALUE: i32 = 32767;
 
 /// One operation of a list.
@@ -11,29 +11,29 @@ pub struct Operation {
     pub number: u16,
     /// The number to add; 0 means to wait until the value is 0.
     pub add: i16,
-    /// The call fails if it would have to wait for this operation (`IPC_NOWAIT`).
+    /// Whether the call fails if this operation would have to wait (`IPC_NOWAIT`).
     pub never_waits: bool,
-    /// The exit of the process undoes the operation (`SEM_UNDO`).
+    /// Whether the exit of the process undoes the operation (`SEM_UNDO`).
     pub undone: bool,
 }
 
 /// The reason why a list of operations was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The operation at this index has to wait.
+    /// The operation at this index must wait.
     Waits(usize),
     /// A value, or an adjustment on exit, would leave its range.
     OutOfRange,
 }
 
 /// Applies all operations, or none. `undo` contains the adjustments of the values on exit of the process. Only
-/// operations that are undone on exit use it, so it may be shorter than `values` if there are none.
+/// operations with `undone` use it, so it may be shorter than `values` if there are no such operations.
 ///
 /// # Errors
-/// One of [`Refusal`]; everything is then unchanged.
+/// One of [`Refusal`]; `values` and `undo` are then unchanged.
 ///
 /// # Panics
-/// If an operation has the index of a semaphore that does not exist.
+/// If an operation refers to a semaphore that does not exist.
 pub fn attempt(
     values: &mut [i32],
     undo: &mut [i32],
@@ -85,7 +85,7 @@ mod tests {
 
     /// The values of two semaphores, or their adjustments on exit.
     type Two = [i32; 2];
-    /// The values and the adjustments after the operations, or why nothing was applied.
+    /// The values and the adjustments after the operations, or the reason why none was applied.
     type Outcome = Result<(Two, Two), Refusal>;
 
     fn operation(number: u16, add: i16, undone: bool) -> Operation {

@@ -1,8 +1,8 @@
 //! System V semaphore sets (Linux 7.2 `ipc/sem.c`).
 //!
-//! A caller that has to wait leaves its list of operations pending in the set. A caller that changes a value then
-//! performs the pending lists that have become possible, in order of arrival, and wakes their callers. It works in
-//! batches: between two batches the set is unlocked and other threads can run.
+//! A caller that must wait leaves its list of operations pending in the set. A caller that changes a value then
+//! performs the pending lists that have become possible, in order of arrival, and wakes their callers. It does so in
+//! batches; between two batches, the set is unlocked and other threads can run.
 
 mod attempt;
 
@@ -22,9 +22,9 @@ use memwright_table::{
 
 pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
 
-/// Most semaphores in a set (`SEMMSL`).
+/// The maximum number of semaphores in a set (`SEMMSL`).
 pub const MOST_IN_SET: usize = 32000;
-/// Most sets (`SEMMNI`).
+/// The maximum number of sets (`SEMMNI`).
 pub const MOST_SETS: usize = 32000;
 
 /// The permissions and timestamps of a set.
@@ -46,7 +46,7 @@ pub struct Pending {
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
-    /// Its position in the set's order of arrival, once it is queued.
+    /// The position of the list in the set's order of arrival, once the list is queued.
     number: AtomicU64,
     /// The result of the call, once it is complete.
     outcome: AtomicU64,
@@ -54,7 +54,7 @@ pub struct Pending {
     next: Lock<Option<Arc<Pending>>>,
 }
 
-/// Value of `outcome` while the call is not complete: no call returns this value.
+/// Value of `outcome` while the call is not complete. It is not the result of any call.
 const WAITING: u64 = u64::MAX / 2;
 
 impl Pending {
@@ -76,7 +76,7 @@ impl Pending {
 /// A list of operations in the queue of a set.
 struct Waiting {
     pending: Arc<Pending>,
-    /// Index of the operation that has to wait.
+    /// Index of the operation that must wait.
     place: usize,
 }
 
@@ -116,12 +116,12 @@ impl Queue {
 /// The amounts by which the exit of a process adjusts each value.
 struct Undo {
     adds: Vec<i32>,
-    /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are void.
+    /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are discarded.
     epoch: u64,
 }
 
 impl Undo {
-    /// Returns the adjustments of epoch `epoch` and the number of values that had to be cleared because they were of an
+    /// Returns the adjustments of epoch `epoch`, and the number of values that were cleared because they belonged to an
     /// earlier epoch.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
@@ -135,10 +135,10 @@ impl Undo {
     }
 }
 
-/// Number of values of an undo list that can be cleared in about the time of one attempt.
+/// The number of values of an undo list that can be cleared in about the time of one attempt.
 const CLEARED: usize = 64;
 
-/// Lists that are tried between two scheduling points.
+/// Number of lists that are tried between two scheduling points.
 const TOGETHER: u32 = 256;
 
 /// The mutable state of a set.
@@ -148,7 +148,7 @@ struct State {
     processes: Vec<u32>,
     /// Undo lists, by process.
     undo: Ordered<u32, Undo>,
-    /// Number of times that all values were set. Operations before the last of these are not undone on exit.
+    /// Number of times that all values were set. Operations before the last time are not undone on exit.
     epoch: u64,
     /// The pending lists.
     pending: Queue,
@@ -158,11 +158,11 @@ struct State {
 
 /// A set of semaphores.
 pub struct Set {
-    /// Its number.
+    /// The id of the set.
     pub id: u32,
-    /// Its key; 0 for a private set.
+    /// The key of the set; 0 for a private set.
     pub key: u32,
-    /// Its creator.
+    /// The creator of the set.
     pub maker: Subject,
     state: Lock<State>,
 }
@@ -191,11 +191,11 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// Adds a set of `count` semaphores, all 0. Returns the number of the set.
+    /// Adds a set of `count` semaphores whose values are 0. Returns its id.
     ///
     /// # Errors
     /// `EEXIST` if another thread has created a set with the key since the caller checked, `ENOSPC` if there are too
-    /// many; `ENOMEM`.
+    /// many sets, `ENOMEM`.
     pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
         let state = State {
             values: zeroes(count)?,
@@ -230,13 +230,13 @@ impl Sets {
         all.iter().find(|set| set.key == key).cloned()
     }
 
-    /// Returns the set with this number.
+    /// Returns the set with this id.
     pub fn find(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         all.iter().find(|set| set.id == id).cloned()
     }
 
-    /// Returns the largest number of a set, or 0.
+    /// Returns the highest id of a set; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         all.iter().map(|set| set.id).max().unwrap_or(0)
@@ -264,7 +264,7 @@ impl Sets {
     pub fn undo(&self, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // The list is sorted by number, and a set's number never changes.
+        // The list is sorted by id, and the id of a set never changes.
         while let Some(set) = self.from(first) {
             points.round();
             set.undo(process);
@@ -272,7 +272,7 @@ impl Sets {
         }
     }
 
-    /// Returns the set with the lowest number that is at least `id`.
+    /// Returns the set with the lowest id that is at least `id`.
     fn from(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         let place = all.partition_point(|set| set.id < id);
@@ -332,7 +332,7 @@ impl Set {
     ///
     /// # Errors
     /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE` if a
-    /// value or an adjustment leaves its range, `ENOMEM`.
+    /// value or an adjustment would leave its range, `ENOMEM`.
     pub fn operate(
         &self,
         process: u32,
@@ -346,7 +346,7 @@ impl Set {
         if let Ok(done) = self.do_now(state, process, &operations, now)? {
             return Ok(done);
         }
-        // Allocate memory while the set is unlocked. The operations may have become possible in that time, so try again
+        // Allocate memory while the set is unlocked. Meanwhile the operations may become possible, so try them again
         // below.
         let pending = Arc::new(Pending {
             queue: WaitQueue::named("a semaphore"),
@@ -387,7 +387,7 @@ impl Set {
         Ok(())
     }
 
-    /// Performs the operations. Returns the index of the operation that has to wait if they are not possible now.
+    /// Performs the operations. Returns the index of the operation that must wait, if they are not possible now.
     fn do_now<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
@@ -409,7 +409,7 @@ impl Set {
         }
     }
 
-    /// Withdraws pending operations. Returns their result if they were completed in the meantime.
+    /// Withdraws pending operations. Returns their result if they were completed before.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
         let number = pending.number.load(Ordering::Relaxed);
         self.state.lock().pending.remove(number);
@@ -480,7 +480,7 @@ impl Set {
     }
 
     /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
-    /// between two batches, that CPU serves the lists itself, from the first one on.
+    /// between two batches, that CPU performs the lists itself, starting with the first one.
     fn serve<'a>(&'a self, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
@@ -509,8 +509,8 @@ impl Set {
 }
 
 impl State {
-    /// Performs the operations, or returns the index of the operation that has to wait. If any of them is undone on
-    /// exit, the process must have an undo list.
+    /// Performs the operations, or returns the index of the operation that must wait. If any of them has `undone`, the
+    /// process must have an undo list.
     fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
         let (undo, cleared) = if operations.iter().any(|one| one.undone) {
             let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
@@ -531,9 +531,9 @@ impl State {
         Ok(Attempted { outcome, cleared })
     }
 
-    /// Tries the pending lists from number `from` on. Starts again from the first list after completing one that can
-    /// have made earlier lists possible. Returns the completed lists, and the number from which to continue if
-    /// [`TOGETHER`] attempts were not enough.
+    /// Tries the pending lists from number `from` on. After it completes a list that may make earlier ones possible, it
+    /// starts again from the first list. Returns the completed lists. If [`TOGETHER`] attempts were not enough, also
+    /// returns the number at which to continue.
     fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
         let mut woken = Woken::default();
         let mut next = from;
@@ -561,7 +561,7 @@ impl State {
             self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                // Completing a single decrement makes no other list possible, except lists that wait for 0 or have
+                // After a single decrement, no other list becomes possible, except lists that wait for 0 or have
                 // several operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
                 if self.pending.others > 0 || !is_decrement(&pending.operations) {
                     next = 0;
@@ -576,7 +576,7 @@ impl State {
 
 /// The result of an attempt.
 struct Attempted {
-    /// Success, or the index of the operation that has to wait.
+    /// Success, or the index of the operation that must wait.
     outcome: Result<(), usize>,
     /// Number of values of an undo list that were cleared for the attempt.
     cleared: usize,
@@ -587,7 +587,7 @@ fn is_decrement(operations: &[Operation]) -> bool {
     matches!(operations, [one] if one.add < 0)
 }
 
-/// Completed lists, in order. They form a chain through `Pending::next`, which needs no memory.
+/// Completed lists, in order. They are linked by `Pending::next`, which needs no further memory.
 #[derive(Default)]
 struct Woken {
     first: Option<Arc<Pending>>,
@@ -631,7 +631,7 @@ mod tests {
             changed: 0,
         };
         assert_eq!(sets.add(7, 1, standing), Ok(0));
-        // `EEXIST` is for a thread that found no set with this key before another thread created one.
+        // `EEXIST` is for a thread that looked for this key before another thread created the set.
         assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
         assert_eq!(sets.add(8, 1, standing), Ok(1));
         for private in [2, 3] {

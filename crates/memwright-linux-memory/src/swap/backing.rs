@@ -59,7 +59,7 @@ impl Backing {
     /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC` if compressed memory has no memory left, `ENOMEM` if there is no frame to write from.
+    /// `EIO`, `ENOSPC` if there is no memory for the compressed page, `ENOMEM` if there is no frame to write from.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -95,7 +95,7 @@ impl Backing {
     /// `DeviceError` if the disk reports an error.
     pub fn complete(&self, ticket: Ticket) -> Result<(), DeviceError> {
         match self {
-            // Transfers of compressed memory complete when they are submitted, so there is none to wait for.
+            // Transfers to compressed memory complete in `submit`, so there is no transfer to wait for.
             Self::Zram(_) => Err(DeviceError::Io),
             Self::Machine(disk) => disk.complete(ticket),
         }
@@ -109,7 +109,7 @@ impl Backing {
         }
     }
 
-    /// Returns the bytes of memory that the contents occupy.
+    /// Returns the number of bytes of memory that the contents occupy.
     pub fn stored(&self) -> u64 {
         match self {
             Self::Zram(zram) => zram.stored(),
@@ -140,7 +140,7 @@ fn transfer(
         match disk.submit(transfer) {
             Submission::Done(result) => return result.map_err(errno),
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
-            // Transfers of other threads occupy all descriptors. They complete without this thread.
+            // Transfers of other threads occupy all descriptors. They complete without help from this thread.
             Submission::Busy => memwright_linux_base::sync::relax(),
         }
     }

@@ -1,4 +1,4 @@
-//! A disk, which is used as swap or by programs.
+//! A disk, which either is a swap device or is accessed by programs.
 
 use super::{backing::Backing, faults::Faults, header};
 use alloc::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Disk {
     minor: u32,
     pages: u32,
     backing: Backing,
-    /// Injected errors of swap transfers.
+    /// Injected errors of swap transfers, for tests.
     faults: Faults,
     used: Lock<Use>,
 }
@@ -36,7 +36,7 @@ struct Slots {
 }
 
 impl Disk {
-    /// Creates a disk of `pages` pages. One of every `errors` swap transfers fails; none if `errors` is 0.
+    /// Creates a disk of `pages` pages. About one in `errors` swap transfers fails; none if `errors` is 0.
     pub const fn new(backing: Backing, minor: u32, pages: u32, errors: u32) -> Self {
         Self {
             minor,
@@ -64,7 +64,7 @@ impl Disk {
         self.pages as u64 * PAGE_SIZE as u64
     }
 
-    /// Returns the bytes of memory that its contents occupy.
+    /// Returns the number of bytes of memory that its contents occupy.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.backing.stored()
@@ -129,7 +129,7 @@ impl Disk {
             for page in 0..self.pages {
                 self.backing.discard(frames, page);
             }
-            // The header's page has just been discarded as well.
+            // The page of the header was discarded as well.
             let formatted = self.format(frames);
             debug_assert_eq!(formatted, Ok(()));
         }
@@ -163,8 +163,8 @@ impl Disk {
         added.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EPERM)
     }
 
-    /// Begins to turn the swap device off. Returns its number, by which the caller turns it off. The disk cannot be
-    /// used until the caller reports the result with `end_off`.
+    /// Begins to turn the swap device off. Returns its number, with which the caller turns it off. The disk cannot be
+    /// used until the caller reports the result by `end_off`.
     ///
     /// # Errors
     /// `EINVAL` if the disk is not used as swap.
@@ -179,7 +179,8 @@ impl Disk {
         }
     }
 
-    /// Records the result of turning the disk off: it is still the swap device `number`, or with `None` no longer swap.
+    /// Records the result of turning the disk off. The disk is still the swap device `number`; `None` if it is no
+    /// longer swap.
     pub(super) fn end_off(&self, number: Option<usize>) {
         *self.used.lock() = number.map_or(Use::Free, Use::Swap);
     }

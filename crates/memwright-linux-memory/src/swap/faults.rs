@@ -1,12 +1,12 @@
-//! Injected disk errors, for tests of swapped-out pages that cannot be read (like Linux's `fail_make_request`,
-//! `block/blk-core.c` of 7.2, with a count instead of a probability).
+//! Injected disk errors, for tests with swapped-out pages that cannot be read (like Linux's `fail_make_request`,
+//! `block/blk-core.c` of 7.2, but with a count instead of a probability).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Selects the transfers of a disk that fail: about one in a given number. In every run with the same sequence of
 /// transfers, the same transfers fail.
 pub struct Faults {
-    /// About one in `each` transfers fails; none if this is 0.
+    /// About one in `each` transfers fails; none if `each` is 0.
     each: u32,
     asked: AtomicU64,
 }
@@ -26,8 +26,8 @@ impl Faults {
     }
 }
 
-/// Returns whether transfer `number` fails. The failures are not evenly spaced: otherwise they could always hit the
-/// same pages of a program that cycles through its pages.
+/// Returns whether transfer `number` fails. The failures are not evenly spaced: if they were, they could always hit the
+/// same pages of a program that accesses its pages in turn.
 const fn fails(number: u64, each: u32) -> bool {
     // The finaliser of SplitMix64.
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -8,7 +8,7 @@ const FIELDS: usize = 1024;
 const VERSION: usize = FIELDS;
 const LAST_PAGE: usize = FIELDS + 4;
 const BAD_PAGES: usize = FIELDS + 8;
-/// The last bytes of the page.
+/// The signature, which is at the end of the page.
 const SIGNATURE: &[u8; 10] = b"SWAPSPACE2";
 const SIGNATURE_START: usize = PAGE_SIZE - SIGNATURE.len();
 
@@ -16,7 +16,7 @@ fn field(page: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
 }
 
-/// Turns `page`, which is all zeroes, into the header of a disk of `pages` pages.
+/// Writes the header of a disk of `pages` pages to `page`, which is all zeroes.
 pub fn write(page: &mut [u8], pages: u32) {
     page[VERSION..][..4].copy_from_slice(&1_u32.to_le_bytes());
     page[LAST_PAGE..][..4].copy_from_slice(&pages.saturating_sub(1).to_le_bytes());

@@ -32,7 +32,7 @@ pub const DEFAULT_PRIORITY: i32 = -1;
 #[derive(Default)]
 pub struct Swaps {
     disks: Vec<Arc<Disk>>,
-    /// Changes of the set of swap devices in use.
+    /// The changes of the set of swap devices that readers of `/proc/swaps` wait for.
     pub changes: Changes,
 }
 
@@ -48,8 +48,8 @@ impl Swaps {
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
-            // Raise the watermarks: pages are swapped out when memory is nearly exhausted, and compressed memory needs
-            // frames for them.
+            // Raise the watermarks. Pages are swapped out when memory is nearly exhausted, and compressed memory needs
+            // frames to store them.
             frames.low_water(2 * frames.reserve());
         }
         let mut disks: Vec<Arc<Disk>> = Vec::new();
@@ -110,7 +110,7 @@ impl Swaps {
         }
     }
 
-    /// Returns the bytes of memory that the contents of all disks occupy.
+    /// Returns the number of bytes of memory that the contents of all disks occupy.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.disks.iter().map(|disk| disk.stored()).sum()

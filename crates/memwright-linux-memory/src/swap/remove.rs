@@ -1,4 +1,4 @@
-//! Turns a swap device off after swapping its pages in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
+//! Turns a swap device off after all its pages are swapped in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
 use crate::hand::Hand;
@@ -7,7 +7,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::Tasks;
 use memwright_linux_vfs::{direct_reclaim::Retry, fs::caller::Caller};
 
-/// Pages swapped in between two checks for signals.
+/// Number of pages that are swapped in between two checks for signals.
 const AT_ONCE: u64 = 256;
 
 /// Turns a swap device off. If that fails, the device stays in use.
@@ -73,7 +73,7 @@ fn bring_all_back(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(
     })
 }
 
-/// Calls `some`, which swaps a number of pages in, until it returns false because there are no more.
+/// Calls `some`, which swaps in a number of pages, until it returns false because none is left.
 fn bring_back(
     caller: &dyn Caller,
     mut some: impl FnMut() -> Result<bool, FaultError>,

@@ -7,7 +7,7 @@
 use memwright_linux_abi::M;
 use memwright_table::{Frame, FrameKind, Frames, OutOfFrames, PAGE_SIZE};
 
-/// Number of parts in a frame of each class, the largest parts first.
+/// Number of parts into which a frame of each class is divided. The first class has the largest parts.
 const PARTS: [u8; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 21, 32, 64];
 
 /// Returns the size of a part of a class in bytes.
@@ -23,7 +23,7 @@ fn class_of(length: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// No frame.
+/// The frame number for none.
 const NONE: u32 = u32::MAX;
 
 /// The location of a piece.
@@ -34,7 +34,7 @@ pub struct Piece {
     index: u8,
 }
 
-/// Number of spare frames, which are used when no frame is free: that is when pages are swapped out.
+/// Number of spare frames. They are used when no frame is free, which is when pages are swapped out.
 const SPARE: usize = 64;
 
 /// The heads of the lists, the number of frames with pieces, and the spare frames.
@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// Allocates a frame for pieces. Takes a spare frame if no other is free.
+    /// Allocates a frame for pieces. Uses a spare frame if no other is free.
     fn new_frame(&mut self, frames: &Frames<M>) -> Result<Frame, OutOfFrames> {
         match frames.allocate(0, FrameKind::Slab) {
             Ok(frame) => {

@@ -1,24 +1,24 @@
 //! Decompresses LZ4 blocks into pages.
 //!
-//! The crate that compresses the blocks has a decoder, but this module is used instead. Memory often repeats one word
-//! over a long run, for example half a page. The crate's decoder, without `unsafe`, copies such runs byte by byte. Here
-//! the length of the copied run doubles with each step.
+//! The crate that compresses the blocks also has a decoder. Memory often repeats one word over a long run, for example
+//! half a page. That decoder, compiled without `unsafe`, copies such runs byte by byte; in this module the length of
+//! each copy is twice that of the one before.
 
-/// The data is not a block that fills exactly one page.
+/// The compressed data is invalid, or does not fill exactly one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
 /// Added to the encoded length of every match.
 const MATCH_MIN: usize = 4;
 
-/// The value of a length in a token that means that the length continues in the following bytes.
+/// The value of a length in a token for which the length continues in the following bytes.
 const GOES_ON: usize = 15;
 
 /// Number of bytes copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// Up to this length, copying whole words past the end costs less than copying exactly. Later output overwrites the
-/// excess.
+/// The maximum length for which copying whole words past the end takes less time than copying the exact length. Later
+/// output overwrites the excess.
 const SHORT: usize = 4 * WORD;
 
 /// Fills `page` from a block in the format of `LZ4_compress_default` (`lz4_Block_format.md` of LZ4 1.10).
@@ -108,7 +108,7 @@ fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<
         }
         return Ok(());
     }
-    // The bytes from `from` on have period `distance`, and each step copies all of them.
+    // The bytes from `from` on have the period `distance`. Each step copies all of them, which doubles their number.
     let mut to = at;
     while to < end {
         let step = (to - from).min(end - to);
@@ -125,7 +125,7 @@ mod tests {
     use lz4_flex::block::{compress, decompress_into};
     use proptest::prelude::*;
 
-    /// Contents like those of programs: runs of words, noise, and repetitions of earlier bytes.
+    /// Returns contents that resemble those of programs: runs of words, noise, and repetitions of earlier bytes.
     fn page_of(parts: &[(u8, u16, u16)]) -> Vec<u8> {
         let mut page = Vec::new();
         let mut state = 1_u32;
@@ -184,7 +184,7 @@ mod tests {
         // Two literals, ten bytes from two bytes before, and no final literals.
         assert_eq!(unpack(&[0x26, b'a', b'b', 2, 0, 0], &mut page), Ok(()));
         assert_eq!(&page, b"abababababab");
-        // One byte too few, one too many, from before the page, and a distance of 0.
+        // The lengths and distances of these blocks are wrong: one byte too few, one too many, from before the page, 0.
         assert_eq!(
             unpack(&[0x25, b'a', b'b', 2, 0, 0], &mut page),
             Err(Corrupt)

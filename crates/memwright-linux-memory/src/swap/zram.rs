@@ -13,8 +13,8 @@ use memwright_linux_abi::M;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
-/// A page that compresses to this many bytes or more is stored uncompressed, because its compressed form would occupy a
-/// frame as well (`huge_class_size`).
+/// A page whose compressed form has at least this number of bytes is stored uncompressed: its compressed form would
+/// occupy a frame as well (`huge_class_size`).
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
 /// The contents of a slot.
@@ -23,7 +23,7 @@ enum Kept {
     Nothing,
     /// A page that repeats this word.
     Repeated(u64),
-    /// This many bytes in a piece.
+    /// A piece that contains this number of bytes of compressed data.
     Packed(Piece, u16),
 }
 
@@ -53,7 +53,7 @@ impl Zram {
     /// Creates a device with `slots` slots.
     ///
     /// # Errors
-    /// `OutOfMemory` if the heap has no memory for the metadata.
+    /// `OutOfMemory` if the metadata cannot be allocated.
     pub fn new(frames: &Frames<M>, slots: u32) -> Result<Self, OutOfMemory> {
         let mut kept = Vec::new();
         let mut left = slots as usize;
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Stores the page in `plain`, compressed if that saves memory. Returns the location.
+    /// Stores the page in `plain`, compressed if that saves memory. Returns its location.
     fn compress(&mut self, frames: &Frames<M>) -> Result<Kept, DeviceError> {
         let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
         let bytes = match packed {
@@ -172,7 +172,7 @@ impl Zram {
     }
 }
 
-/// Returns the word that `bytes` repeat; `None` if they do not repeat one.
+/// Returns the word of which `bytes` is a repetition; `None` if there is no such word.
 fn repeated(bytes: &[u8]) -> Option<u64> {
     let (first, _) = bytes.split_first_chunk()?;
     bytes
@@ -227,7 +227,7 @@ impl Zram {
         self.inner.lock().drop_kept(frames, slot);
     }
 
-    /// Returns the bytes of memory that its pages occupy.
+    /// Returns the number of bytes of memory that its pages occupy.
     pub fn stored(&self) -> u64 {
         self.inner.lock().store.frames() * PAGE_SIZE as u64
     }

@@ -113,7 +113,7 @@ abi_struct! {
     }
 }
 
-/// Returns the events that a context with these features receives.
+/// Returns the events that are sent to a context with these features.
 fn events_of(features: Features) -> WatchEvents {
     let mut events = WatchEvents::empty();
     for (feature, event) in [
@@ -127,7 +127,7 @@ fn events_of(features: Features) -> WatchEvents {
     events
 }
 
-/// Checks the requested features, and returns them with the features that they imply. `UFFD_FEATURE_EVENT_FORK`
+/// Checks the requested features. Returns them together with the features that they imply. `UFFD_FEATURE_EVENT_FORK`
 /// requires a privileged caller, because the reader of the event gets access to the child's memory.
 fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     if wanted.api != u64::from(raw::UFFD_API) {
@@ -146,8 +146,8 @@ fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     Ok(features)
 }
 
-/// Checks the features that `UFFDIO_SET_MODE` enables and disables, for a context with the features `agreed`, and returns
-/// its new features (`userfaultfd_set_mode`).
+/// Checks the features that `UFFDIO_SET_MODE` enables and disables, for a context with the features `agreed`. Returns
+/// the new features of the context (`userfaultfd_set_mode`).
 fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
     let (enable, disable) = (modes.enable, modes.disable);
     let switchable = Features::COUNTS_ACCESSES.bits();
@@ -161,8 +161,8 @@ fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
     Features::from_bits((agreed.bits() | enable) & !disable).ok_or(Errno::EINVAL)
 }
 
-/// Returns the error of `userfaultfd` operations and of page scans. A page scan gets `EPERM` if writes to the area are
-/// not tracked.
+/// Returns the error number for an error of a `userfaultfd` operation or of a page scan. A page scan fails with `EPERM`
+/// if writes to the area are not tracked.
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
         WatchError::Invalid => Errno::EINVAL,
@@ -216,7 +216,7 @@ struct Target {
     length: u64,
     /// Whether the command wakes threads that wait for these pages.
     wakes: bool,
-    /// Offset in the arguments of the field into which the kernel stores the number of bytes or the error.
+    /// The offset in the arguments of the field to which the kernel stores the number of bytes, or the error.
     told_at: u64,
 }
 
@@ -263,8 +263,8 @@ impl UserfaultFile {
     }
 }
 
-/// Fails the commands that fill, move or protect memory with `EAGAIN`. Called while an event about registered memory is
-/// pending or unread.
+/// Returns `EAGAIN` for a command that fills, moves or protects memory. Called while an event about registered memory
+/// is pending or unread.
 #[cold]
 fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
@@ -427,7 +427,8 @@ impl Command<'_> {
         Ok(0)
     }
 
-    /// Executes `UFFDIO_SET_MODE`. If accesses do not wait any more, wakes the threads that wait: they retry.
+    /// Executes `UFFDIO_SET_MODE`. If accesses no longer cause faults that wait, wakes the waiting threads, which then
+    /// retry.
     fn set_mode(&self) -> Result<u64, Errno> {
         let modes: Modes = self.userfaults.user().read_value(self.argument)?;
         switched(self.features(), &modes)?;
@@ -447,7 +448,7 @@ impl Command<'_> {
         Ok(0)
     }
 
-    /// Executes the commands of Linux 7.3. Out of line, to keep the others as fast as before.
+    /// Executes the commands of Linux 7.3. Not inlined, so that the other commands do not become slower.
     #[cold]
     #[inline(never)]
     fn newer(&self, command: u32) -> Result<u64, Errno> {
@@ -529,8 +530,7 @@ impl Command<'_> {
         })
     }
 
-    /// Copies one huge page from `wanted.from + ahead` to `wanted.to + ahead`, through `bytes`, which has the size of a
-    /// small page.
+    /// Copies one huge page from `wanted.from + ahead` to `wanted.to + ahead` through `bytes`, a buffer of 4 KiB.
     fn copy_huge(
         &self,
         space: &Space,
@@ -559,7 +559,8 @@ impl Command<'_> {
 
     fn relocate(&self) -> Result<u64, Errno> {
         let wanted: Copy = self.userfaults.user().read_value(self.argument)?;
-        // Pages can be moved only within the caller's own address space.
+        // The source and the destination must be in the address space of the userfaultfd, and the caller must run in
+        // it.
         let own = Arc::downgrade(&self.space_of_caller()?);
         if !own.ptr_eq(&self.userfault.space) {
             return Err(Errno::EINVAL);
@@ -638,9 +639,9 @@ impl Command<'_> {
         self.conclude(target, done, result)
     }
 
-    /// Completes a command: stores the number of bytes done, or the error if no page was done, in the arguments, and
-    /// wakes the threads that wait for the pages done. Returns 0 if all pages were done, `EAGAIN` after some, else the
-    /// error.
+    /// Completes a command: stores the number of bytes done in the arguments, or the error if no page was done, and
+    /// wakes the threads that wait for the pages done. Returns 0 if all pages were done, `EAGAIN` if some were, and
+    /// otherwise the error.
     fn conclude(
         &self,
         target: &Target,

@@ -1,4 +1,4 @@
-//! Userfaultfd events other than faults. The thread that causes an event waits until the event was read
+//! Userfaultfd events other than faults. The thread that causes an event waits until it is read
 //! (`userfaultfd_event_wait_completion`).
 
 use super::{Message, Userfault, UserfaultFile, Userfaults};
@@ -15,33 +15,33 @@ use memwright_linux_tasks::process::Thread;
 use memwright_linux_vfs::fs::open_file::OpenFile;
 use memwright_table::{PAGE_SIZE, Page, TryPush};
 
-/// The contents of an event.
+/// The content of an event.
 #[derive(Clone)]
 pub(super) enum Tidings {
-    /// A message in the format in which it is read.
+    /// A message in the format that `read` returns.
     Message(Message),
-    /// The userfaultfd of a child process's memory. The reader gets a descriptor for it.
+    /// The userfaultfd of a child process's memory. The reader gets a descriptor that refers to it.
     Fork(Arc<OpenFile>),
 }
 
 /// An event. The thread that caused it waits until it is read.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// Whether a reader has taken the event.
+    /// Whether a reader has taken the event to read it.
     pub(super) taken: AtomicBool,
-    /// Whether the event was read.
+    /// Whether the event was copied to the reader.
     pub(super) read: AtomicBool,
 }
 
-/// The events that an operation on registered memory has collected and that were not read yet. Until they are read,
-/// commands of the userfaultfds that they concern fail with `EAGAIN`.
+/// The events that an operation on registered memory has collected and that are unread. Until an event is read,
+/// commands on its userfaultfd fail with `EAGAIN`.
 pub struct Announced<'a> {
     userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
 impl Drop for Announced<'_> {
-    /// Cancels the events that were not delivered, so that the commands of their userfaultfds succeed again.
+    /// Drops the events that were not delivered, so that commands on their userfaultfds succeed again.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -58,8 +58,8 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Adds an event. The caller can hold the lock of the address space. An operation that is retried after it ran out
-    /// of memory notes the same event again, which is added only once.
+    /// Adds an event. The caller may hold the lock of the address space. An operation that is retried after it ran out
+    /// of memory adds the same event again; the duplicate is ignored.
     pub fn note(&mut self, watch: &Watch, event: WatchEvent) {
         let Some(userfault) = self.userfaults.find(watch.number) else {
             return;
@@ -85,8 +85,8 @@ impl<'a> Announced<'a> {
         self.list.push((userfault, tidings));
     }
 
-    /// Delivers the events one after the other. Waits for each event until it was read, its userfaultfd is closed, or
-    /// the calling thread is killed.
+    /// Delivers the events one after another. After each event, waits until the event is read, its userfaultfd is
+    /// closed, or the calling thread is killed.
     pub fn tell(mut self, thread: &Arc<Thread>) {
         for (userfault, tidings) in self.list.drain(..) {
             userfault.tell(self.userfaults, thread, tidings);
@@ -148,7 +148,7 @@ impl Userfaults {
     /// (`dup_userfaultfd`).
     ///
     /// # Errors
-    /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
+    /// The errors of [`AddressSpace::fork`](memwright::AddressSpace::fork).
     pub fn fork(
         &'static self,
         thread: &Arc<Thread>,
@@ -178,8 +178,8 @@ impl Userfaults {
     }
 }
 
-/// A new child context, with which the child's memory is registered as the parent's memory is with the parent context.
-/// The parent context's commands fail until the fork event was read.
+/// A new child context. The memory of the child is registered with it in the same way as the memory of the parent with
+/// the parent context. Commands on the parent context fail until the fork event is read.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,
@@ -206,7 +206,7 @@ impl ChildContext {
         Some(Self { parent, watch })
     }
 
-    /// Delivers the fork event to the parent context. If the event is not read, unregisters the child's memory.
+    /// Delivers the fork event to the parent context. If the event is not read, unregisters the memory of the child.
     fn announce(&self, userfaults: &'static Userfaults, thread: &Arc<Thread>, child: &Arc<Space>) {
         let parent = &self.parent;
         let Some((features, _)) = parent.state.lock().agreed.clone() else {

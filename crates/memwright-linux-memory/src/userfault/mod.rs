@@ -1,5 +1,5 @@
-//! `userfaultfd`: a descriptor from which a program reads faults, and whose commands resolve these faults
-//! (`fs/userfaultfd.c` of Linux 7.2).
+//! `userfaultfd`: a descriptor from which a program reads messages about faults, and whose commands resolve these
+//! faults (`fs/userfaultfd.c` of Linux 7.2).
 
 use memwright_linux_base::flags;
 mod control;
@@ -50,7 +50,7 @@ flags! {
     /// The features of `UFFDIO_API` that are supported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Features: u64 {
-        /// Messages about write-protect faults are marked as such; always enabled.
+        /// Messages have a flag for write-protect faults; always enabled.
         const WRITE_PROTECT = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
         /// After `fork`, the child's memory is registered with a new userfaultfd, and the reader receives an event with
         /// its descriptor.
@@ -77,24 +77,24 @@ flags! {
         const EXACT = raw::UFFD_FEATURE_EXACT_ADDRESS as u64;
         /// Shared memory can be write-protected; always enabled.
         const PROTECT_SHARED = raw::UFFD_FEATURE_WP_HUGETLBFS_SHMEM as u64;
-        /// Unpopulated memory can be write-protected.
+        /// Memory that is not populated can be write-protected.
         const UNPOPULATED = raw::UFFD_FEATURE_WP_UNPOPULATED as u64;
         /// `UFFDIO_POISON`; always enabled.
         const POISON = raw::UFFD_FEATURE_POISON as u64;
-        /// A store to a write-protected page removes the protection without a message and does not wait.
+        /// A store to a write-protected page removes the protection without a message, and the thread does not wait.
         const ASYNCHRONOUS = raw::UFFD_FEATURE_WP_ASYNC as u64;
         /// `UFFDIO_MOVE`; always enabled.
         const MOVE = raw::UFFD_FEATURE_MOVE as u64;
         /// Memory can be registered for accesses to read-write-protected pages (`UFFD_FEATURE_RWP` of Linux 7.3).
         const ACCESSES = 1 << 17;
-        /// An access to a read-write-protected page makes it accessible without a message and does not wait
-        /// (`UFFD_FEATURE_RWP_ASYNC`). `UFFDIO_SET_MODE` switches it.
+        /// An access to a read-write-protected page makes the page accessible without a message, and the thread does
+        /// not wait (`UFFD_FEATURE_RWP_ASYNC`). `UFFDIO_SET_MODE` enables and disables this feature.
         const COUNTS_ACCESSES = 1 << 18;
     }
 }
 
-/// A bit that `/proc/PID/fdinfo` reports in addition to the features after the handshake (`UFFD_FEATURE_INITIALIZED` of
-/// `fs/userfaultfd.c`).
+/// The bit that `/proc/PID/fdinfo` reports after the handshake in addition to the features (`UFFD_FEATURE_INITIALIZED`
+/// of `fs/userfaultfd.c`).
 const AGREED: u64 = 1 << 31;
 
 /// A thread that waits for a fault to be resolved.
@@ -104,12 +104,12 @@ struct Waiting {
     message: Message,
     /// Whether the message was read.
     read: AtomicBool,
-    /// Whether the thread is to retry its access.
+    /// Whether the thread must retry its access.
     woken: AtomicBool,
 }
 
 struct State {
-    /// The enabled features and the context. `UFFDIO_API` sets them.
+    /// The enabled features, and the context for registrations; `None` before `UFFDIO_API`.
     agreed: Option<(Features, Watch)>,
     /// The waiting threads, in the order of their faults.
     waiting: Vec<Arc<Waiting>>,
@@ -126,18 +126,18 @@ pub struct OpenedAs {
     pub status: u32,
 }
 
-/// A userfaultfd, which belongs to one address space. It exists as long as its open file.
+/// A userfaultfd, which belongs to one address space. It exists as long as its open file does.
 pub struct Userfault {
     number: u64,
     space: Weak<Space>,
     /// The flags with which it was opened. Child contexts inherit them.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// Number of events about registered memory that an operation has noted or delivered and that were not read yet.
+    /// Number of unread events about registered memory that an operation has collected or delivered.
     changing: AtomicU64,
     /// Woken when there is a message to read.
     messages: WaitQueue,
-    /// Woken when waiting threads are to retry their accesses.
+    /// Woken when waiting threads must retry their accesses.
     resolved: WaitQueue,
 }
 
@@ -156,7 +156,7 @@ impl Numbered {
     }
 }
 
-/// All userfaultfds by number, and what they use of the machine.
+/// All userfaultfds by number, and the parts of the machine that they use.
 pub struct Userfaults {
     vfs: &'static Vfs,
     user: &'static dyn UserAccess,
@@ -239,8 +239,8 @@ impl UserfaultFile {
             .open_anonymous(vfs, "[userfaultfd]", status, file)
     }
 
-    /// Installs the userfaultfd of a child's memory in the reader's descriptor table, and returns the message that
-    /// contains the new descriptor (`resolve_userfault_fork`).
+    /// Installs the userfaultfd of a child's memory in the reader's descriptor table. Returns the message with the new
+    /// descriptor (`resolve_userfault_fork`).
     fn install_child_context(
         &self,
         caller: &dyn Caller,
@@ -256,8 +256,8 @@ impl UserfaultFile {
 }
 
 impl Drop for UserfaultFile {
-    /// Unregisters all memory and wakes the waiting threads. They retry their accesses and find unregistered memory
-    /// (`userfaultfd_release`).
+    /// Unregisters all memory and wakes the waiting threads, which retry their accesses to memory that is no longer
+    /// registered (`userfaultfd_release`).
     fn drop(&mut self) {
         let watch = self.userfault.state.lock().agreed.take();
         if let (Some((_, watch)), Some(space)) = (watch, self.userfault.space.upgrade()) {
@@ -398,7 +398,7 @@ impl File for UserfaultFile {
                     Tidings::Fork(child_context) => self
                         .install_child_context(caller, child_context)
                         .inspect_err(|_| {
-                            // The event becomes unread again, for a reader that has room for a descriptor.
+                            // The event stays unread, for a reader that can install a descriptor.
                             event.taken.store(false, Ordering::Relaxed);
                         }),
                 },

@@ -30,8 +30,8 @@ pub enum Resolved {
 pub enum Accessor {
     /// The program itself.
     Program,
-    /// The kernel, for a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults, and only a
-    /// fatal signal ends the wait for one that does.
+    /// The kernel, during a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults. While
+    /// another context handles one, only a fatal signal ends the wait.
     Kernel,
 }
 
@@ -39,15 +39,15 @@ pub enum Accessor {
 pub enum Waited {
     /// The caller must retry the access.
     Again,
-    /// A signal is pending. The caller must retry the access after the signal was delivered.
+    /// A signal is pending. The caller must retry the access after the signal has been delivered.
     Interrupted,
-    /// The context refuses the fault. It ends with this signal.
+    /// The context does not handle the fault, so this signal must be delivered.
     Refused(Resolved),
 }
 
 impl Userfaults {
-    /// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried.
-    /// An exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
+    /// Queues a message about a fault for the reader of the userfaultfd, and waits until the access must be retried. An
+    /// exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
     pub fn wait_for_watcher(
         &self,
         thread: &Arc<Thread>,
@@ -58,7 +58,7 @@ impl Userfaults {
     ) -> Waited {
         let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
         let place = VirtAddr::new(address);
-        // If the memory is not registered any more, retry the access.
+        // If the memory is no longer registered, retry the access.
         let Some(watched) = space.watched(place.page()) else {
             return Waited::Again;
         };
@@ -118,8 +118,8 @@ impl Userfaults {
         }
     }
 
-    /// Waits until the userfaultfd resolves a fault that a system call encountered in a page table walk in the kernel
-    /// (Linux 7.2 `mm/gup.c`, `faultin_page`).
+    /// Waits until the userfaultfd resolves a fault that the kernel met in a page-table walk of a system call (Linux
+    /// 7.2 `mm/gup.c`, `faultin_page`).
     ///
     /// # Errors
     /// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
@@ -130,7 +130,7 @@ impl Userfaults {
         awaited: Awaited,
     ) -> Result<(), Errno> {
         let Awaited { at, access, fault } = awaited;
-        // For such a walk, the message contains the address of the page.
+        // The message about a fault in such a walk contains the address of the page.
         let place = (at.page().address().as_u64(), Accessor::Kernel);
         match self.wait_for_watcher(thread, space, place, access, fault) {
             Waited::Again => Ok(()),
@@ -139,11 +139,11 @@ impl Userfaults {
         }
     }
 
-    /// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered.
-    /// Returns the result of the successful call.
+    /// Calls `attempt`, and calls it again each time that a userfaultfd has resolved a fault that `attempt`
+    /// encountered. Returns the result of the successful call.
     ///
     /// # Errors
-    /// Those of [`Self::await_watcher`].
+    /// The errors of [`Self::await_watcher`].
     pub fn awaiting<R>(
         &self,
         thread: &Arc<Thread>,

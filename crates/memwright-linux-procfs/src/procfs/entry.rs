@@ -18,7 +18,7 @@ use memwright_linux_vfs::fs::{
     open_file::File,
 };
 
-/// A node of `/proc` or `/sys` and the parts of the kernel whose state it shows.
+/// A node of `/proc` or `/sys`, and the parts of the kernel whose state it reports.
 pub struct ProcEntry {
     /// The node.
     pub node: ProcNode,
@@ -32,7 +32,7 @@ impl ProcEntry {
         Self { node, parts }
     }
 
-    /// Returns the node of `/proc` or `/sys` that an inode is; `None` for an inode of another file system.
+    /// Returns the node of `/proc` or `/sys` that an inode refers to; `None` for an inode of another file system.
     #[must_use]
     pub fn node_of(inode: &Inode) -> Option<&ProcNode> {
         let generated = inode.generated()? as &dyn Any;

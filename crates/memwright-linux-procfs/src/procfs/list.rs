@@ -11,7 +11,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::short::Short;
 use memwright_linux_vfs::fs::{dirents::DirectoryEntry, generated::Emit};
 
-/// The position of the first process in `/proc`, after the fixed entries.
+/// The directory position of the first process in `/proc`, after the fixed entries.
 const PROCESSES: u64 = 256;
 
 /// Passes the entry whose name is `number` to `emit`. Returns `false` if it did not fit.

@@ -1,15 +1,15 @@
 //! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
 //! ```text
-//! node/      types of nodes, text, and the parts of the kernel that files show
+//! node/      types of nodes, text, and the parts of the kernel that files report
 //! system/    files about the system and about cgroups
 //! process/   files about processes
 //! fixed.rs   the fixed entries
 //! open.rs, lookup.rs, list.rs, stream.rs, polled.rs   operations on nodes
 //! ```
 //!
-//! Each value that a file contains comes from the state that it describes, or is declared in its module as a [`stub`].
-//! There are no files for features that this kernel lacks.
+//! Each value in a file is read from the state that it describes, or is declared as a [`stub`] in the module of the
+//! file. There are no files for features that this kernel lacks.
 
 mod entry;
 mod fixed;

@@ -25,8 +25,8 @@ fn path_link(target: &Line) -> Result<Link, Errno> {
 }
 
 impl ProcNode {
-    /// Returns the size that `stat` reports. It is the number of descriptors for `/proc/PID/fd`, 64 for an entry of
-    /// that directory, and 0 for other nodes, whose size is unknown before they are read.
+    /// Returns the size that `stat` reports: the number of descriptors for `/proc/PID/fd`, 64 for an entry of that
+    /// directory, and 0 for other nodes, whose size is unknown until they are read.
     #[must_use]
     pub fn size(&self, view: Option<&View<'_>>) -> u64 {
         match (self, view) {
@@ -196,7 +196,7 @@ impl ProcNode {
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
                 let group = cgroup::find(view.parts.cgroups(), id, file)?;
-                // As for the files above.
+                // An empty write has no effect here either.
                 if bytes.is_empty() {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! What `poll` and `epoll` report for text files.
+//! The readiness that `poll` and `epoll` report for text files.
 //!
 //! ```text
 //! files of a process            always ready; epoll refuses them
@@ -20,7 +20,7 @@ use memwright_linux_vfs::fs::{
     abilities::Splices, file_system::FileSystemKind, open_file::OpenFile, readiness::Readiness,
 };
 
-/// What polls of a file report.
+/// The rule by which the readiness of a file is reported.
 #[derive(Clone, Copy)]
 enum Polled {
     /// The file is always ready, and `epoll` refuses it.
@@ -33,20 +33,20 @@ enum Polled {
     Attribute,
 }
 
-/// The value of [`Seen`] for an attribute that was not read yet.
+/// The value of [`Seen`] for an attribute that has not been read yet.
 const UNREAD: u64 = u64::MAX;
 
 /// The change counter of the text when the last change was reported to an open file, or when the file was last read.
 pub struct Seen(AtomicU64);
 
 impl Seen {
-    /// Creates the state of an open file that was just opened.
+    /// Creates the state for a newly opened file.
     pub fn new(node: &ProcNode, parts: &dyn Parts) -> Self {
         let count = node.events().map(|changes| changes(parts).count());
         Self(AtomicU64::new(count.unwrap_or(UNREAD)))
     }
 
-    /// Records that the text of an attribute was read. `mark` is its change counter from before the text was generated.
+    /// Records that the text of an attribute was read. `mark` is the change counter before the text was generated.
     pub fn read(&self, node: &ProcNode, mark: u64) {
         if node.events().is_none() {
             self.0.store(mark, Ordering::Relaxed);
@@ -76,8 +76,8 @@ impl Seen {
 }
 
 impl ProcNode {
-    /// Returns what polls of the file report. Without `open`, does not distinguish between files of `/proc` and
-    /// attributes of `/sys`.
+    /// Returns the rule by which the readiness of the file is reported. Without `open`, does not distinguish between
+    /// files of `/proc` and attributes of `/sys`.
     fn polled(&self, open: Option<&OpenFile>) -> Polled {
         if let Some(changes) = self.events() {
             return Polled::Events(changes);
@@ -110,7 +110,7 @@ impl ProcNode {
         !matches!(self.polled(None), Polled::Refused)
     }
 
-    /// Returns what `splice` supports for the file.
+    /// Returns the directions of `splice` that the file supports.
     pub(super) fn splices(&self) -> Splices {
         match self.polled(None) {
             Polled::Refused => Splices::Neither,
@@ -121,7 +121,7 @@ impl ProcNode {
         }
     }
 
-    /// Adds the queue that is woken when the text of the file can have changed, if there is one.
+    /// Adds the queue that is woken when the text of the file may have changed, if there is one.
     pub(super) fn add_queues(&self, parts: &'static dyn Parts, queues: &mut Queues<'_>) {
         if let Some(changes) = self.events() {
             queues.add(&changes(parts).queue);
@@ -144,8 +144,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the change counter of an attribute. It is 0 if changes of the attribute are not reported, and `None` if
-    /// its cgroup was removed.
+    /// Returns the change counter of an attribute; 0 if changes of the attribute are not reported, and `None` if its
+    /// cgroup was removed.
     pub(super) fn mark(&self, view: &View<'_>) -> Option<u64> {
         match self {
             Self::CgroupText(id, file) => {

@@ -20,8 +20,8 @@ use memwright_linux_vfs::fs::{
 /// The read state of a text (`struct seq_file` of Linux 7.2).
 ///
 /// At most one piece is in memory. A sequential read returns the rest of the current piece and, if there is room, bytes
-/// of one more piece. A read at 0 restarts; a read at any other position generates all pieces before it again
-/// (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
+/// of one more piece. A read at position 0 restarts. A read at any other position generates all pieces before that
+/// position again (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
 #[derive(Default)]
 struct Stream {
     /// The position in the file of the next unread byte.
@@ -33,11 +33,11 @@ struct Stream {
 }
 
 impl Stream {
-    /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` takes bytes and returns how many it
-    /// took. Returns the number of bytes read.
+    /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` is passed bytes and returns how many of
+    /// them it has accepted. Returns the number of bytes read.
     ///
     /// # Errors
-    /// Those of `make`, and those of `put` unless bytes were read before.
+    /// The errors of `make`, and those of `put` if no bytes were read before.
     fn read(
         &mut self,
         position: u64,
@@ -98,7 +98,7 @@ impl Stream {
             self.make_next(make)?;
             let length = self.rest().len();
             if length == 0 {
-                // At every position beyond the end, a read returns the end of file.
+                // A read at any position beyond the end returns the end of file.
                 self.position = position;
                 return Ok(());
             }
@@ -108,7 +108,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Generates the piece after the current piece, which was read to its end. The new piece is empty only at the end
+    /// Generates the piece after the current one, all bytes of which were read. The new piece is empty only at the end
     /// of the file.
     fn make_next(
         &mut self,
@@ -139,7 +139,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Creates the open file of `node`, of which nothing was read yet.
+    /// Creates the open file of `node`. Nothing of its text has been read.
     #[must_use]
     pub fn new(node: ProcNode, parts: &'static dyn Parts) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl TextFile {
     }
 }
 
-/// Maximum number of bytes that one write takes.
+/// The maximum number of bytes that one write accepts.
 const WRITE_MAX: usize = 256;
 
 impl File for TextFile {
@@ -175,8 +175,8 @@ impl File for TextFile {
     ) -> Result<usize, Errno> {
         caller.check_heap()?;
         let view = View::new(self.parts, caller);
-        // The read state is taken out of the lock, because no lock is held while text is generated or copied. A
-        // concurrent reader finds the initial state and restarts.
+        // Move the read state out of the lock: no lock may be held while text is generated or copied. A concurrent
+        // reader finds the initial state and restarts.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
         let mark = self.node.mark(&view);
@@ -253,7 +253,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::{cell::Cell, fmt::Write};
 
-    /// A file of `records` rows of eight bytes, each of which contains its index.
+    /// A file of `records` rows of eight bytes. Each row contains its index.
     struct Rows {
         records: Cell<u64>,
         written: Cell<u64>,

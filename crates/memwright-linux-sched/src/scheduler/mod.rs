@@ -39,7 +39,7 @@
 //! (`pause.rs`). It then stays on its CPU, because it works with data of that CPU.
 //!
 //! *Locks.* A CPU never holds `ready` and `timers` together. The other fields of a CPU are written by that CPU alone;
-//! they have locks so that reports can read them, and each lock costs one exchange.
+//! they have locks so that reports can read them. Each of these locks costs one atomic exchange.
 //!
 //! With one CPU there are no kicks, steals or ticks.
 //!
@@ -92,11 +92,11 @@ const TICK: u64 = 1_000_000;
 /// A run queue has room for at least twice this number of threads.
 const LEAST_ROOM: usize = 32;
 
-/// What a context switch passes to the next context on the CPU.
+/// The state that a context switch passes to the next context on the CPU.
 struct Left<T> {
     /// The thread whose stack was left; `None` for the idle loop's stack.
     thread: Option<Arc<T>>,
-    /// The thread has to move to another CPU.
+    /// Whether the thread must move to another CPU.
     migrates: bool,
     /// The address space that was left.
     space: Option<Arc<Space>>,
@@ -118,7 +118,7 @@ struct Cpu<T> {
     ready: Lock<VecDeque<Arc<T>>>,
     /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,
-    /// How many threads in `ready` wait for locks. Written by this CPU.
+    /// Number of threads in `ready` that wait for locks. Written by this CPU.
     lock_waiters: AtomicUsize,
     /// Capacity of `ready`.
     room: AtomicUsize,
@@ -130,7 +130,7 @@ struct Cpu<T> {
     current: Lock<Option<Arc<T>>>,
     /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
     loaded: Lock<Option<Arc<Space>>>,
-    /// Written before a context switch and taken after it, by this CPU.
+    /// The state for the next context, written before a context switch and taken after it. Both are done by this CPU.
     left: Lock<Left<T>>,
     /// End of the running thread's time slice.
     slice_end: AtomicU64,
@@ -262,9 +262,9 @@ impl From<host::OutOfMemory> for AdmitError {
     }
 }
 
-/// What the idle loops do for the rest of the kernel.
+/// The work of the idle loops for the rest of the kernel.
 pub trait IdleWork: Sync {
-    /// Handles what has arrived for the kernel as a whole.
+    /// Handles events that concern the kernel as a whole, such as control bytes from the command.
     ///
     /// # Locks
     /// Called without locks.
@@ -278,8 +278,8 @@ pub trait IdleWork: Sync {
 pub struct Scheduler<T> {
     host: &'static dyn Host,
     cpus: Vec<Cpu<T>>,
-    /// CPUs that search for work or are halted. A CPU enters itself. It removes itself when it has found a thread; a
-    /// CPU that kicks it removes it as well.
+    /// CPUs that search for work or are halted. A CPU adds itself to the set, and removes itself when it has found a
+    /// thread. A CPU that kicks it removes it as well.
     idle: AtomicU64,
     /// Sequence number of the next timer.
     sequence: AtomicU64,
@@ -358,8 +358,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Makes a new thread runnable. It runs after the threads that are runnable now. If no thread is in the run queue,
-    /// the time slice of the creating thread starts again.
+    /// Makes a new thread runnable. It runs after the threads that are runnable now. If the run queue is empty, the
+    /// time slice of the creating thread restarts.
     pub fn start(&self, thread: &Arc<T>) {
         let cpu = self.cpu();
         if !cpu.has_waiting() {
@@ -374,7 +374,7 @@ impl<T: Schedulable> Scheduler<T> {
         match thread.run.wake() {
             Woken::Enqueue => self.enqueue(thread.clone()),
             Woken::Runs => self.interrupt(thread.cpu()),
-            // It checks its work before it waits or returns to user mode.
+            // The thread checks its work before it waits or returns to user mode.
             Woken::Stays | Woken::Nothing => {}
         }
     }
@@ -568,8 +568,8 @@ impl<T: Schedulable> Scheduler<T> {
                 cpu.tick.store(now + TICK, Ordering::Relaxed);
                 (thread.context, left)
             }
-            // With several CPUs, an idle CPU should neither be interrupted for TLB invalidations nor keep the memory of
-            // a process that exits on another CPU.
+            // With several CPUs, leave the address space: an idle CPU should neither be interrupted for TLB
+            // invalidations nor keep the memory of a process that exits on another CPU.
             None if !self.is_alone() => (self.host.boot_context(), self.leave_space()),
             None => (self.host.boot_context(), None),
         };
@@ -714,7 +714,7 @@ impl<T: Schedulable> Scheduler<T> {
             u64::MAX
         };
         let deadline = timer.min(slice);
-        // Set a deadline that has passed again: the host forgets a deadline when it expires.
+        // Set a deadline that has passed even if it is unchanged: the host clears a deadline when it expires.
         let before = cpu.armed.swap(deadline, Ordering::Relaxed);
         if before != deadline || deadline <= self.host.now() {
             self.host
@@ -754,8 +754,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Returns the resources that a thread has used. If it runs on another CPU, use since that CPU's last tick is
-    /// missing.
+    /// Returns the resources that a thread has used. If the thread runs on another CPU, its use since that CPU's last
+    /// tick is not included.
     pub fn usage_of(&self, thread: &Arc<T>) -> UsageSnapshot {
         self.count_instructions();
         thread.usage.snapshot()

@@ -2,8 +2,8 @@
 
 use super::TIME_SLICE;
 
-/// Longest time slice, which a thread of nice -10 reaches. With it, a thread of a lower nice value does not keep others
-/// waiting for more than 10 usual slices.
+/// The maximum time slice, which is that of a thread of nice -10. With this limit, a thread of a lower nice value does
+/// not keep others waiting for more than 10 time slices of a thread of nice 0.
 const LONGEST: u64 = 10 * TIME_SLICE;
 
 /// The nice value of a thread, from -20 to 19. A thread with a lower value gets more time.
@@ -23,15 +23,15 @@ impl Nice {
         self.0.into()
     }
 
-    /// Returns how `getpriority` and `RLIMIT_NICE` count it: from 1, the nicest, to 40.
+    /// Returns the value as `getpriority` and `RLIMIT_NICE` represent it: from 1 for nice 19 to 40 for nice -20.
     #[must_use]
     pub fn rank(self) -> u64 {
         (20 - self.number()).unsigned_abs().into()
     }
 
-    /// Returns the time slice in nanoseconds. Each step of the nice value changes it by a factor of 1.25, as it changes
-    /// a thread's weight on Linux (`sched_prio_to_weight` in `kernel/sched/core.c` of Linux 7.2), so that threads that
-    /// take turns get shares in proportion to these weights.
+    /// Returns the time slice in nanoseconds. Each step of the nice value changes the slice by a factor of 1.25, as it
+    /// changes a thread's weight on Linux (`sched_prio_to_weight` in `kernel/sched/core.c` of Linux 7.2). So threads
+    /// that run in turn get CPU time in proportion to these weights.
     pub(super) fn slice(self) -> u64 {
         let steps = 0..self.0.unsigned_abs();
         let (times, of) = if self.0 < 0 { (5, 4) } else { (4, 5) };

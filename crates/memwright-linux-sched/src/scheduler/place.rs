@@ -7,7 +7,7 @@ use memwright_table::{CpuId, CpuSet};
 pub(super) struct Candidate {
     /// The CPU on which the thread last ran.
     pub(super) last: CpuId,
-    /// That CPU still uses the thread's stack.
+    /// Whether that CPU still uses the thread's stack.
     pub(super) on_cpu: bool,
     /// The CPUs on which the thread is allowed to run, at least one.
     pub(super) allowed: CpuSet,
@@ -72,7 +72,7 @@ mod tests {
             // The last CPU is no longer allowed.
             (2, false, 0b1010, 0, 1),
             (2, false, 0b1010, 0b1000, 3),
-            // Its stack is in use: only that CPU can run it.
+            // The thread's stack is in use on its last CPU, so only that CPU can run the thread.
             (2, true, 0b0001, 0b0001, 2),
         ] {
             let found = place(thread(last, on_cpu, allowed), CpuSet::from_bits(idle));

@@ -11,7 +11,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// lock and allocates nothing.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn report(&self, out: &mut dyn Write) -> fmt::Result {
         for (number, cpu) in self.cpus.iter().enumerate() {
             write!(out, "CPU {number}: ")?;

@@ -77,7 +77,8 @@ impl RunWord {
         self.set(RunState::Running);
     }
 
-    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether it did block.
+    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether the thread is
+    /// now blocked.
     pub fn block(&self) -> bool {
         self.change(RunState::Waiting, RunState::Blocked)
     }

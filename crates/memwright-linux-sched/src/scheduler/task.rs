@@ -1,4 +1,4 @@
-//! The scheduler's part of a thread, and what the scheduler needs to know about the rest.
+//! The scheduler's part of a thread, and the interface through which the scheduler uses the rest of it.
 
 use super::{Nice, RunState, RunWord, Usage, Work};
 use crate::wait::{Interest, Waiter};
@@ -12,8 +12,8 @@ use memwright_linux_abi::{Space, arch::x86_64::regs::FpuArea, host::ContextId};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{CpuId, CpuSet};
 
-/// A thread, as the scheduler sees it: a [`Task`] in an address space. [`wake`](Waiter::wake) calls the
-/// [scheduler's](super::Scheduler::wake).
+/// A thread, as the scheduler sees it: a [`Task`] in an address space. Its [`wake`](Waiter::wake) calls
+/// [`Scheduler::wake`](super::Scheduler::wake).
 pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// Returns the address space in which the thread runs; `None` once its process has exited.
     fn space(&self) -> Option<Arc<Space>>;
@@ -21,7 +21,7 @@ pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// Writes the ids of the thread and of its process, for a failure report.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     ///
     /// # Locks
     /// Takes none.
@@ -52,24 +52,25 @@ pub struct Task {
     /// Whether the thread runs or waits. The scheduler's protocol defines which threads and CPUs are allowed to change
     /// it.
     pub(super) run: RunWord,
-    /// A CPU uses the thread's stack. Set by the CPU that is about to run the thread, cleared by the next context on
-    /// that CPU.
+    /// Whether a CPU uses the thread's stack. Set by the CPU that is about to run the thread, cleared by the next
+    /// context on that CPU.
     on_cpu: AtomicBool,
-    /// The thread yielded in the middle of an operation, and continues on the same CPU.
+    /// Whether the thread yielded in the middle of an operation. It then continues on the same CPU.
     pub(super) paused: AtomicBool,
     /// The CPU on which the thread runs, last ran, or is queued. Changed by the CPU that puts the thread into a run
     /// queue or takes it from another CPU's queue.
     cpu: AtomicU32,
     /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
     affinity: AtomicU64,
-    /// The CPU time of the thread is measured, so it handles [`Work::CPU_TIME`] after it was switched to.
+    /// Whether the CPU time of the thread is measured: the thread then handles [`Work::CPU_TIME`] each time that it is
+    /// switched to.
     measured: AtomicBool,
     /// The nice value as a number, and the time slice in nanoseconds that follows from it.
     nice: AtomicI8,
     slice: AtomicU64,
     work: AtomicU32,
-    /// One more than the CPU that the program knows from its restartable sequence; 0 for a thread without one. Written
-    /// by the thread itself.
+    /// One more than the CPU number that the kernel last wrote to the thread's `struct rseq`; 0 if the thread has
+    /// registered none. Written by the thread itself.
     restartable: AtomicU32,
     /// What the thread waits for. Used in reports.
     sleep: Lock<Sleep>,
@@ -143,12 +144,12 @@ impl Task {
         self.affinity.store(cpus.bits(), Ordering::SeqCst);
     }
 
-    /// Returns whether the thread handles [`Work::CPU_TIME`] after it was switched to.
+    /// Returns whether the thread handles [`Work::CPU_TIME`] each time that it is switched to.
     pub fn is_measured(&self) -> bool {
         self.measured.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the thread handles [`Work::CPU_TIME`] after it was switched to.
+    /// Sets whether the thread handles [`Work::CPU_TIME`] each time that it is switched to.
     pub fn set_measured(&self, measured: bool) {
         self.measured.store(measured, Ordering::Relaxed);
     }
@@ -158,7 +159,7 @@ impl Task {
         Nice::nearest(self.nice.load(Ordering::Relaxed).into())
     }
 
-    /// Replaces the nice value. The running time slice ends as before.
+    /// Replaces the nice value. The end of the current time slice does not change.
     pub fn set_nice(&self, nice: Nice) {
         self.nice.store(nice.number() as i8, Ordering::Relaxed);
         self.slice.store(nice.slice(), Ordering::Relaxed);
@@ -210,18 +211,19 @@ impl Task {
         }
     }
 
-    /// Records the CPU that the program knows from its restartable sequence; `None` for a thread without one.
+    /// Records the CPU number that was written to the thread's `struct rseq`; `None` for a thread that has registered
+    /// none.
     pub fn set_restartable(&self, cpu: Option<u32>) {
         let number = cpu.map_or(0, |cpu| cpu + 1);
         self.restartable.store(number, Ordering::Relaxed);
     }
 
-    /// Returns whether the program knows, from its restartable sequence, that the thread runs on this CPU.
+    /// Returns whether `cpu` is the CPU number that was last written to the thread's `struct rseq`.
     pub fn is_known_on(&self, cpu: CpuId) -> bool {
         self.restartable.load(Ordering::Relaxed) == cpu.index() as u32 + 1
     }
 
-    /// Returns whether the thread has a restartable sequence.
+    /// Returns whether the thread has registered a `struct rseq`.
     pub fn is_restartable(&self) -> bool {
         self.restartable.load(Ordering::Relaxed) != 0
     }

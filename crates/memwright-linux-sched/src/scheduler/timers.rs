@@ -60,12 +60,12 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
-/// Most timers that are handled at a time. If more are due, the CPU is interrupted again at once, and its threads can
-/// run in between.
+/// The maximum number of timers that are handled at a time. If more are due, the CPU is interrupted again at once, and
+/// its threads can run in between.
 const TOGETHER: usize = 256;
 
-/// Nanoseconds after which no further timer is handled at a time. A signal to a process of many threads, which all block
-/// it, takes long.
+/// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send a signal to a
+/// process with many threads that all block the signal.
 pub const EXPIRING: u64 = 200_000;
 
 /// Removes the first timer if its deadline has passed.
@@ -91,7 +91,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Adds a timer with this action.
     ///
     /// # Errors
-    /// Those of [`Timers::add_timer`].
+    /// The errors of [`Timers::add_timer`].
     pub(super) fn set_timer(
         &self,
         at: u64,

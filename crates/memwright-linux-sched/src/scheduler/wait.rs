@@ -13,7 +13,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Makes the calling thread wait in each of `queues` until `ready` returns `Some`. `ready` is called first, and
     /// again after each wakeup. No queue may occur in `queues` twice.
     ///
-    /// The inner error says why the wait ended before the condition held.
+    /// The inner error is the reason why the wait ended before the condition held.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for the timer or for the place in a queue. The thread is then in no queue,

@@ -21,7 +21,7 @@ impl NextLook {
     }
 
     /// Replaces the timer. `wait` is called under the lock and returns the delay in nanoseconds, or `None` for no
-    /// timer. The code that handles an expiration must call this, and always has memory for it.
+    /// timer. Code that handles an expiration must call this function, which then always has memory for the timer.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for a timer; there is then no timer.

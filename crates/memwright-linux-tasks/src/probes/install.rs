@@ -8,7 +8,7 @@ use memwright_linux_abi::{M, Space};
 use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {
-    /// Adds a probe. Its breakpoint is set at all addresses at which its process maps the probe's place, now and after
+    /// Adds a probe. Sets its breakpoint at each address at which its process maps the place of the probe, also in
     /// later mappings.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Removes a probe, and its breakpoint from the memory of all processes, because a fork copies the breakpoint.
+    /// Removes a probe, and its breakpoint from the memory of all processes: a fork copies the breakpoint to the child.
     pub fn unset(&self, tasks: &Tasks, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
@@ -59,16 +59,16 @@ impl Probes {
     }
 }
 
-/// Sets the breakpoint at all addresses at which the place is mapped. Skips an address if there is no memory for a
-/// private copy of the page.
+/// Sets the breakpoint at each address at which the place is mapped, except where there is no memory for a private copy
+/// of the page.
 fn install(space: &Arc<Space>, probe: &Probe) {
     each_address(space, probe, |at| {
         let _ = space.write_forced(at, &[BREAKPOINT]);
     });
 }
 
-/// Calls `act` for each address at which private code maps the probe's place. The address space is not locked during
-/// the call.
+/// Calls `act` for each address at which a private code area maps the place of the probe. The address space is not
+/// locked during the call.
 fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)) {
     let wanted = probe.identity();
     let mut from = VirtAddr::new(0);
@@ -100,7 +100,7 @@ fn extent(area: &Area<M>) -> (u64, u64) {
     (area.offset_of(area.start()) * 4096, pages * 4096)
 }
 
-/// Returns whether the area is code that its process cannot write, which is where breakpoints are set (Linux 7.2
+/// Returns whether breakpoints can be set in an area: it contains code that its process cannot write (Linux 7.2
 /// `kernel/events/uprobes.c`, `valid_vma`).
 fn takes_probes(area: &Area<M>) -> bool {
     !area.is_shared()

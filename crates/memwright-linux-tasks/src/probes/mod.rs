@@ -4,8 +4,7 @@
 //! A probe belongs to an offset in a file. Wherever the process of the probe's thread maps that offset as private code,
 //! the first byte of the instruction is replaced by a breakpoint, in a private page of the process ([`install`]). A
 //! thread that hits the breakpoint single-steps a copy of the instruction at another address and continues after the
-//! breakpoint ([`step`]). The breakpoint is not removed for the step, so it counts every thread that executes the
-//! instruction.
+//! breakpoint. The breakpoint is not removed for the step, so it counts every thread that executes the instruction.
 
 mod install;
 mod instruction;
@@ -38,7 +37,7 @@ pub struct Probe {
     pub process: u32,
     /// Number of counted executions.
     pub hits: AtomicU64,
-    /// Executions are counted.
+    /// Whether executions are counted.
     pub enabled: AtomicBool,
 }
 
@@ -98,7 +97,7 @@ impl Probe {
 pub struct Place {
     /// The file.
     pub file: ObjectIdentity,
-    /// In bytes.
+    /// The offset in bytes.
     pub offset: u64,
 }
 

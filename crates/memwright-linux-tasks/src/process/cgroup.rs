@@ -11,17 +11,17 @@ use memwright_table::TryPush;
 
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;
-/// No limit of the number or depth of groups (`INT_MAX`).
+/// The value for no limit of the number or depth of groups (`INT_MAX`).
 pub const NO_MOST: u32 = i32::MAX as u32;
 
-/// How often each event happened in a group, or in the group and those below it.
+/// The counts of each event in a group, or in the group and those below it.
 #[derive(Default)]
 pub struct Events {
     /// The group was about to exceed its limit.
     pub max: AtomicU64,
     /// Reclaim found no further page.
     pub out_of_memory: AtomicU64,
-    /// One of its processes was killed for lack of memory.
+    /// The out-of-memory killer killed one of the group's processes.
     pub killed: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ pub enum Event {
     Max,
     /// Reclaim found no further page.
     OutOfMemory,
-    /// One of its processes was killed for lack of memory.
+    /// The out-of-memory killer killed one of the group's processes.
     Killed,
 }
 
@@ -53,31 +53,31 @@ impl Events {
     }
 }
 
-/// Why there is no path of a group.
+/// The reason why the path of a group cannot be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
     /// The path is longer than the caller allows.
     TooLong,
-    /// There is no memory for it.
+    /// There is no memory for the path.
     OutOfMemory,
 }
 
 /// The place of a group in the tree. Changed under the lock of the process table.
 pub struct GroupPlace {
-    /// The groups directly below.
+    /// Number of groups directly below.
     pub children: AtomicU32,
-    /// All groups below.
+    /// Number of all groups below.
     pub descendants: AtomicU32,
-    /// The groups with the memory controller, this one included.
+    /// Number of groups with the memory controller, here and below.
     pub memories: AtomicU32,
-    /// The most groups below, and the most levels below, that may exist.
+    /// The limits of the number of groups below and of their levels (`cgroup.max.descendants`, `cgroup.max.depth`).
     pub most_descendants: AtomicU32,
     pub most_depth: AtomicU32,
-    /// The groups directly below have the memory controller (`cgroup.subtree_control`).
+    /// Whether the groups directly below have the memory controller (`cgroup.subtree_control`).
     pub gives_memory: AtomicBool,
-    /// How many groups directly below have `gives_memory`.
+    /// Number of groups directly below for which `gives_memory` is set.
     pub givers: AtomicU32,
-    /// The group was removed.
+    /// Whether the group was removed.
     pub removed: AtomicBool,
 }
 
@@ -98,9 +98,9 @@ impl Default for GroupPlace {
 
 /// A group of processes.
 pub struct Cgroup {
-    /// Its number. Numbers are never reused. The root has 0.
+    /// The id of the group. Ids are never reused. The root has 0.
     pub id: u32,
-    /// Its name.
+    /// The name of the group.
     pub name: Box<[u8]>,
     /// The group above; `None` for the root.
     above: Option<Arc<Cgroup>>,
@@ -122,17 +122,17 @@ pub struct Cgroup {
     pub due: Due,
     /// Number of changes to the inputs of `look_at`.
     pub changes: AtomicU64,
-    /// Largest measured charge in pages.
+    /// The largest charge that was measured, in pages.
     pub peak: AtomicU64,
     /// The events of the group and of those below it.
     pub events: Events,
     /// The events of the group itself.
     pub own_events: Events,
-    /// Minor and major faults of former members of the group and of those below it.
+    /// Minor and major faults that former members of the group and of those below it took while they were members.
     pub faults: [AtomicU64; 2],
-    /// The cursor of the reclaim of its pages.
+    /// The reclaim cursor over the pages of the group.
     pub cursor: ReclaimCursor,
-    /// The last walk over its memory.
+    /// The result of the last walk over its memory.
     pub walked: Lock<Option<Walked>>,
 }
 
@@ -178,7 +178,8 @@ impl Cgroup {
         above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
     }
 
-    /// Returns the path from the root, without a slash at its start. With that slash and a NUL, it has at most `most` bytes.
+    /// Returns the path from the root, without a slash at its start. The path has at most `most` bytes, including that
+    /// slash and a NUL at its end.
     ///
     /// # Errors
     /// [`PathError`]: the path is longer, or there is no memory for it.
@@ -199,7 +200,8 @@ impl Cgroup {
         Ok(path)
     }
 
-    /// Returns the owner that its swap slots are charged to, or that of no one while it has no memory controller.
+    /// Returns the memcg that the group's swap slots are charged to; `Memcg::NOBODY` while the group has no memory
+    /// controller.
     pub fn memcg(&self) -> Memcg {
         Memcg::from_raw(self.memcg.load(Ordering::SeqCst))
     }
@@ -209,7 +211,8 @@ impl Cgroup {
         self.memcg() != Memcg::NOBODY
     }
 
-    /// Gives the group the memory controller, without limits, or takes it away. Returns the memcg that it had.
+    /// Enables the memory controller of the group, without limits, or disables it if `memcg` is `Memcg::NOBODY`.
+    /// Returns the previous memcg.
     pub fn set_memcg(&self, memcg: Memcg) -> Memcg {
         self.most.store(UNLIMITED, Ordering::Relaxed);
         self.most_slots.store(UNLIMITED, Ordering::Relaxed);
@@ -220,13 +223,13 @@ impl Cgroup {
         Memcg::from_raw(self.memcg.swap(memcg.raw(), Ordering::SeqCst))
     }
 
-    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from this
-    /// one upwards; `None` if there is none.
+    /// Returns the group that is charged for processes of this group: the nearest one with the memory controller, from
+    /// this one upwards; `None` if there is none.
     pub fn charged(self: &Arc<Self>) -> Option<Arc<Self>> {
         self.upwards().find(|group| group.has_memory()).cloned()
     }
 
-    /// Counts an event of this group, which is one of all groups above too.
+    /// Counts an event of this group. It is counted for all groups above as well.
     pub fn count(self: &Arc<Self>, event: Event) {
         self.own_events.count(event);
         for group in self.upwards() {
@@ -250,7 +253,7 @@ impl Cgroup {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Makes the group be measured at the next check. `Cgroups::look_soon` also makes threads check.
+    /// Makes the next check measure the charge of the group. `Cgroups::look_soon` also makes threads check.
     pub fn forget_measurement(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.look_at.store(0, Ordering::SeqCst);
@@ -258,7 +261,7 @@ impl Cgroup {
 }
 
 impl Drop for Cgroup {
-    /// Drops the groups above iteratively: programs decide how deep the tree is.
+    /// Drops the groups above iteratively: programs determine the depth of the tree.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(mut group) = above.and_then(Arc::into_inner) {
@@ -267,12 +270,12 @@ impl Drop for Cgroup {
     }
 }
 
-/// When the threads of a group check the limits of the group and of those above it.
+/// The page count from which the threads of a group check the limits of the group and of those above it.
 pub struct Due {
-    /// The value of `Cgroups::epoch` that `at` was computed for.
+    /// The value of `Cgroups::epoch` for which `at` was computed.
     epoch: AtomicU64,
     at: AtomicU64,
-    /// Orders the writers.
+    /// Serialises the writers.
     writer: Lock<()>,
 }
 
@@ -285,12 +288,12 @@ impl Due {
         }
     }
 
-    /// Returns whether the limits have to be checked in this epoch after so many pages.
+    /// Returns whether the limits must be checked in this epoch when `Cgroups::ever` is `ever`.
     pub fn is_due(&self, epoch: u64, ever: u64) -> bool {
         self.epoch.load(Ordering::SeqCst) != epoch || ever > self.at.load(Ordering::SeqCst)
     }
 
-    /// Sets when to check again, as computed from what held in `epoch`, unless a newer epoch is recorded.
+    /// Sets `at` to a value that was computed from the state in `epoch`, unless a newer epoch is recorded.
     pub fn set(&self, epoch: u64, at: u64) {
         let _writer = self.writer.lock();
         if self.epoch.load(Ordering::SeqCst) <= epoch {
@@ -317,7 +320,8 @@ pub const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
 }
 
 impl Membership {
-    /// Adds the faults since the process joined the group to the group's counts. `now` are the faults of the process.
+    /// Adds the faults since the process joined the group to the group's counts. `now` is the fault counts of the
+    /// process.
     pub fn settle(&mut self, now: [u64; 2]) {
         let charged = self.charged.as_ref();
         for group in charged.into_iter().flat_map(|group| group.upwards()) {
@@ -329,12 +333,12 @@ impl Membership {
     }
 }
 
-/// What makes a group populated. Changed under the lock of the process table.
+/// The counts from which it follows whether a group is populated. Changed under the lock of the process table.
 #[derive(Default)]
 pub struct Population {
-    /// The living processes of the group itself.
+    /// Number of living processes of the group itself.
     pub(super) members: AtomicU32,
-    /// The groups directly below it that are populated.
+    /// Number of populated groups directly below it.
     pub(super) children: AtomicU32,
 }
 
@@ -377,7 +381,7 @@ mod tests {
         assert!(!due.is_due(1, 100) && due.is_due(1, 101));
         assert!(due.is_due(2, 0));
         due.set(3, 50);
-        // A thread that began to look at an older epoch does not overwrite what a newer one has found.
+        // A thread that began to check in an older epoch does not overwrite the result of a newer one.
         due.set(2, 1000);
         assert!(!due.is_due(3, 50) && due.is_due(3, 51) && due.is_due(2, 0));
     }

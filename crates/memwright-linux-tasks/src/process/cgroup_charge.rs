@@ -1,22 +1,23 @@
 //! The charge of a cgroup between two walks over its memory.
 //!
-//! A walk counts each frame once, however many processes of the group map it, and costs time for each page. The counters
-//! of the address spaces cost nothing, but count a frame for each entry that maps it. While nothing but private memory
-//! comes and goes, and few frames are counted twice, the counters are an estimate of the charge that is never too low.
+//! A walk counts each frame once, even if several processes of the group map it, and its cost grows with the number of
+//! pages. The counters of the address spaces are available at no cost, but they count a frame once for each entry that
+//! maps it. While processes map and unmap private memory only, and few frames are counted twice, the counters give an
+//! estimate that is never below the charge.
 
-/// Most estimates after a walk.
+/// The maximum number of estimates after a walk.
 const MOST_ESTIMATES: u32 = 64;
 
-/// What the counters say about the memory of a cgroup.
+/// The counters of the memory of a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedPages {
-    /// Private pages, as often as processes map them.
+    /// Private pages, counted once for each entry that maps them.
     pub private: u64,
-    /// Pages of objects, as often as processes map them.
+    /// Pages of objects, counted once for each entry that maps them.
     pub mapped: u64,
-    /// Pages in memory of objects that are charged to the group.
+    /// Pages of objects that are in memory and charged to the group.
     pub charged: u64,
-    /// Address spaces.
+    /// Number of address spaces.
     pub spaces: u64,
     /// The value of `Cgroup::changes`.
     pub changes: u64,
@@ -27,19 +28,19 @@ pub struct CountedPages {
 pub struct Walked {
     /// The counters when the walk began.
     counted: CountedPages,
-    /// Private pages.
+    /// Private pages that the walk found, each counted once.
     private: u64,
-    /// All pages.
+    /// All pages that the walk found.
     pages: u64,
     /// Whether no process mapped a page of an object that is charged to the group.
     apart: bool,
-    /// The number of estimates since then.
+    /// The number of estimates since the walk.
     estimates: u32,
 }
 
 impl Walked {
-    /// Records a walk that began with these counters and found `private` private pages, and `pages` pages in total. `apart`
-    /// says whether no process mapped a page of an object that is charged to the group.
+    /// Records a walk that began with these counters and found `private` private pages, and `pages` pages in total.
+    /// `apart` is whether no process mapped a page of an object that is charged to the group.
     pub fn new(counted: CountedPages, private: u64, pages: u64, apart: bool) -> Self {
         Self {
             counted,
@@ -55,9 +56,9 @@ impl Walked {
         self.pages
     }
 
-    /// Returns an estimate of the charge in pages, given the present counters. It is not below the charge, and at most
-    /// `tolerance` pages above it, unless processes have come to map frames twice since the walk. Returns `None` if only a
-    /// walk can tell.
+    /// Returns an estimate of the charge in pages from the present counters. It is not below the charge. It is at most
+    /// `tolerance` pages above it, unless further entries of the group's processes have come to map the same frame
+    /// since the walk. Returns `None` if a walk is necessary.
     pub fn estimate(&mut self, now: CountedPages, tolerance: u64) -> Option<u64> {
         let then = self.counted;
         let same = CountedPages {
@@ -69,7 +70,7 @@ impl Walked {
             },
             ..then
         };
-        // A store to a frame that is counted twice gives a process its own frame, and makes this less.
+        // The counters are too high by this number of frames. A copy-on-write fault on such a frame lowers it.
         let twice = then.private.abs_diff(self.private);
         if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
             return None;
@@ -96,7 +97,7 @@ mod tests {
         let counted = now(1000, 20, 30, 2, 5);
         #[rustfmt::skip]
         let rows = [
-            // private pages found, charged objects are not mapped, the counters now, the estimate
+            // private pages found, no charged object is mapped, the counters now, the estimate
             (1000, true,  now(1000, 20, 30, 2, 5), Some(1050)),
             (1000, true,  now(1100, 20, 30, 2, 5), Some(1150)),
             (1000, true,  now( 900, 20, 30, 2, 5), Some(950)),
@@ -105,9 +106,9 @@ mod tests {
             (1000, true,  now(1000, 20,  0, 2, 5), Some(1020)),
             (1000, false, now(1100, 20, 30, 2, 5), Some(1150)),
             (1000, false, now(1100, 20, 31, 2, 5), None),
-            // More frames have two entries than may be overlooked.
+            // More frames are counted twice than the tolerance permits.
             ( 980, true,  now(1100, 20, 30, 2, 5), None),
-            // A mapped page of an object, a process, or a limit has changed.
+            // The number of mapped object pages, the number of address spaces, or a limit has changed.
             (1000, true,  now(1100, 21, 30, 2, 5), None),
             (1000, true,  now(1100, 20, 30, 3, 5), None),
             (1000, true,  now(1100, 20, 30, 2, 6), None),

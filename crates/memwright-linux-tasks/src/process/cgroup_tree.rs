@@ -1,9 +1,9 @@
-//! The processes in the tree of cgroups: which groups are populated, and a walk over the processes of a group and of the
-//! groups below it.
+//! The processes in the tree of cgroups: which groups are populated, and a walk over the processes of a group and of
+//! the groups below it.
 //!
-//! Each group counts its processes and its populated children. A process that enters or leaves changes the groups above
-//! only as far as they become populated or empty (`cgroup_update_populated` of Linux 7.3, `kernel/cgroup/cgroup.c`). The
-//! walk visits populated groups alone.
+//! Each group counts its processes and its populated children. When a process enters or leaves a group, the counts
+//! change only in the group and in those above whose children become populated or empty (`cgroup_update_populated` of
+//! Linux 7.3, `kernel/cgroup/cgroup.c`). The walk visits only populated groups.
 
 use super::{Cgroup, Process, TaskTable, Tasks};
 use alloc::{sync::Arc, vec::Vec};
@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
 impl TaskTable {
-    /// Adds a living process to a group. `Ok(true)` if the group was empty.
+    /// Adds a living process to a group. Returns whether the group was empty.
     fn arrive(&mut self, group: &Arc<Cgroup>, process: u32) -> Result<bool, OutOfMemory> {
         if !self.index_cgroup(group.id, process) {
             return Ok(false);
@@ -38,7 +38,7 @@ impl TaskTable {
         Ok(true)
     }
 
-    /// Undoes an arrival in `group` that got as far as `failed`.
+    /// Undoes an addition to `group` for which the insertion of the group `failed` had no memory.
     fn undo_arrival(&mut self, group: &Arc<Cgroup>, failed: &Cgroup, process: u32) {
         self.unindex_cgroup(group.id, process);
         group.population.members.fetch_sub(1, Ordering::SeqCst);
@@ -70,12 +70,12 @@ impl TaskTable {
         emptied
     }
 
-    /// Moves a process from its group to `to`; `None` is the root. A process that has exited is in no group, and stays in
-    /// none. The caller changes the membership of the process afterwards. Returns whether a group became populated or
-    /// empty.
+    /// Moves a process from its group to `to`; `None` is the root. A process that has exited is in no group and does
+    /// not enter one. The caller changes the membership of the process afterwards. Returns whether a group became
+    /// populated or empty.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the groups are then unchanged.
     pub fn move_to_cgroup(
         &mut self,
         process: &Process,
@@ -101,7 +101,8 @@ impl TaskTable {
         Ok(filled || emptied)
     }
 
-    /// Takes a process that exits out of its group. It still names the group. Returns whether the group is empty now.
+    /// Removes a process that exits from its group. The process keeps its reference to the group. Returns whether the
+    /// group is empty now.
     pub fn leave_cgroup(&mut self, process: &Process) -> bool {
         let from = process.cgroup();
         from.is_some_and(|from| self.depart(&from, process.id))
@@ -112,13 +113,13 @@ impl TaskTable {
         let Some(group) = parent.cgroup() else {
             return;
         };
-        // The parent populates the group, so that nothing is allocated for the groups above.
+        // The parent already populates the group, so this allocates nothing for the groups above.
         if self.arrive(&group, child.id).is_ok() {
             child.inherit_membership(parent);
         }
     }
 
-    /// Returns the populated group directly below the group `above` that was created first after the one with number `id`.
+    /// Returns the first populated group directly below the group `above` whose id is larger than `id`.
     pub fn populated_after(&self, above: u32, id: u32) -> Option<Arc<Cgroup>> {
         let found = self.populated.first_from(&(above, id.checked_add(1)?));
         let found = found.filter(|((parent, _), _)| *parent == above);
@@ -144,8 +145,8 @@ impl TaskTable {
 }
 
 impl Tasks {
-    /// Iterates over the living processes of a group and of the groups below it: group by group, in order of id. The table
-    /// is locked only for each step.
+    /// Iterates over the living processes of a group and of the groups below it. The groups follow one another, parents
+    /// first; within a group, the processes are in order of id. The table is locked only for each step.
     pub fn living_in<'a>(&'a self, top: &'a Cgroup) -> impl Iterator<Item = Arc<Process>> + 'a {
         let mut below: Option<Arc<Cgroup>> = None;
         let mut first = 0;
@@ -165,8 +166,8 @@ impl Tasks {
         })
     }
 
-    /// Returns the ids of the living processes of a group and of the groups below it, in order; some of them if there is
-    /// no memory for all.
+    /// Returns the ids of the living processes of a group and of the groups below it, in order. If there is no memory
+    /// for all ids, returns some of them.
     pub fn ids_in(&self, top: &Cgroup) -> Vec<u32> {
         let mut ids = Vec::new();
         for process in self.living_in(top) {

@@ -2,7 +2,7 @@
 
 use memwright_linux_sched::scheduler::UsageSnapshot;
 
-/// What a CPU clock counts.
+/// The kind of CPU time that a clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Time in user mode.

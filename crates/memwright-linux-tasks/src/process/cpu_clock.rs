@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general as raw;
 use memwright_linux_abi::abi::MILLISECOND;
 
-/// Shortest time between two looks at a clock, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
+/// The shortest time between two checks of a clock, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
 pub const TICK: u64 = 4 * MILLISECOND;
 
 /// Returns the shortest time in which a process can use `left` nanoseconds of CPU time on `cpus` CPUs.
@@ -13,7 +13,7 @@ pub fn wait_for(left: u64, cpus: u64) -> u64 {
     (left / cpus).max(TICK)
 }
 
-/// Whose time a clock measures.
+/// The process or thread whose time a clock measures.
 #[derive(Debug)]
 pub(super) enum Owner {
     Process(Weak<Process>),
@@ -27,7 +27,7 @@ pub struct CpuClock {
     pub(super) counted: Counted,
 }
 
-/// What the number of a clock names.
+/// The decoded number of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     /// The process or thread; 0 for the caller's.
@@ -39,7 +39,7 @@ struct Named {
 /// Decodes the number of a CPU clock. A negative number contains the id of its process or thread, as the macros
 /// `MAKE_PROCESS_CPUCLOCK` and `MAKE_THREAD_CPUCLOCK` of Linux 7.2 compose it.
 fn decode(number: i32) -> Option<Named> {
-    /// The bit of a thread's clock, and the bits that say what a clock counts.
+    /// The bit that is set for a thread's clock, and the bits that select the counted time.
     const THREAD: i32 = 4;
     const COUNTED: i32 = 3;
     let (id, is_thread, counted) = match number as u32 {
@@ -50,7 +50,7 @@ fn decode(number: i32) -> Option<Named> {
             let counted = match number & COUNTED {
                 0 | 2 => Counted::All,
                 1 => Counted::User,
-                // The clock of a descriptor.
+                // The bits of a clock that a descriptor identifies.
                 _ => return None,
             };
             ((!(number >> 3)) as u32, number & THREAD != 0, counted)
@@ -64,8 +64,8 @@ fn decode(number: i32) -> Option<Named> {
 }
 
 impl CpuClock {
-    /// Returns the clock with this number: a thread's clock only if the thread is one of the caller's process. Returns
-    /// `None` if there is no such clock.
+    /// Returns the clock with this number; `None` if there is no such clock. The clock of a thread is returned only if
+    /// the thread belongs to the caller's process.
     #[must_use]
     pub fn find(number: u64, caller: &Arc<Thread>) -> Option<Self> {
         let named = decode(number as i32)?;
@@ -88,7 +88,7 @@ impl CpuClock {
         })
     }
 
-    /// Returns what the clock counts, if it measures a process.
+    /// Returns what the clock counts; `None` if it measures a thread.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match &self.owner {
             Owner::Process(_) => Some(self.counted),
@@ -101,7 +101,7 @@ impl CpuClock {
     pub fn is_of(&self, process: &Arc<Process>) -> bool {
         match &self.owner {
             Owner::Process(owner) => owner.as_ptr() == Arc::as_ptr(process),
-            // Only threads of the caller's process are found.
+            // `find` returns clocks only for threads of the caller's process.
             Owner::Thread(_) => true,
         }
     }

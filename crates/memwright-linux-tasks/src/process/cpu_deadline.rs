@@ -1,9 +1,9 @@
-//! When the CPU time of a process is compared with its limit and its timers.
+//! The times at which the CPU time of a process is compared with its limit and its timers.
 //!
 //! Linux compares them at each tick. Here a deadline is set for the earliest time at which the process can reach the
-//! limit or a timer, assuming that it runs on all CPUs. If the process has used less CPU time when the deadline expires,
-//! the next deadline is set in the same way. A process of which no thread runs has no deadline; a thread that was
-//! switched to sets it again. So a process that sleeps costs nothing, whatever its timers are.
+//! limit or a timer, assuming that it runs on all CPUs. If the process has used less CPU time when the deadline
+//! expires, the next deadline is set in the same way. A process of which no thread runs sets no new deadline; the first
+//! thread that is switched to sets one. So a sleeping process costs no time, whatever timers it has.
 
 use super::{Process, Thread, cpu_clock::wait_for};
 use crate::process::send_to_process;
@@ -17,13 +17,13 @@ impl Process {
     /// Starts enforcing `RLIMIT_CPU` after it was set.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the limit is then not enforced before one of the threads is next switched to.
+    /// [`OutOfMemory`]; the limit is then enforced only after the next switch to one of the threads.
     pub fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         self.measure_cpu_time();
         self.plan_cpu_look()
     }
 
-    /// Sets the deadline for the limit and the timers that there are now.
+    /// Sets the deadline for the present limit and timers.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the next switch to one of the threads tries again.
@@ -35,7 +35,8 @@ impl Process {
         self.set_cpu_deadline(|| self.next_cpu_look(&used))
     }
 
-    /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if there is one. None of its threads has run.
+    /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if it is limited. None of its threads has
+    /// run.
     pub fn inherit_cpu_limit(&self) {
         if self.identity.soft_limit(Resource::Cpu) != INFINITY {
             self.measure_cpu_time();
@@ -50,7 +51,7 @@ impl Process {
         }
     }
 
-    /// Sets the deadline of the next look. `wait` is called under the deadline's lock and returns the time until then;
+    /// Sets the deadline of the next check. `wait` is called under the deadline's lock and returns the time until then;
     /// `None` for no deadline.
     ///
     /// # Errors
@@ -74,7 +75,7 @@ impl Process {
         Some(wait_for(left, cpus))
     }
 
-    /// Sets the deadlines again that were not needed while no thread ran. `thread` is the calling thread, which was
+    /// Sets the deadlines again that were removed while no thread ran. `thread` is the calling thread, which was just
     /// switched to.
     ///
     /// # Locks
@@ -90,7 +91,7 @@ impl Process {
                 needed = wait.is_some();
                 wait
             });
-            // Without memory, the next switch to a thread tries again.
+            // If there is no memory, the next switch to a thread tries again.
             needed |= set.is_err();
         }
         if self.resume_posix_timers() || needed {

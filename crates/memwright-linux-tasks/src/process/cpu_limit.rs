@@ -11,7 +11,7 @@ use memwright_linux_vfs::identity::{INFINITY, Limit, Resource};
 enum Verdict {
     /// There is no limit.
     Unlimited,
-    /// Nothing: the process can use this many more nanoseconds.
+    /// No action. The process can use this many more nanoseconds.
     Within(u64),
     /// Send SIGXCPU and raise the soft limit to this many seconds.
     Warn(u64),
@@ -35,7 +35,7 @@ fn judge(limit: Limit, used: u64) -> Verdict {
 }
 
 impl Process {
-    /// Returns the nanoseconds that the process can use before the limit requires something; `None` without a limit.
+    /// Returns the nanoseconds that the process can use before the limit requires an action; `None` without a limit.
     pub(super) fn cpu_limit_left(&self, used: &UsageSnapshot) -> Option<u64> {
         let limit = self.identity.limits.lock().get(Resource::Cpu);
         match judge(limit, Counted::All.of(used)) {
@@ -45,8 +45,8 @@ impl Process {
         }
     }
 
-    /// Returns the signal that the limit requires for a process that has used this much, and raises the soft limit if it
-    /// was reached.
+    /// Returns the signal that the limit requires for a process that has used this much, and raises the soft limit if
+    /// it was reached.
     pub(super) fn enforce_cpu_limit(&self, used: &UsageSnapshot) -> Option<Signal> {
         let mut limits = self.identity.limits.lock();
         match judge(limits.get(Resource::Cpu), Counted::All.of(used)) {

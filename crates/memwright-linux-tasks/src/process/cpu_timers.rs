@@ -1,5 +1,5 @@
-//! The POSIX timers of a process's CPU time, in the order of their expirations. One look at the CPU time serves all of
-//! them, however many there are.
+//! The POSIX timers that measure the CPU time of a process, in the order of their expirations. One check of the CPU
+//! time suffices for any number of timers.
 
 use super::counted::Counted;
 use memwright_linux_base::{
@@ -37,7 +37,8 @@ impl Default for CpuTimers {
 }
 
 impl CpuTimers {
-    /// Adds the expiration of timer `id` at this CPU time. Returns whether it is the first one of what the timer counts.
+    /// Adds the expiration of timer `id` at this CPU time. Returns whether it is the earliest expiration of the timers
+    /// that measure the same kind of CPU time.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -48,7 +49,7 @@ impl CpuTimers {
         Ok(queue.first() == Some(&(at, id)))
     }
 
-    /// Removes an expiration, if it is there.
+    /// Removes an expiration, if it exists.
     pub(super) fn remove(&self, counted: Counted, at: u64, id: i32) {
         self.0.lock().of(counted).remove(&(at, id));
     }

@@ -4,7 +4,7 @@ use super::{CpuClock, Process, Thread, cpu_clock::Owner, peak_resident_kib};
 use memwright_linux_sched::scheduler::{RunState, UsageSnapshot};
 
 impl Process {
-    /// Makes every thread set the deadlines after it was switched to. Threads that it creates do so as well.
+    /// Makes every thread set the deadlines each time that it is switched to. Threads that it creates inherit this.
     pub(super) fn measure_cpu_time(&self) {
         self.each_thread(|thread| thread.set_measured(true));
     }
@@ -61,7 +61,7 @@ impl CpuClock {
         Some(self.counted.of(&usage))
     }
 
-    /// Returns whether the clock measures a thread, which a CPU executes at present.
+    /// Returns whether the clock measures a thread that is running on a CPU.
     pub(super) fn is_of_running_thread(&self) -> bool {
         match &self.owner {
             Owner::Process(_) => false,

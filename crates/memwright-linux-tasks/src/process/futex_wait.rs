@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// The threads that can wait for a word and wake its waiters.
+/// The threads that can wait for a word, and wake its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
@@ -39,16 +39,16 @@ pub enum FutexKey {
     },
 }
 
-/// Identifies a waiter in its bucket: its word, and a number that rises with the arrivals at the bucket.
+/// Identifies a waiter in its bucket: its word, and a number that increases with each addition to the bucket.
 pub type FutexPosition = (FutexKey, u64);
 
 /// The place where a thread waits: the number of a bucket, or none, and the position in the bucket.
 ///
-/// It changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
+/// The place changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
 #[derive(Debug)]
 pub struct FutexPlace {
     bucket: AtomicU32,
-    /// The last position. It is read and written under the lock of the bucket.
+    /// The last position. Read and written under the lock of the bucket.
     position: Lock<Option<FutexPosition>>,
 }
 
@@ -79,7 +79,7 @@ impl FutexPlace {
         self.bucket.store(0, Ordering::SeqCst);
     }
 
-    /// Returns the position in the bucket, of a thread that waits. The caller holds the lock of the bucket.
+    /// Returns the position of a waiting thread in its bucket. The caller holds the lock of the bucket.
     pub fn position(&self) -> Option<FutexPosition> {
         *self.position.lock()
     }

@@ -1,4 +1,4 @@
-//! What `execve` recorded about the program of an address space.
+//! The data that `execve` records about the program of an address space.
 
 use alloc::sync::Arc;
 use memwright_linux_base::sync::{Lock, Rank};

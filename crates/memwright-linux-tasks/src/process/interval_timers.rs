@@ -28,7 +28,8 @@ impl Process {
         self.change_alarm(&mut self.alarm.lock(), 0, 0);
     }
 
-    /// Sets or clears an alarm. The caller has made room for the timer. Returns the old alarm.
+    /// Sets or clears an alarm. The caller has [made room](Timers::make_room_for_timer) for the timer. Returns the old
+    /// alarm.
     fn change_alarm(self: &Arc<Self>, alarm: &mut Alarm, value: u64, interval: u64) -> Alarm {
         let timers = self.tasks.scheduler;
         let old = core::mem::take(alarm);
@@ -44,7 +45,7 @@ impl Process {
         old
     }
 
-    /// Handles the expiration of the timer `key`, if it is the alarm's. Returns whether it is.
+    /// Handles the expiration of the timer `key` if it is the timer of the alarm. Returns whether it is.
     fn expire_alarm(self: &Arc<Self>, key: TimerKey) -> bool {
         {
             let mut alarm = self.alarm.lock();
@@ -60,7 +61,8 @@ impl Process {
         true
     }
 
-    /// Returns the nanoseconds of CPU time until a timer expires, and its interval; 0 for a timer that is not set.
+    /// Returns the nanoseconds of CPU time until a timer expires, and its interval; both are 0 for a timer that is not
+    /// set.
     #[must_use]
     pub fn cpu_alarm(&self, counted: Counted) -> (u64, u64) {
         let used = counted.of(&self.cpu_usage());
@@ -68,8 +70,8 @@ impl Process {
         (timer.remaining(used), timer.interval)
     }
 
-    /// Sets a timer, or clears it if `value` is 0. All times are in nanoseconds. Returns its state before, as
-    /// [`cpu_alarm`](Self::cpu_alarm) does.
+    /// Sets a timer, or clears it if `value` is 0. All times are in nanoseconds. Returns its previous state in the form
+    /// of [`cpu_alarm`](Self::cpu_alarm).
     ///
     /// # Errors
     /// [`OutOfMemory`]; the timer is then unchanged.

@@ -28,13 +28,13 @@ impl Process {
         self.cgroup().is_some_and(|own| own.is_within(group))
     }
 
-    /// Returns the owner that the swap slots of the process are charged to.
+    /// Returns the memcg that the swap slots of the process are charged to.
     pub fn memcg(&self) -> Memcg {
         let charged = self.charged_group();
         charged.map_or(Memcg::NOBODY, |group| group.memcg())
     }
 
-    /// Charges another group for the process from now on.
+    /// Replaces the group that is charged for the process.
     ///
     /// # Locks
     /// The caller holds the lock of the process table.

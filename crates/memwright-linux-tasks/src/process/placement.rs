@@ -4,11 +4,11 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlacePolicy, PolicyId};
 use memwright_linux_abi::Memory;
 
-/// The memory policy of a thread, which applies where the area has no policy.
+/// The memory policy of a thread. It applies to areas that have no policy.
 #[derive(Debug, Default)]
 pub struct ThreadPlacement {
     id: AtomicU16,
-    /// Number of pages that were interleaved so far.
+    /// Number of pages that were interleaved since the policy was set.
     turn: AtomicU64,
 }
 
@@ -18,17 +18,17 @@ impl ThreadPlacement {
         memory.placement(PolicyId::from_bits(self.id.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of pages that were interleaved so far.
+    /// Returns the number of pages that were interleaved since the policy was set.
     pub fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Counts one more interleaved page, and returns how many there were before.
+    /// Counts one more interleaved page. Returns the previous number.
     pub fn take_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sets the policy, and begins to count interleaved pages from zero.
+    /// Sets the policy, and resets the count of interleaved pages.
     pub fn set(&self, id: PolicyId) {
         self.id.store(id.bits(), Ordering::Relaxed);
         self.turn.store(0, Ordering::Relaxed);

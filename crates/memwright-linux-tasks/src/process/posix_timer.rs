@@ -1,8 +1,8 @@
 //! POSIX timers of a process (Linux 7.2 `kernel/time/posix-timers.c`).
 //!
-//! A timer has at most one signal pending. While that signal is pending, or is ignored, the timer has no deadline: the
-//! expirations in the meantime are counted when a thread takes the signal. So a timer costs nothing between the
-//! signals that a program takes, whatever its interval is.
+//! A timer has at most one signal pending. While that signal is pending or ignored, the timer has no deadline; the
+//! expirations in the meantime are counted when the signal is delivered. So a timer costs no time between the signals
+//! that are delivered to the program, whatever its interval is.
 
 use super::{
     Notice, PosixTimer, Process, TimerClock,
@@ -23,7 +23,7 @@ use memwright_linux_sched::{
 };
 use memwright_linux_vfs::identity::Resource;
 
-/// Nanoseconds after which a signal is sent again for which there was no room.
+/// Nanoseconds until another attempt to send a signal that could not be queued.
 const LATER: u64 = 100 * MILLISECOND;
 
 impl TimerClock {
@@ -41,7 +41,8 @@ impl TimerClock {
 }
 
 impl Process {
-    /// Creates a timer that is not set. `value` is the value of its signals; `None` for the timer's id. Returns the id.
+    /// Creates a timer that is not set. `value` is the value that its signals carry; `None` for the timer's id. Returns
+    /// the id.
     ///
     /// # Errors
     /// `EAGAIN` if the process has as many timers as it can have pending signals, `ENOMEM`.
@@ -89,7 +90,7 @@ impl Process {
         table.timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
-    /// Sets the deadlines again of the timers that measure threads that run. Returns whether there are timers that
+    /// Sets the deadlines again of the timers that measure running threads. Returns whether the process has timers that
     /// measure the CPU time of threads.
     ///
     /// # Locks
@@ -105,7 +106,7 @@ impl Process {
         measure
     }
 
-    /// Deletes a timer. A thread that takes its pending signal discards it.
+    /// Deletes a timer. Its pending signal is discarded when a thread dequeues it.
     ///
     /// # Errors
     /// `EINVAL` if there is no timer with this id.
@@ -131,9 +132,9 @@ impl Process {
         }
     }
 
-    /// Completes a signal that a thread took: adds the overrun of the timer that sent it, and sets the timer's next
-    /// deadline. Returns `None` if the timer was deleted or set again since, and the signal is to be discarded; returns
-    /// any other signal unchanged.
+    /// Completes a signal that a thread has dequeued: adds the overrun of the timer that sent the signal, and sets the
+    /// timer's next deadline. Returns `None` if the signal must be discarded, because the timer was deleted or set
+    /// again after it sent the signal. Returns any other signal unchanged.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -152,8 +153,8 @@ impl Process {
         })
     }
 
-    /// Adjusts the timers that send `signal` after a change of its action: those whose pending signals were discarded
-    /// because the process ignores it now, or those whose signals were ignored before.
+    /// Adjusts the timers that send `signal` after its action has changed. If the process now ignores the signal,
+    /// pending signals of these timers were discarded; if it no longer ignores it, ignored signals are sent again.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -189,25 +190,26 @@ impl Process {
 }
 
 impl State {
-    /// Returns whether a deadline is missing.
+    /// Returns whether the timer has no deadline and must have one.
     fn needs_deadline(&self) -> bool {
         self.deadline.is_none() && matches!(self.place, Place::Nowhere | Place::Stale)
     }
 
-    /// Notes that the expiration is due. Returns whether a signal is to be sent.
+    /// Records that an expiration is due. Returns whether a signal must be sent.
     fn fall_due(&mut self) -> bool {
         self.deadline = None;
-        // A signal that is in the queue stands for this expiration from now on.
+        // A stale signal that is still queued now reports this expiration.
         core::mem::replace(&mut self.place, Place::Pending) != Place::Stale
     }
 }
 
 impl PosixTimer {
-    /// Sets the timer to `schedule`, whose times are those of its clock, which shows `now`. Returns the previous time
-    /// until the next expiration, and the previous interval, both in nanoseconds.
+    /// Sets the timer to `schedule`. `now` is the present time of the timer's clock, and the times of `schedule` are
+    /// times of that clock. Returns the previous time until the next expiration, and the previous interval, both in
+    /// nanoseconds.
     ///
     /// # Errors
-    /// `ENOMEM`. The timer is unchanged then.
+    /// `ENOMEM`; the timer is then unchanged.
     pub fn set(
         self: &Arc<Self>,
         timers: &dyn Timers,
@@ -232,7 +234,7 @@ impl PosixTimer {
     /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(self: &Arc<Self>, timers: &dyn Timers) -> (u64, u64) {
-        // A deadline for which there was no memory is set again here.
+        // Retry setting the deadline if there was no memory for it.
         let _ = timers.make_room_for_timer();
         let Some(now) = self.clock.now(timers) else {
             return (0, 0);
@@ -249,8 +251,8 @@ impl PosixTimer {
         left
     }
 
-    /// Sets the deadline again of a timer that measures a thread and has none, if the thread runs: the deadline is
-    /// missing while it does not. Returns whether the timer measures CPU time.
+    /// Sets the deadline of a timer that measures a thread, if the thread runs and there is no deadline. There is none
+    /// while the thread does not run. Returns whether the timer measures CPU time.
     fn resume(self: &Arc<Self>, timers: &dyn Timers) -> bool {
         let TimerClock::Cpu(clock) = &self.clock else {
             return false;
@@ -261,17 +263,17 @@ impl PosixTimer {
         let Some(now) = clock.time() else {
             return true;
         };
-        // Without memory, the next switch to a thread tries again.
+        // If there is no memory, the next switch to a thread tries again.
         let _ = timers.make_room_for_timer();
         let mut state = self.state.lock();
         if state.needs_deadline() {
-            // The deadline is one of the host's clock.
+            // The deadline is one of the host's clock, so the process need not check its CPU time earlier.
             let _complete = self.arm(timers, &mut state, now);
         }
         true
     }
 
-    /// Makes the process look at its CPU time in time for the timer, if it has to.
+    /// Makes the process check its CPU time early enough for the timer, if the timer now expires first.
     ///
     /// # Locks
     /// The caller does not hold the lock of the state.
@@ -281,12 +283,12 @@ impl PosixTimer {
             Armed::First => self.process.upgrade(),
         };
         if let Some(process) = process {
-            // Without memory, the next switch to a thread tries again.
+            // If there is no memory, the next switch to a thread tries again.
             let _ = process.plan_cpu_look();
         }
     }
 
-    /// Returns the overrun of the last signal that a thread took.
+    /// Returns the overrun of the timer's last delivered signal.
     #[must_use]
     pub fn overrun(&self) -> i32 {
         self.state.lock().overrun
@@ -294,13 +296,14 @@ impl PosixTimer {
 
     fn left(&self, schedule: &Schedule, now: u64) -> (u64, u64) {
         let mut later = *schedule;
-        // A single expiration without a signal is over when it is due. One with a signal is over when it is sent.
+        // `later` ends a timer without an interval once its expiration is due. `schedule` ends only when the signal is
+        // delivered.
         later.pass(now);
         (later.remaining(now), schedule.interval)
     }
 
-    /// Replaces the deadline by that of the next expiration, if the timer sends signals. The timer's clock shows `now`.
-    /// The caller has made room for a timer of the host's clock.
+    /// Replaces the deadline by that of the next expiration, if the timer sends signals. `now` is the present time of
+    /// the timer's clock. The caller has made room for a timer of the host's clock.
     #[must_use = "the process may have to plan a look"]
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) -> Armed {
         self.disarm(timers, state);
@@ -337,8 +340,9 @@ impl PosixTimer {
         }
     }
 
-    /// Returns the time of the host's clock at which the timer's clock, which shows `now`, can show `next` at the
-    /// earliest. A thread runs on one CPU at a time.
+    /// Returns the earliest time of the host's clock at which the timer's clock can reach `next`. `now` is the present
+    /// time of the timer's clock. A thread runs on one CPU at a time, so its CPU time is never ahead of the host's
+    /// clock.
     fn deadline(&self, timers: &dyn Timers, next: u64, now: u64) -> u64 {
         match &self.clock {
             TimerClock::Host(_) => next,
@@ -356,14 +360,14 @@ impl PosixTimer {
         self.disarm(timers, &mut state);
     }
 
-    /// Handles that the CPU time of the process has reached `at`, the time of an expiration.
+    /// Handles the expiration at the CPU time `at`, which the process has reached.
     ///
     /// # Locks
     /// The caller holds no lock.
     pub(super) fn reach(self: &Arc<Self>, process: &Arc<Process>, at: u64) {
         let sends = {
             let mut state = self.state.lock();
-            // The timer may have been set again since.
+            // The timer may have been set again in the meantime.
             state.deadline == Some(Deadline::Cpu(at)) && state.fall_due()
         };
         if sends {
@@ -371,7 +375,7 @@ impl PosixTimer {
         }
     }
 
-    /// Handles that a thread took the signal. Returns the overrun; `None` if the signal is stale.
+    /// Handles the delivery of the signal. Returns the overrun; `None` if the signal is stale.
     fn taken(self: &Arc<Self>, timers: &dyn Timers) -> Option<i32> {
         // If there is no memory for the next deadline, `timer_gettime` sets it.
         let _ = timers.make_room_for_timer();
@@ -394,7 +398,7 @@ impl PosixTimer {
         Some(overrun)
     }
 
-    /// Sends the signal, which the state already says is pending.
+    /// Sends the signal. The state is already [`Pending`](Place::Pending).
     fn send(self: &Arc<Self>, process: &Arc<Process>) {
         let (signal, thread) = match &self.notice {
             Notice::None => return,
@@ -424,13 +428,13 @@ impl PosixTimer {
             }
             state.place = Place::Ignored;
         }
-        // The action may have changed since, before the timer was marked.
+        // The action may have changed before the state became [`Ignored`](Place::Ignored).
         if !process.signals.lock().ignored(signal) {
             self.send_later(process.tasks.scheduler);
         }
     }
 
-    /// Sets a deadline for another attempt to send the signal, for which there was no room.
+    /// Sets a deadline for another attempt to send the signal, which could not be queued.
     fn send_later(self: &Arc<Self>, timers: &dyn Timers) {
         // If there is no memory for the deadline either, `timer_gettime` sets it.
         let _ = timers.make_room_for_timer();
@@ -455,7 +459,7 @@ impl Expiry for PosixTimer {
             return;
         };
         let timers: &dyn Timers = process.tasks.scheduler;
-        // Nothing expires once what the clock measures has ended.
+        // The timer does not expire if the process or thread that the clock measures has ended.
         let Some(now) = self.clock.now(timers) else {
             return;
         };

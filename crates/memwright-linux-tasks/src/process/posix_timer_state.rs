@@ -1,4 +1,4 @@
-//! What the POSIX timers of a process store.
+//! The data of the POSIX timers of a process.
 
 use super::{Counted, CpuClock, Process, Thread};
 use alloc::sync::{Arc, Weak};
@@ -9,16 +9,16 @@ use memwright_linux_base::{
 };
 use memwright_linux_sched::{scheduler::TimerKey, time::Schedule};
 
-/// Timers that are looked at between two scheduling points.
+/// Number of timers that are visited between two scheduling points.
 pub(super) const TOGETHER: u32 = 64;
 
-/// What an expiration does.
+/// The effect of an expiration.
 pub enum Notice {
-    /// Nothing (`SIGEV_NONE`).
+    /// No effect (`SIGEV_NONE`).
     None,
-    /// It sends a signal to the process.
+    /// A signal to the process.
     Process(Signal),
-    /// It sends a signal to a thread.
+    /// A signal to a thread.
     Thread(Signal, Weak<Thread>),
 }
 
@@ -34,14 +34,14 @@ impl Notice {
 /// The clock of a timer.
 #[derive(Debug)]
 pub enum TimerClock {
-    /// The host's clock. The program's times are ahead of it by this number of nanoseconds.
+    /// The host's clock. Times that the program uses are ahead of it by this number of nanoseconds.
     Host(u64),
     /// A clock that measures CPU time.
     Cpu(CpuClock),
 }
 
 impl TimerClock {
-    /// Returns the number of nanoseconds by which the program's times are ahead of the clock.
+    /// Returns the number of nanoseconds by which times that the program uses are ahead of the clock.
     #[must_use]
     pub fn ahead(&self) -> u64 {
         match self {
@@ -61,7 +61,7 @@ impl TimerClock {
         self.measures() && self.of_process().is_none()
     }
 
-    /// Returns what the clock counts, if it is the CPU time of the process.
+    /// Returns what the clock counts, if it measures the CPU time of the process.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match self {
             Self::Host(_) => None,
@@ -70,35 +70,35 @@ impl TimerClock {
     }
 }
 
-/// Where the signal of a timer is.
+/// The state of a timer's signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
     /// No signal is pending.
     #[default]
     Nowhere,
-    /// It is pending, and a thread that takes it handles an expiration.
+    /// The signal is pending. Its delivery is the delivery of an expiration.
     Pending,
-    /// It is pending, but the timer was set again since: a thread that takes it discards it.
+    /// The signal is pending, but the timer was set again since: the signal is discarded when a thread dequeues it.
     Stale,
-    /// It was sent while the process ignored it, and is sent again when the process no longer does.
+    /// The signal was sent while the process ignored it, and is sent again when the process no longer ignores it.
     Ignored,
 }
 
-/// What leads to the next expiration.
+/// The mechanism that detects the next expiration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deadline {
     /// A timer of the host's clock.
     Host(TimerKey),
-    /// The process's looks at its CPU time, which reaches this time.
+    /// A check of the process's CPU time, when it reaches this time.
     Cpu(u64),
 }
 
-/// What is left to do after the deadline of a timer was set.
+/// The work that remains after the deadline of a timer was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Armed {
     /// Nothing.
     Complete,
-    /// The expiration is the first one of a CPU time of the process, which must look at that time earlier.
+    /// The expiration is the first one of a CPU time of the process, so the process must check that time earlier.
     First,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct State {
     pub(super) schedule: Schedule,
     pub(super) deadline: Option<Deadline>,
     pub(super) place: Place,
-    /// Expirations before the last signal that a thread took, in addition to the one that it stood for.
+    /// `si_overrun` of the last signal that was delivered: the number of expirations that it reported, less one.
     pub(super) overrun: i32,
 }
 

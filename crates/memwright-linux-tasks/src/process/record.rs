@@ -1,4 +1,4 @@
-//! A process: what it stores, and access to it.
+//! The record of a process, and access to its parts.
 
 use super::{
     Alarm, CpuAlarms, Image, Membership, PosixTimers, Signals, Tasks, Thread, cpu_timers::CpuTimers,
@@ -45,7 +45,7 @@ pub struct Process {
     pub signals: Lock<Signals>,
     /// Credentials and resource limits.
     pub identity: Identity,
-    /// Queue on which this process waits for its children: woken when one of them changes state.
+    /// The queue on which this process waits for its children. Woken when one of them changes state.
     pub child_event: WaitQueue,
     /// Woken when the process has exited.
     pub ended: WaitQueue,
@@ -57,48 +57,50 @@ pub struct Process {
     pub thread_ended: WaitQueue,
     /// Woken when the address space borrowed by `vfork` is released.
     pub space_returned: WaitQueue,
-    /// Resources used by its exited threads.
+    /// Resources used by the exited threads of the process.
     pub usage: Usage,
-    /// Resources used by its reaped children.
+    /// Resources used by the reaped children of the process.
     pub children_usage: Usage,
-    /// Deadline for the next check of the CPU time.
+    /// Deadline of the next check of the CPU time.
     pub(super) cpu_deadline: NextLook,
-    /// Its timers that measure CPU time.
+    /// The timers `ITIMER_VIRTUAL` and `ITIMER_PROF`.
     pub(super) cpu_alarms: Lock<CpuAlarms>,
-    /// Its POSIX timers that measure its CPU time.
+    /// The POSIX timers that measure the CPU time of the process.
     pub(super) cpu_timers: CpuTimers,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<Alarm>,
-    /// Its POSIX timers.
+    /// The POSIX timers of the process.
     pub posix_timers: PosixTimers,
-    /// The signal that its parent gets when it exits.
+    /// The signal that the parent gets when the process exits.
     pub exit_signal: AtomicU8,
-    /// The process has called `execve` since it was forked (`setpgid` then fails).
+    /// Whether the process has called `execve` since it was forked (`setpgid` then fails).
     pub executed: AtomicBool,
-    /// Signal that it gets when its parent exits (`PR_SET_PDEATHSIG`).
+    /// The signal that the process gets when its parent exits (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU8,
     /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
     pub kill_score: AtomicU32,
-    /// It adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of the table.
+    /// Whether the process adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of
+    /// the table.
     pub adopts: AtomicBool,
-    /// Its personality, as the call of this name sets it.
+    /// The execution domain and flags, as `personality` sets them.
     pub personality: AtomicU32,
     /// Dumpable flag, as set by `PR_SET_DUMPABLE`.
     pub dumpable: AtomicU8,
-    /// Its registrations with `membarrier`.
+    /// The registrations with `membarrier`.
     pub barriers: AtomicU32,
     pub(super) space: Lock<Option<Arc<Space>>>,
     pub(super) image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
-    /// Position in the order of creation: each process entered in the table gets a larger number.
+    /// Position in the order of creation. Each process that is entered in the table gets a larger number than those
+    /// before.
     pub(super) birth: AtomicU64,
     pub(super) parent: AtomicU32,
     pub(super) group: AtomicU32,
     pub(super) session: AtomicU32,
     borrows_space: AtomicBool,
-    /// Another process was created with its address space.
+    /// Whether another process was created with its address space.
     shares_space: AtomicBool,
     /// The cgroup of the process.
     pub membership: Lock<Membership>,
@@ -169,8 +171,8 @@ impl Process {
         }
     }
 
-    /// Accounts a living process and its threads to another user, after a change of the real user id. The lock of the
-    /// signals keeps threads from starting or exiting in the meantime.
+    /// Accounts a living process and its threads to another user, after a change of the real user id. While this
+    /// function holds the lock of the signals, no thread starts or exits.
     pub fn change_user(&self, user: Shared<User>) {
         let signals = self.signals.lock();
         let threads = signals.threads.len() as u64;
@@ -273,8 +275,8 @@ impl Process {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
 
-    /// Returns the oldest thread that is younger than `thread`, which may have left the process; without `thread`, the
-    /// oldest one.
+    /// Returns the oldest thread that is younger than `thread`, which may have left the process. Without `thread`,
+    /// returns the oldest thread.
     pub fn thread_after(&self, thread: Option<&Thread>) -> Option<Arc<Thread>> {
         let signals = self.signals.lock();
         signals.threads.younger_than(thread).cloned()

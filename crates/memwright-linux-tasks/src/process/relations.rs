@@ -18,7 +18,7 @@ impl TaskTable {
     }
 
     /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. From
-    /// then on the process counts as one of its user's.
+    /// then on, the process counts towards the process limit of its user.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the table is then unchanged.
@@ -80,8 +80,8 @@ impl TaskTable {
         self.subreapers = self.subreapers + usize::from(adopts) - usize::from(before);
     }
 
-    /// Returns the process that adopts the children of `id`: the nearest living ancestor that adopts orphans, or else the
-    /// reaper (`find_new_reaper` of Linux 7.2, `kernel/exit.c`).
+    /// Returns the process that adopts the children of `id`: the nearest living ancestor that adopts orphans, or else
+    /// the reaper (`find_new_reaper` of Linux 7.2, `kernel/exit.c`).
     fn heir_of(&self, id: u32) -> u32 {
         if self.subreapers == 0 {
             return REAPER;
@@ -98,7 +98,8 @@ impl TaskTable {
         ancestors.find(adopts).unwrap_or(REAPER)
     }
 
-    /// Moves the children of `id`, which has exited, to the process that adopts them. Returns them, and that process.
+    /// Moves the children of `id`, which has exited, to the process that adopts them. Returns the children and the id
+    /// of that process.
     pub fn orphan_children(&mut self, id: u32) -> (Vec<Arc<Process>>, u32) {
         let orphans = match self.members.get_mut(&id) {
             Some(member) => core::mem::take(&mut member.children),
@@ -128,8 +129,8 @@ impl TaskTable {
         (orphans, heir)
     }
 
-    /// Changes the id of a thread to that of its process, whose leader has exited. A tracer of the former leader loses
-    /// it.
+    /// Changes the id of a thread to that of its process, whose leader has exited. The former leader is no longer a
+    /// tracee of its tracer.
     pub fn become_leader(&mut self, thread: &Arc<Thread>) {
         let (former, own) = {
             let mut signals = thread.process.signals.lock();

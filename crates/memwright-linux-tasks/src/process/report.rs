@@ -9,7 +9,7 @@ impl Tasks {
     /// and allocates nothing.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn report(&self, now: u64, out: &mut dyn Write) -> fmt::Result {
         let Some(tasks) = self.try_lock() else {
             return writeln!(out, "threads: not readable, their table is locked");

@@ -10,32 +10,33 @@ pub const FEATURE_SIZE: u32 = 28;
 /// `RSEQ_FLAG_UNREGISTER`.
 const UNREGISTER: u32 = 1;
 
-/// The registration of a thread, as `rseq` describes it.
+/// The registration of a thread (`rseq`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registration {
     /// Address of `struct rseq`; null if there is no registration.
     pub address: u64,
     /// Size of that structure in bytes.
     pub length: u32,
-    /// The word that stands before each abort handler.
+    /// The word that precedes each abort handler.
     pub signature: u32,
 }
 
-/// What a call of `rseq` changes.
+/// The change that a call of `rseq` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It registers the thread.
+    /// Registers the thread.
     Register,
-    /// It ends the registration.
+    /// Ends the registration.
     Unregister,
 }
 
 impl Registration {
-    /// Decides what a call with these arguments changes, given the present registration.
+    /// Returns the change that a call with these arguments makes, given the present registration.
     ///
     /// # Errors
-    /// `EINVAL` for unknown flags, or an address or length that is invalid or not the present one; `EPERM` for another
-    /// signature, `EBUSY` if the thread is registered already, `EFAULT` for an address outside user space.
+    /// `EINVAL` for unknown flags, and for an address or length that is invalid or differs from the present one;
+    /// `EPERM` for a different signature, `EBUSY` if the thread is registered already, `EFAULT` for an address outside
+    /// user space.
     pub fn change(self, wanted: Self, flags: u32) -> Result<Change, Errno> {
         let is_same = (wanted.address, wanted.length) == (self.address, self.length);
         match flags {
@@ -69,17 +70,17 @@ abi_struct! {
         pub version: u32,
         /// `flags`, which is 0.
         pub flags: u32,
-        /// Address of its first instruction.
+        /// Address of the first instruction of the section.
         pub start: u64,
-        /// Its length in bytes.
+        /// The length of the section in bytes.
         pub length: u64,
-        /// Address of the abort handler, which is outside.
+        /// Address of the abort handler, which is outside the section.
         pub abort: u64,
     }
 }
 
 impl Section {
-    /// Checks the fields.
+    /// Checks that the section and the abort handler are valid.
     ///
     /// # Errors
     /// `EINVAL`.

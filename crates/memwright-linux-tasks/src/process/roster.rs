@@ -1,8 +1,8 @@
 //! The threads of a process with their state, in order of age.
 //!
 //! The members are in blocks without gaps: when one is removed, the last one moves into its slot. Each member is linked
-//! to the next older and the next younger one, and knows its slot. So adding, finding and removing a member take the
-//! same time for any number of members.
+//! to the next older and the next younger one, and stores its slot. So the cost of adding, finding and removing a
+//! member does not depend on the number of members.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ type Slot = u32;
 /// No slot.
 const NONE: Slot = Slot::MAX;
 
-/// The slot of a member, which the member keeps. It is read and written under the lock of the roster.
+/// The slot of a member, stored in the member. Read and written under the lock of the roster.
 #[derive(Debug)]
 pub struct Seat {
     slot: AtomicU32,
-    /// A number that rises with the additions. It stays when the member is removed.
+    /// A number that increases with each addition. Removal of the member does not change it.
     number: AtomicU64,
 }
 
@@ -32,9 +32,9 @@ impl Default for Seat {
     }
 }
 
-/// A thing that is a member of at most one roster.
+/// An object that is a member of at most one roster.
 pub trait Seated {
-    /// Returns where its slot is kept.
+    /// Returns the field in which the roster stores the slot.
     fn seat(&self) -> &Seat;
 }
 
@@ -82,7 +82,7 @@ impl<M, V> Roster<M, V> {
         self.members.get(slot as usize)
     }
 
-    /// Iterates over the members from this slot on, the older before the younger.
+    /// Iterates over the members from this slot to the youngest one.
     fn iter_at(&self, mut slot: Slot) -> impl Iterator<Item = (&Arc<M>, &V)> {
         core::iter::from_fn(move || {
             let found = self.at(slot)?;
@@ -101,7 +101,7 @@ impl<M, V> Roster<M, V> {
         self.members.iter_mut().map(|member| &mut member.value)
     }
 
-    /// Lets the older neighbour of a slot, or the start of the list, refer to `slot` as the next one.
+    /// Makes the older neighbour of a slot, or the start of the list, refer to `slot` as the next one.
     fn link_older(&mut self, older: Slot, slot: Slot) {
         match self.members.get_mut(older as usize) {
             Some(older) => older.younger = slot,
@@ -109,7 +109,7 @@ impl<M, V> Roster<M, V> {
         }
     }
 
-    /// Lets the younger neighbour of a slot, or the end of the list, refer to `slot` as the one before.
+    /// Makes the younger neighbour of a slot, or the end of the list, refer to `slot` as the previous one.
     fn link_younger(&mut self, younger: Slot, slot: Slot) {
         match self.members.get_mut(younger as usize) {
             Some(younger) => younger.older = slot,
@@ -141,14 +141,14 @@ impl<M: Seated, V> Roster<M, V> {
         Ok(())
     }
 
-    /// Returns the slot of a member; `None` for a thing that is not a member of this roster.
+    /// Returns the slot of a member; `None` for an object that is not a member of this roster.
     fn slot_of(&self, member: &M) -> Option<Slot> {
         let slot = member.seat().slot.load(Ordering::Relaxed);
         let found = &self.at(slot)?.member;
         core::ptr::eq(Arc::as_ptr(found), member).then_some(slot)
     }
 
-    /// Returns whether a thing is a member.
+    /// Returns whether an object is a member.
     #[must_use]
     pub fn contains(&self, member: &M) -> bool {
         self.slot_of(member).is_some()
@@ -161,8 +161,8 @@ impl<M: Seated, V> Roster<M, V> {
         found.map(|member| &mut member.value)
     }
 
-    /// Returns the oldest member that is younger than `member`, which may have been removed; without `member`, the
-    /// oldest one.
+    /// Returns the oldest member that is younger than `member`, which may have been removed. Without `member`, returns
+    /// the oldest one.
     #[must_use]
     pub fn younger_than(&self, member: Option<&M>) -> Option<&Arc<M>> {
         let Some(member) = member else {
@@ -185,7 +185,7 @@ impl<M: Seated, V> Roster<M, V> {
         self.link_older(older, younger);
         self.link_younger(younger, older);
         let removed = self.members.swap_remove(slot as usize)?;
-        // The member of the last slot now has this one.
+        // The last member was moved into this slot.
         if let Some(moved) = self.at(slot) {
             let (older, younger) = (moved.older, moved.younger);
             moved.member.seat().slot.store(slot, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use memwright_linux_abi::{
 use memwright_linux_sched::scheduler::Work;
 use memwright_linux_vfs::identity::Resource;
 
-/// Sends a signal to a process. Any thread of the process can take it.
+/// Sends a signal to a process. Any of its threads can take the signal.
 pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) {
     let _ = send(process, None, info);
 }
@@ -28,8 +28,8 @@ pub fn queue(
     send(process, target, info).map(drop)
 }
 
-/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether it is pending now, together
-/// with its cause: it is not if it is ignored, or if there is no room for it.
+/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether the signal is now pending
+/// together with its cause. It is not if it is ignored or cannot be queued.
 pub fn send_timer_signal(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -63,7 +63,7 @@ pub fn kill_process(process: &Arc<Process>) {
 /// `__send_signal_locked`).
 ///
 /// # Errors
-/// `EAGAIN` at the limit for any other signal, which is meaningless without its cause.
+/// `EAGAIN` for any other signal at the limit: such a signal is meaningless without its cause.
 fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<bool, Errno> {
     match limit {
         Some(limit) if signals.queued() as u64 >= limit => match info.code {
@@ -74,8 +74,8 @@ fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<boo
     }
 }
 
-/// Sends a signal. Returns whether it became pending: it does not if it is ignored, or a standard signal that is pending
-/// already.
+/// Sends a signal. Returns whether it became pending. An ignored signal does not, nor does a standard signal that is
+/// pending already.
 fn send(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -85,7 +85,7 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// A signal that was sent, but of which the threads that wait for one do not know yet.
+/// A signal that was made pending before the threads that wait for a signal were woken.
 #[must_use]
 pub struct Sent {
     signal: Signal,
@@ -100,7 +100,7 @@ impl Sent {
             process.signal_arrived.wake_all();
         }
         match self.continued {
-            // Threads that were seized report every SIGCONT.
+            // Threads with a tracer that used `PTRACE_SEIZE` report every SIGCONT.
             Continued::No if self.signal == Signal::SIGCONT => process.resumed.wake_all(),
             Continued::No => {}
             Continued::BeforeItStopped => process.resumed.wake_all(),
@@ -113,8 +113,7 @@ impl Sent {
     }
 }
 
-/// Adds a signal to those that are pending, and interrupts the thread that will take it. Returns `None` if the process
-/// is exiting.
+/// Makes a signal pending, and interrupts the thread that will take it. Returns `None` if the process is exiting.
 fn make_pending(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -153,9 +152,9 @@ fn make_pending(
 enum Continued {
     /// None: the process was not stopped, or the signal was another one.
     No,
-    /// It cancelled a stop before all threads had stopped.
+    /// SIGCONT cancelled a stop before all threads had stopped.
     BeforeItStopped,
-    /// It continued a stopped process.
+    /// SIGCONT continued a stopped process.
     Yes,
 }
 
@@ -245,8 +244,8 @@ pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     signals.recalculate(thread);
 }
 
-/// Raises a signal of which the thread takes the default action as soon as it does not block it (`force_fatal_sig` of
-/// Linux 7.3, `kernel/signal.c`).
+/// Raises a signal for which the thread takes the default action as soon as it unblocks the signal (`force_fatal_sig`
+/// of Linux 7.3, `kernel/signal.c`).
 pub fn force_default(thread: &Arc<Thread>, info: SignalInfo) {
     let mut signals = thread.process.signals.lock();
     signals.actions.force_default(info.signal, true);
@@ -269,7 +268,7 @@ pub fn report_change(process: &Arc<Process>, change: Change) {
     notice.into_iter().for_each(ChangeNotice::wake);
 }
 
-/// Returns whether a parent will wait for a child that exits with this signal.
+/// Returns whether a parent waits for a child that exits with this signal, so that the child becomes a zombie.
 pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
@@ -279,15 +278,15 @@ pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Returns whether a parent gets no SIGCHLD for a child that exits, because it ignores the signal. It gets none even if it
+/// Returns whether a parent gets no SIGCHLD for a child that exits because it ignores the signal, even if it also
 /// blocks it (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
 pub fn ignores_ended(parent: &Arc<Process>) -> bool {
     let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
     action.handler == Handler::Ignore
 }
 
-/// The notification of a process of a state change of its child or tracee. The signal is pending already; the threads that
-/// wait do not know yet.
+/// A notification of a process of a state change of its child or tracee. The signal is pending; the threads that wait
+/// for it have not been woken.
 #[must_use]
 pub struct ChangeNotice {
     to: Arc<Process>,
@@ -295,10 +294,12 @@ pub struct ChangeNotice {
 }
 
 impl ChangeNotice {
-    /// Sends SIGCHLD to the process `to` for a state change of the process or thread with this id, which belongs to the
-    /// process `child`. The caller holds the lock of the tasks, under which it has made the change visible to a wait: no
-    /// wait returns the change before the signal is pending (`ptrace_stop` of Linux 7.3, `kernel/signal.c`). Returns
-    /// `None` if the process does not exist.
+    /// Makes SIGCHLD pending for the process `to` because of a state change of the process or thread with this id,
+    /// which belongs to the process `child`. Returns `None` if `to` does not exist.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the tasks, under which it has made the change visible to a wait. So no wait returns
+    /// the change before the signal is pending (`ptrace_stop` of Linux 7.3, `kernel/signal.c`).
     pub fn send(
         tasks: &TaskTable,
         to: u32,
@@ -324,9 +325,9 @@ pub fn wake_parent(parent: &Arc<Process>, sent: Option<Sent>) {
     parent.child_event.wake_all();
 }
 
-/// Makes the signal of a state change pending for `parent`. Returns `None` if it does not get one. Wakes no thread that
-/// waits for a child, and can therefore be called under the lock of the tasks: then no wait returns a child before its
-/// signal is pending (`exit_notify` of Linux 7.2, `kernel/exit.c`).
+/// Makes the signal of a state change pending for `parent`. Returns `None` if the parent gets no signal. This function
+/// wakes no thread that waits for a child, so the caller may hold the lock of the tasks: then no wait returns a child
+/// before its signal is pending (`exit_notify` of Linux 7.2, `kernel/exit.c`).
 pub fn send_change(
     parent: &Arc<Process>,
     id: u32,
@@ -357,6 +358,6 @@ pub fn send_change(
         errno: 0,
         detail,
     };
-    // Only a signal with a full queue is refused.
+    // Only a signal that cannot be queued is refused; this one becomes pending without its cause.
     make_pending(parent, None, info).unwrap_or_default()
 }

@@ -38,10 +38,10 @@ impl ThreadSignals {
 /// Whether a process is stopped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stop {
-    /// It is not stopped.
+    /// The process is not stopped.
     #[default]
     Running,
-    /// A signal stopped it.
+    /// A signal stopped the process.
     Stopped(Signal),
 }
 
@@ -51,7 +51,7 @@ pub struct Signals {
     pub actions: Actions,
     /// Signals sent to the process.
     pub pending: Pending,
-    /// Its threads, oldest first.
+    /// The threads of the process, oldest first.
     pub threads: Roster<Thread, ThreadSignals>,
     /// The process is exiting with this status.
     pub group_exit: Option<ExitStatus>,
@@ -59,10 +59,10 @@ pub struct Signals {
     pub executing: Option<Arc<Thread>>,
     /// Whether the process is stopped.
     pub stop: Stop,
-    /// All threads have stopped, and the parent was notified.
+    /// Whether all threads have stopped and the parent was notified.
     pub stop_reported: bool,
-    /// The tracer of the leader, if the leader has exited before other threads: it is notified with the exit of the last
-    /// one.
+    /// The tracer of the leader, if the leader exited before other threads. The tracer is notified when the last thread
+    /// exits.
     pub leader_tracer: Option<Tracer>,
 }
 
@@ -109,8 +109,8 @@ impl Signals {
         traced.is_some_and(|tracing| tracing.tracer.is_some())
     }
 
-    /// Recomputes whether a thread has to handle signals before it returns to user mode. `thread` must be the calling
-    /// thread, or one that the caller then wakes, because it can be the thread chosen for a signal.
+    /// Recomputes whether a thread must handle signals before it returns to user mode. `thread` can be the one chosen
+    /// for a signal, so it must be the calling thread, or one that the caller then wakes.
     pub fn recalculate(&mut self, thread: &Thread) {
         let shared = self.pending.set();
         let busy = self.group_exit.is_some()
@@ -140,7 +140,8 @@ impl Signals {
         }
     }
 
-    /// Chooses another thread for each of `signals`, sent to the process, whose chosen thread no longer takes it.
+    /// Chooses another thread for each of `signals`, which were sent to the process and whose chosen thread now blocks
+    /// them.
     pub fn retarget(&mut self, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
@@ -175,8 +176,8 @@ impl Signals {
         }
     }
 
-    /// Returns the stop signal if all threads have stopped and the parent has not been notified of this stop; the
-    /// caller then notifies it. Records that it has been notified.
+    /// Returns the stop signal if all threads have stopped and the parent has not been notified of this stop. Records
+    /// the notification, which the caller then sends.
     pub fn stop_is_complete(&mut self) -> Option<Signal> {
         let Stop::Stopped(signal) = self.stop else {
             return None;

@@ -5,26 +5,26 @@ use memwright_linux_abi::signal::{Signal, code};
 /// How a process exited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ExitStatus {
-    /// It exited with the low byte of this code.
+    /// The process exited with the low byte of this code.
     Exited(i32),
-    /// This signal killed it. Core dumps are not supported, so the status never has the core flag.
+    /// This signal killed the process. Core dumps are not supported, so the status never has the core flag.
     Killed(Signal),
 }
 
 /// A state change that a parent can wait for in a child.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// It exited.
+    /// The child exited.
     Ended(ExitStatus),
-    /// A signal stopped it.
+    /// A signal stopped the child.
     Stopped(Signal),
-    /// It continued after a stop.
+    /// The child continued after a stop.
     Continued,
-    /// It is in a ptrace stop.
+    /// The child is in a ptrace stop.
     Trapped {
         /// The signal, with the number of an event in the bits from 8 on.
         code: u32,
-        /// It stopped with its process.
+        /// Whether the child stopped with its process.
         by_stop: bool,
     },
 }

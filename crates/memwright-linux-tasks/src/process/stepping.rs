@@ -1,12 +1,12 @@
-//! The single step of a thread over a copy of an instruction.
+//! The single step of a thread that executes a probed instruction out of line.
 
-/// The state of a thread that executes a copy of an instruction.
+/// The state of a thread that executes a copy of a probed instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Stepping {
     /// Address of the breakpoint.
     pub at: u64,
     /// Address of the copy.
     pub copy: u64,
-    /// The program had set the trap flag, so the step must also raise the program's trap.
+    /// Whether the program had set the trap flag, so that the step must also raise the program's trap.
     pub traps: bool,
 }

@@ -29,11 +29,11 @@ pub const END: u32 = 32_768;
 pub struct Member {
     /// The process.
     pub process: Arc<Process>,
-    /// Its children, oldest first.
+    /// The children of the process, oldest first.
     pub children: Vec<Arc<Process>>,
-    /// Its state.
+    /// The state of the process.
     pub life: Life,
-    /// Threads that it traces.
+    /// The threads that the process traces.
     pub tracees: Tracees,
 }
 
@@ -52,12 +52,12 @@ impl Member {
 pub enum Among<'a> {
     /// All processes.
     All,
-    /// Processes with these ids, in order, and the objects that are charged to this memcg.
+    /// The processes with these ids, which are in order, and the objects that are charged to this memcg.
     Charged(&'a [u32], Memcg),
 }
 
 impl Among<'_> {
-    /// Returns the memcg that is charged for the memory of these processes, if it is one.
+    /// Returns the memcg that is charged for the memory of these processes, if there is one.
     pub fn memcg(&self) -> Option<Memcg> {
         match self {
             Among::All => None,
@@ -73,14 +73,14 @@ pub struct TaskTable {
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
-    /// Exited traced threads that their tracers have not waited for, by id. The ids are not reused meanwhile.
+    /// Traced threads that have exited and that their tracers have not waited for, by id. These ids are not reused.
     ended: BTreeMap<u32, Ended>,
-    /// Pairs (group, process id). `sessions` has pairs (session, process id).
+    /// Pairs of group and process id. `sessions` contains pairs of session and process id.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
-    /// Pairs (cgroup, id of a living process), without the processes of the root.
+    /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
     cgroups: BTreeSet<(u32, u32)>,
-    /// The populated cgroups below the root by parent and id.
+    /// The populated cgroups below the root, by id of the parent and id.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
     last_id: u32,
     /// Number of living processes that adopt orphans.
@@ -95,13 +95,13 @@ pub struct TaskTable {
 pub struct Tasks {
     /// Runs the threads.
     pub scheduler: &'static Scheduler<Thread>,
-    /// Number of processes of programs created since boot.
+    /// Number of user processes created since boot.
     pub made: AtomicU64,
     table: Lock<TaskTable>,
 }
 
 impl Tasks {
-    /// Creates an empty table of processes whose threads this scheduler runs.
+    /// Creates an empty table of processes whose threads run on `scheduler`.
     #[must_use]
     pub fn new(scheduler: &'static Scheduler<Thread>) -> Self {
         Self {
@@ -142,8 +142,8 @@ impl Tasks {
         found.map(|member| member.process.clone())
     }
 
-    /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only for each step: a
-    /// process that is entered during the iteration is found if its id is larger than the last one returned.
+    /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only for each step:
+    /// the iteration includes a process that is entered meanwhile if its id is larger than the last one returned.
     pub fn filter<F: Fn(&Member) -> bool>(
         &self,
         wanted: F,
@@ -250,7 +250,7 @@ impl TaskTable {
         Some(id)
     }
 
-    /// Returns the first of `ids` that is not in use. Passes over the ids in use once.
+    /// Returns the first of `ids` that is not in use. Traverses the ids in use once.
     fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
         if ids.is_empty() {
             return None;
@@ -283,7 +283,7 @@ impl TaskTable {
         self.members_in(&self.groups, group, 0)
     }
 
-    /// Iterates over the processes of a group in one of the indices, in order of id from `first` on.
+    /// Iterates over the processes of a group in one of the indexes, in order of id from `first` on.
     fn members_in<'a>(
         &'a self,
         index: &'a BTreeSet<(u32, u32)>,
@@ -306,12 +306,12 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
-    /// Records that a process is in a cgroup. Returns whether it was not.
+    /// Records that a process is in a cgroup. Returns false if it was recorded already.
     pub(super) fn index_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.insert((cgroup, process))
     }
 
-    /// Records that a process is not in a cgroup any more. Returns whether it was.
+    /// Records that a process is no longer in a cgroup. Returns whether it was in it.
     pub(super) fn unindex_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.remove(&(cgroup, process))
     }
@@ -329,7 +329,7 @@ impl TaskTable {
         self.ended.get(&id).copied()
     }
 
-    /// Forgets an exited thread, for which its tracer has waited.
+    /// Removes the record of an exited thread after its tracer has waited for it.
     pub fn remove_ended(&mut self, id: u32) {
         let ended = self.ended.remove(&id);
         let tracer = ended.and_then(|ended| self.members.get_mut(&ended.tracer.process));
@@ -338,7 +338,7 @@ impl TaskTable {
         }
     }
 
-    /// Forgets the exited threads that this process traced.
+    /// Removes the records of the exited threads that this process traced.
     pub fn forget_ended(&mut self, tracer: u32) {
         let ids = self.members.get_mut(&tracer);
         let ids = ids.map(|member| core::mem::take(&mut member.tracees.ended));

@@ -55,51 +55,51 @@ pub enum RestartBlock {
 /// The default slack of timers in nanoseconds.
 pub const TIMER_SLACK: u64 = 50_000;
 
-/// No CPU's number: the structure of the program does not name the CPU on which the thread runs.
+/// The CPU number for none: the `struct rseq` of the program does not name the CPU on which the thread runs.
 const NO_CPU: u32 = u32::MAX - 1;
 
 /// A thread.
 pub struct Thread {
-    /// The scheduler's part of it.
+    /// The state that the scheduler uses.
     task: Task,
-    /// Its id. It changes at most once: when the thread calls `execve` and takes its leader's place.
+    /// The thread id. It changes at most once: when the thread calls `execve` and takes the place of its leader.
     id: AtomicU32,
-    /// The process it belongs to.
+    /// The process to which the thread belongs.
     pub process: Arc<Process>,
-    /// Its place among the threads of the process.
+    /// The place among the threads of the process.
     seat: Seat,
     /// Address of the word to clear and wake when the thread exits (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
-    /// Its `struct robust_list_head` in user memory, or null.
+    /// The `struct robust_list_head` in user memory, or null.
     pub robust_list: AtomicU64,
-    /// Its restartable sequence. Only the thread itself changes it.
+    /// The registration of restartable sequences. Only the thread itself changes it.
     pub registration: Lock<Registration>,
-    /// The slack of its timers in nanoseconds, which is kept and has no effect: timers expire at their times.
+    /// The slack of the thread's timers in nanoseconds. It has no effect: timers expire without slack.
     pub timer_slack: AtomicU64,
-    /// The futex bucket in which it waits.
+    /// The futex bucket in which the thread waits.
     pub futex: FutexPlace,
     /// The last fault, as reported in signal frames.
     pub last_fault: Lock<LastFault>,
     /// The interrupted call that `restart_syscall` continues.
     pub restart: Lock<Option<RestartBlock>>,
-    /// The probed instruction that the thread executes out of line.
+    /// The state of the thread while it executes a probed instruction out of line.
     pub stepping: Lock<Option<Stepping>>,
-    /// Address of the page with the copy of the probed instruction, or null.
+    /// Address of the page for the copy of the probed instruction, or null.
     pub copy_page: AtomicU64,
     /// The name, as in `/proc/PID/task/TID/comm`.
     name: Lock<[u8; 16]>,
     /// The argument of `exit`; valid if [`Work::EXIT`] is set.
     exit_code: AtomicI32,
-    /// It is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
+    /// Whether the thread is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
     pub ends: AtomicBool,
     start: Lock<Option<Start>>,
-    /// Its memory policy.
+    /// The memory policy of the thread.
     pub placement: ThreadPlacement,
-    /// The thread traces others, or did.
+    /// Whether the thread traces other threads, or has traced some.
     pub traces: AtomicBool,
-    /// The thread is traced. Written under the lock of the process's signals.
+    /// Whether the thread is traced. Written under the lock of the process's signals.
     pub traced: AtomicBool,
-    /// The thread does not run because its process is stopped. Written under the lock of the process's signals.
+    /// Whether the thread does not run because its process is stopped. Written under the lock of the process's signals.
     stopped: AtomicBool,
 }
 
@@ -212,7 +212,8 @@ impl Thread {
         self.placement.inherit(&parent.placement);
     }
 
-    /// Copies the restartable sequence of the parent thread, for a child with memory of its own.
+    /// Copies the registration of restartable sequences of the parent thread, for a child with a separate address
+    /// space.
     pub fn inherit_registration(&self, parent: &Self) {
         let registration = *parent.registration.lock();
         *self.registration.lock() = registration;

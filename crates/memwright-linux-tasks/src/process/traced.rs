@@ -1,4 +1,4 @@
-//! What a thread is to its tracer, and the state that others see.
+//! The tracing of a thread, and its state as other processes see it.
 
 use super::{Signals, Thread, Tracing, is_visible};
 use memwright_linux_abi::host::ContextId;
@@ -21,8 +21,8 @@ impl Thread {
         standing.is_some_and(|standing| standing.resume.is_none())
     }
 
-    /// Returns whether a thread of this process traces the thread. With `context`, that thread must be this one, unless
-    /// every thread of the process traces it.
+    /// Returns whether a thread of this process traces the thread. With `context`, returns whether the thread with that
+    /// kernel stack does; a tracer without a context stands for every thread of its process.
     pub fn is_traced_by(&self, process: u32, context: Option<ContextId>) -> bool {
         let mut signals = self.process.signals.lock();
         let tracer = signals.tracing(self).and_then(|tracing| tracing.tracer);
@@ -42,7 +42,7 @@ impl Thread {
     /// threads.
     pub fn state_letter(&self) -> char {
         // Do not derive this from the wait: a tracer that was notified of the stop can read the state before the thread
-        // has begun to wait.
+        // starts to wait.
         if self.stands_still() {
             return 't';
         }

@@ -15,7 +15,7 @@ pub type TraceKey = (Option<ContextId>, u32);
 #[derive(Default)]
 pub struct Tracees {
     threads: BTreeMap<TraceKey, Arc<Thread>>,
-    /// Those in a ptrace stop that no wait has reported. Some may have left it.
+    /// The threads in a ptrace stop that no wait has reported. Some of them may have left the stop.
     news: BTreeSet<TraceKey>,
     /// The ids of exited threads that no wait has reported.
     pub ended: BTreeSet<u32>,
@@ -24,11 +24,11 @@ pub struct Tracees {
 /// An exited thread that its tracer has not waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Its tracer.
+    /// The tracer of the thread.
     pub tracer: Tracer,
-    /// The group of its process.
+    /// The process group of the thread.
     pub group: u32,
-    /// How it exited.
+    /// The exit status of the thread.
     pub change: Change,
 }
 
@@ -49,8 +49,9 @@ impl Tracees {
         self.threads.contains_key(&(tracer.context, id))
     }
 
-    /// Returns whether the thread with this id is one of them. With `by`, only if this thread or any thread of the
-    /// process traces it. The cost grows with the number of tracing threads, not with that of traced ones.
+    /// Returns whether the thread with this id is one of them. With `by`, considers only the threads traced by that
+    /// thread or by every thread of the process. The cost grows with the number of tracing threads, not with the number
+    /// of traced threads.
     pub fn has(&self, id: u32, by: Option<ContextId>) -> bool {
         let mut rest = self.threads.range(..);
         while let Some(((context, _), _)) = rest.next() {
@@ -81,7 +82,7 @@ impl Tracees {
         self.threads.remove(&key)
     }
 
-    /// Records that a thread has entered a ptrace stop.
+    /// Records that a thread has entered a ptrace stop, which no wait has reported.
     pub fn note(&mut self, tracer: Tracer, id: u32) {
         let key = (tracer.context, id);
         if self.threads.contains_key(&key) {
@@ -89,8 +90,8 @@ impl Tracees {
         }
     }
 
-    /// Returns the first thread after `last` that may be in an unreported stop. With `by`, only threads that this
-    /// thread or any thread of the process traces.
+    /// Returns the first thread after `last` that may be in an unreported stop. With `by`, considers only the threads
+    /// traced by that thread or by every thread of the process.
     pub fn next_news(
         &self,
         last: Option<TraceKey>,
@@ -102,12 +103,12 @@ impl Tracees {
         Some((*key, self.threads.get(key)?.clone()))
     }
 
-    /// Forgets the stop of a thread.
+    /// Removes the record of a thread's stop.
     pub fn forget_news(&mut self, key: TraceKey) {
         self.news.remove(&key);
     }
 
-    /// Iterates over the threads. With `by`, only those that this thread or any thread of the process traces.
+    /// Iterates over the threads. With `by`, only over those traced by that thread or by every thread of the process.
     pub fn iter(&self, by: Option<ContextId>) -> impl Iterator<Item = &Arc<Thread>> {
         let visible = move |(context, _): &TraceKey| is_visible(*context, by);
         let threads = self.threads.iter().filter(move |(key, _)| visible(key));
@@ -115,7 +116,8 @@ impl Tracees {
     }
 }
 
-/// Returns whether the thread `by` waits for a thread that `context` traces.
+/// Returns whether a wait by the thread `by` includes a thread whose tracer has the kernel stack `context`. `None`
+/// stands for every thread of the process.
 pub fn is_visible(context: Option<ContextId>, by: Option<ContextId>) -> bool {
     match (context, by) {
         (Some(context), Some(by)) => context == by,

@@ -16,7 +16,7 @@ flags! {
     /// `PTRACE_O_` options (`linux/ptrace.h`).
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct TraceOptions: u32 {
-        /// Mark stops at system calls by bit 7 of the signal.
+        /// Set bit 7 of the signal number in stops at system calls.
         const CALLS_MARKED = raw::PTRACE_O_TRACESYSGOOD;
         /// Stop at `fork`.
         const FORK = raw::PTRACE_O_TRACEFORK;
@@ -30,7 +30,7 @@ flags! {
         const VFORK_DONE = raw::PTRACE_O_TRACEVFORKDONE;
         /// Stop before the exit of the thread.
         const EXIT = raw::PTRACE_O_TRACEEXIT;
-        /// Stop at an event of seccomp. Without effect here.
+        /// Stop at an event of seccomp. Has no effect.
         const SECCOMP = raw::PTRACE_O_TRACESECCOMP;
         /// Kill the thread when its tracer exits.
         const KILLED_AT_END = raw::PTRACE_O_EXITKILL;
@@ -40,9 +40,9 @@ flags! {
 /// The thread that traces another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tracer {
-    /// Its process.
+    /// The process of the tracer.
     pub process: u32,
-    /// Its kernel stack, which no other living thread has; `None` for every thread of the process
+    /// The kernel stack of the tracer, which no other living thread has; `None` if every thread of the process traces
     /// (`PTRACE_TRACEME`).
     pub context: Option<ContextId>,
 }
@@ -50,37 +50,38 @@ pub struct Tracer {
 /// The tracing of a thread. It is part of the thread's signal state.
 #[derive(Debug, Default)]
 pub struct Tracing {
-    /// The thread's tracer; `None` from the detaching of the tracer until the thread notices it.
+    /// The thread's tracer; `None` from the time at which the tracer detaches until the thread handles it.
     pub tracer: Option<Tracer>,
     /// The options that the tracer has set.
     pub options: TraceOptions,
-    /// The tracer attached by `PTRACE_SEIZE`.
+    /// Whether the tracer attached by `PTRACE_SEIZE`.
     pub seized: bool,
-    /// The thread single-steps: the tracer set the trap flag, not the program.
+    /// Whether the thread single-steps because the tracer, not the program, set the trap flag.
     pub steps: bool,
-    /// What the thread does at system calls.
+    /// The action of the thread at system calls.
     pub calls: AtCalls,
-    /// A system call has ended whose end is not reported yet.
+    /// Whether a system call has ended and its end has not been reported yet.
     pub call_ended: bool,
-    /// The tracer resumed the thread although its process is stopped.
+    /// Whether the tracer resumed the thread although its process is stopped.
     pub passes_stop: bool,
-    /// The thread must enter a ptrace stop (`PTRACE_INTERRUPT`, `PTRACE_SEIZE`).
+    /// Whether the thread must enter a ptrace stop (`PTRACE_INTERRUPT`, `PTRACE_SEIZE`).
     pub interrupted: bool,
-    /// The process was stopped or continued since the last report of that to a tracer that seized the thread.
+    /// Whether the process was stopped or continued since the thread last reported this to a tracer that used
+    /// `PTRACE_SEIZE`.
     pub changed: bool,
     /// The published registers of the thread while it is in a ptrace stop.
     pub standing: Option<Box<Standing>>,
 }
 
-/// What a traced thread does at its system calls.
+/// The action of a traced thread at its system calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AtCalls {
-    /// It does not stop.
+    /// The thread does not stop.
     #[default]
     Pass,
-    /// It stops at the start and at the end of each call (`PTRACE_SYSCALL`).
+    /// The thread stops at the start and at the end of each call (`PTRACE_SYSCALL`).
     Stop,
-    /// It stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
+    /// The thread stops at the start of each call, which has no effect (`PTRACE_SYSEMU`).
     Emulate,
 }
 
@@ -93,9 +94,9 @@ pub struct Report {
     pub info: Option<SignalInfo>,
     /// The number that `PTRACE_GETEVENTMSG` returns.
     pub message: u64,
-    /// The thread is about to take the signal.
+    /// Whether the thread is about to take the signal.
     pub takes_signal: bool,
-    /// The process is stopped, or the tracer interrupted the thread.
+    /// Whether the thread stopped with its process, or because the tracer interrupted it.
     pub by_stop: bool,
 }
 
@@ -111,7 +112,8 @@ impl Report {
         }
     }
 
-    /// Returns a report that is no signal, of this process (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
+    /// Creates a report of a stop that is not caused by a signal, in this process (`ptrace_do_notify` of Linux 7.2,
+    /// `kernel/signal.c`).
     pub fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
         let detail = Detail::Sender { process, user: 0 };
         Self {
@@ -128,7 +130,7 @@ impl Report {
         }
     }
 
-    /// Returns whether the stop is in the middle of a system call, whose end is still to come.
+    /// Returns whether the stop is in the middle of a system call, whose end will be reported later.
     pub fn is_in_call(&self) -> bool {
         let event = self.code >> 8;
         event != 0 && !self.by_stop && event != raw::PTRACE_EVENT_EXIT
@@ -140,22 +142,22 @@ impl Report {
 pub struct Standing {
     /// What the stop reports.
     pub report: Report,
-    /// A wait of the tracer has reported the stop.
+    /// Whether a wait of the tracer has reported the stop.
     pub reported: bool,
-    /// The thread stays in the stop until the state of its process changes (`PTRACE_LISTEN`).
+    /// Whether the thread stays in the stop until the state of its process changes (`PTRACE_LISTEN`).
     pub listens: bool,
-    /// Its registers.
+    /// The registers of the thread.
     pub state: UserState,
-    /// Its extended state.
+    /// The extended state of the thread.
     pub extended: Box<FpuArea>,
-    /// Its debug registers.
+    /// The debug registers of the thread.
     pub debug: DebugRegisters,
     /// How to resume the thread, once the tracer has decided.
     pub resume: Option<Resume>,
 }
 
 impl Standing {
-    /// Returns whether the tracer may issue requests: it has neither resumed the thread nor lets it listen.
+    /// Returns whether the tracer may issue requests: it has neither resumed the thread nor used `PTRACE_LISTEN`.
     pub fn waits(&self) -> bool {
         self.resume.is_none() && !self.listens
     }
@@ -166,15 +168,15 @@ impl Standing {
 pub struct Resume {
     /// The signal that the thread takes instead of the one it was about to take; `None` for no signal.
     pub signal: Option<Signal>,
-    /// Execute a single instruction only.
+    /// Whether the thread executes a single instruction only.
     pub step: bool,
-    /// What the thread does at system calls.
+    /// The action of the thread at system calls.
     pub calls: AtCalls,
 }
 
 impl Tracing {
-    /// Records that the process was stopped or continued, for a tracer that seized the thread. Returns whether the
-    /// thread must report that.
+    /// Records that the process was stopped or continued, for a tracer that used `PTRACE_SEIZE`. Returns whether the
+    /// thread must report it.
     pub fn note_change(&mut self) -> bool {
         self.changed |= self.seized;
         self.seized

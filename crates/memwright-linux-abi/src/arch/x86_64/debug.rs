@@ -2,7 +2,8 @@
 
 use crate::errno::Errno;
 
-/// DR6: the reserved bits that read as one. Programs see DR6 with these bits flipped if it has never been set.
+/// DR6: the reserved bits that read as one. `DebugRegisters` stores DR6 with these bits inverted, so 0 is the value
+/// after reset.
 const STATUS_RESERVED: u64 = 0xffff_0ff0;
 /// DR6: the four breakpoints.
 const STATUS_HITS: u64 = 0xf;
@@ -48,7 +49,7 @@ impl DebugRegisters {
     ///
     /// # Errors
     /// `EIO` for DR4 and DR5; `EINVAL` for an address outside user memory, and for a breakpoint that the processor does
-    /// not have: at ports, misaligned, or on execution of more than a byte.
+    /// not support: on I/O ports, misaligned, or on execution of more than one byte.
     pub fn set(&mut self, number: usize, value: u64, end: u64) -> Result<(), Errno> {
         match number {
             0..=3 => {
@@ -97,7 +98,7 @@ impl DebugRegisters {
         })
     }
 
-    /// Returns the enabled breakpoints among those that a debug exception reports.
+    /// Returns which of the breakpoints that a debug exception reports are enabled, as a bit mask.
     #[must_use]
     pub fn hits(&self, status: u64) -> u64 {
         let enabled = (0..4).filter(|slot| self.is_enabled(*slot));
@@ -105,7 +106,7 @@ impl DebugRegisters {
         status & STATUS_HITS & mask
     }
 
-    /// Returns these registers without the breakpoints at data.
+    /// Returns a copy of these registers in which the data breakpoints are disabled.
     #[must_use]
     pub fn without_data(&self) -> Self {
         let data = (0..4).filter(|slot| self.kind(*slot).0 != 0);
@@ -113,7 +114,7 @@ impl DebugRegisters {
         Self { control, ..*self }
     }
 
-    /// Returns the address and the length of the data at which this breakpoint is.
+    /// Returns the address and the length in bytes of an enabled data breakpoint; `None` for any other slot.
     #[must_use]
     pub fn data(&self, slot: usize) -> Option<(u64, usize)> {
         let (kind, length) = self.kind(slot);
@@ -121,14 +122,14 @@ impl DebugRegisters {
         data.then(|| (self.addresses[slot], length as usize))
     }
 
-    /// Returns whether a debug exception reports a breakpoint.
+    /// Returns whether `status`, the value of DR6, reports that a breakpoint was hit.
     #[must_use]
     pub fn reports_hit(status: u64) -> bool {
         status & STATUS_HITS != 0
     }
 
-    /// Returns whether one of these breakpoints stops before its instruction, which must then execute without another
-    /// stop.
+    /// Returns whether `hits` includes an execution breakpoint. The exception precedes the instruction, which must then
+    /// execute without another exception.
     #[must_use]
     pub fn stops_before(&self, hits: u64) -> bool {
         (0..4).any(|slot| hits >> slot & 1 != 0 && self.kind(slot).0 == 0)

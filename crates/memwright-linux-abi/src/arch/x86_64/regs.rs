@@ -47,8 +47,8 @@ pub struct UserRegs {
 }
 
 /// The registers of a thread in user mode. The host loads and stores the general registers at each entry and exit. The
-/// bases and the extended state (x87, SSE, AVX) stay in the processor while the thread runs; a context switch saves and
-/// restores them.
+/// FS and GS bases and the extended state (x87, SSE, AVX) stay in the processor while the thread runs; a context switch
+/// saves and restores them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserState {

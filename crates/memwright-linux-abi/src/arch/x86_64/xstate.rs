@@ -31,7 +31,8 @@ pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
 pub enum Extent {
     /// The legacy region only: the markers are missing or inconsistent.
     Legacy,
-    /// This many bytes. They are valid only if `FP_XSTATE_MAGIC2` follows them, which the caller checks.
+    /// The first bytes of the extended state, as many as this value. They are valid only if `FP_XSTATE_MAGIC2` follows
+    /// them, which the caller checks.
     Extended(usize),
 }
 
@@ -51,16 +52,16 @@ pub fn extent(legacy: &[u8], size: usize) -> Extent {
     }
 }
 
-/// A signal frame is invalid because it contains a state that the processor refuses to load: XRSTOR would fault.
+/// The extended state of a signal frame is invalid: XRSTOR would fault on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Unloadable;
 
-/// Makes the checks of XRSTOR on an area from user memory, or those of FXRSTOR if `extended` is false. Linux leaves
-/// them to the processor (Linux 7.3 `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`).
+/// Checks an area from user memory as XRSTOR would, or as FXRSTOR would if `extended` is false. Linux lets the
+/// processor check the area (Linux 7.3 `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`).
 ///
 /// # Errors
-/// `Unloadable` if reserved bits in MXCSR are set, or the header has a feature that is not enabled or does not have the
-/// standard format.
+/// `Unloadable` if reserved bits of MXCSR are set, or the header contains a feature that is not enabled or does not
+/// describe the standard format.
 pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unloadable> {
     let header = &area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let plain = header[8..24].iter().all(|&byte| byte == 0);

@@ -14,14 +14,14 @@ pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 /// Returns a number that changes whenever the text of a cgroup's file changes.
 pub type GroupMark = fn(&Memory, &Cgroup) -> u64;
 
-/// In which cgroups a file exists.
+/// The cgroups in which a file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// In all of them.
     Always,
     /// In all but the root.
     BelowRoot,
-    /// In those with the memory controller, without the root.
+    /// In those that have the memory controller, except the root.
     WithMemory,
 }
 
@@ -29,7 +29,7 @@ pub enum Presence {
 #[derive(Clone, Copy)]
 pub struct GroupFile {
     pub(in crate::procfs) name: &'static str,
-    /// Where it exists.
+    /// The cgroups in which it exists.
     pub(in crate::procfs) presence: Presence,
     /// Writes its text.
     pub(in crate::procfs) read: GroupReader,

@@ -3,11 +3,11 @@
 use super::Text;
 use core::fmt;
 
-/// Most bytes of a line.
+/// The maximum number of bytes of a line.
 const MOST: usize = 192;
 
-/// A line that is composed in a buffer of its own and then appended to a text at once. For files with many lines this
-/// takes a tenth of the instructions of `write!`, which appends each number and each character on its own.
+/// A line that is composed in a separate buffer and then appended to a text at once. For files with many lines, this
+/// takes a tenth of the instructions of `write!`, which appends each number and each character separately.
 pub struct Line {
     bytes: [u8; MOST],
     length: usize,
@@ -23,7 +23,8 @@ impl Line {
         }
     }
 
-    /// Returns the room for `count` more bytes, which the line has from now on; less if the line is full.
+    /// Extends the line by `count` bytes, or by fewer if it becomes full. Returns the added bytes, which the caller
+    /// fills.
     fn grow(&mut self, count: usize) -> &mut [u8] {
         debug_assert!(
             count <= MOST - self.length,
@@ -83,7 +84,7 @@ impl Line {
 
     /// Appends a number in decimal, padded with spaces on the left to `width` columns.
     pub fn decimal(&mut self, value: u64, width: usize) -> &mut Self {
-        // Most numbers in files with many of them are 0.
+        // In files with many numbers, most of them are 0.
         if value < 10 && width <= 1 {
             return self.byte(b'0' + value as u8);
         }
@@ -113,7 +114,7 @@ impl Line {
     }
 }
 
-/// Takes texts that fit in the line.
+/// Appends texts that fit in the rest of the line.
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() > MOST - self.length {

@@ -1,4 +1,4 @@
-//! The node types of `/proc` and `/sys`, their inode numbers, and what their files consist of.
+//! The node types of `/proc` and `/sys`, their inode numbers, and the functions that read and write their files.
 
 mod group;
 mod line;
@@ -30,7 +30,7 @@ pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 /// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 
-/// The contents of the words of a file.
+/// The contents of each word of a file with one word per frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
     /// The number of entries that map the frame.
@@ -139,8 +139,8 @@ pub struct Child {
 pub const ROOT_NUMBERS: u64 = 0x100;
 /// Inode numbers below this one belong to fixed entries.
 const PROCESS_NUMBERS: u64 = 1 << 32;
-/// The offsets of inode numbers within the numbers of one process: 0 to 255 are the files of `/proc/PID`; descriptors
-/// and threads follow.
+/// The first inode numbers for the nodes of each type, as offsets within the numbers of one process. Offsets 0 to 255
+/// are the files of `/proc/PID`; descriptors and threads follow.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;
@@ -211,7 +211,7 @@ impl Child {
         }
     }
 
-    /// Returns `/proc/PID/fd/N`, whose permissions reflect how the file was opened.
+    /// Returns `/proc/PID/fd/N`. Its permissions depend on the mode in which the file was opened.
     #[must_use]
     pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
         let permissions =

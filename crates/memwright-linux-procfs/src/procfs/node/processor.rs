@@ -22,7 +22,7 @@ pub enum ProcessorEntry {
 
 /// A directory of a CPU.
 pub struct ProcessorDirectory {
-    /// The index of this directory among the directories of a CPU, which determines its inode numbers.
+    /// The index of this directory among the directories of a CPU. It determines the inode numbers of the entries.
     pub place: u64,
     pub entries: &'static [(&'static str, ProcessorEntry)],
 }

@@ -1,11 +1,11 @@
 //! Declares the values in `/proc` and `/sys` that do not reflect kernel state.
 //!
-//! The function that writes a file uses the declaration to write such a value, and `docs/system-calls.md` lists the
+//! The function that writes a file takes such a value from the declaration, and `docs/system-calls.md` lists the
 //! declarations. A test of the sources finds constant numbers and words that are written without a declaration.
 
 use core::fmt;
 
-/// What the field contains instead of kernel state.
+/// The contents of the field instead of kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A constant number.
@@ -25,7 +25,7 @@ pub struct Stub {
     pub file: &'static str,
     /// The field; empty if the file consists of this value only.
     pub field: &'static str,
-    /// What the field contains instead of kernel state.
+    /// The contents of the field instead of kernel state.
     pub kind: Kind,
     /// The reason why the value does not reflect kernel state.
     pub reason: &'static str,

@@ -1,4 +1,4 @@
-//! The process that a file of `/proc` is about, and how the text of such a file is made.
+//! The process that a file of `/proc` describes, and the functions that read and write such a file.
 
 use crate::procfs::{node::Text, node::view::View};
 use alloc::sync::Arc;
@@ -7,7 +7,7 @@ use memwright_linux_abi::{Space, errno::Errno};
 use memwright_linux_tasks::process::{Life, Process, REAPER, Tasks, Thread};
 use memwright_linux_vfs::fs::OpenFile;
 
-/// The process or thread that a file is about.
+/// The process or thread that a file describes.
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
@@ -21,7 +21,7 @@ impl Subject {
     /// Looks up the process `id`, and its thread `thread` if one is given.
     ///
     /// # Errors
-    /// `ESRCH` if the process or the given thread does not exist any more.
+    /// `ESRCH` if the process or the given thread no longer exists.
     pub fn find(tasks: &Tasks, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
         let process = tasks.process(id).ok_or(Errno::ESRCH)?;
         let number = thread.unwrap_or(id);
@@ -50,7 +50,7 @@ impl Subject {
         self.process.space().filter(|space| text.stays_with(space))
     }
 
-    /// Returns the letter and the word that `/proc` prints for the state.
+    /// Returns the letter and the word for the state in `/proc`.
     #[must_use]
     pub fn state(&self, tasks: &Tasks) -> (char, &'static str) {
         let life = tasks.life(self.process.id);
@@ -119,7 +119,7 @@ impl Needs {
 /// Returns the address space of the process `id`.
 ///
 /// # Errors
-/// `ESRCH` if the process has no address space any more.
+/// `ESRCH` if the process has exited.
 pub fn space(tasks: &Tasks, id: u32) -> Result<Arc<Space>, Errno> {
     let process = tasks.process(id);
     process

@@ -1,4 +1,5 @@
-//! Text of `/proc` and `/sys` files: parses what programs write, and generates the text that they read, piece by piece.
+//! Text of `/proc` and `/sys` files: parses text that programs write, and generates text that they read, piece by
+//! piece.
 
 use super::Line;
 use alloc::{
@@ -61,7 +62,7 @@ fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
 /// Parses a write to a switch of `/sys`: 1 or 0.
 ///
 /// # Errors
-/// Those of [`attribute`]; `EINVAL` for another number.
+/// The errors of [`attribute`]; `EINVAL` for another number.
 pub(in crate::procfs) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     match attribute(bytes)? {
         0 => Ok(false),
@@ -70,11 +71,11 @@ pub(in crate::procfs) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// Parses a write to a switch of `/sys` that takes words, of which only the first one or two characters matter (Linux
-/// 7.2 `lib/kstrtox.c`, `kstrtobool`).
+/// Parses a write to a switch of `/sys` that takes a word. Only its first one or two characters matter (Linux 7.2
+/// `lib/kstrtox.c`, `kstrtobool`).
 ///
 /// # Errors
-/// `EINVAL` for anything else.
+/// `EINVAL` for any other text.
 pub(in crate::procfs) fn truth(bytes: &[u8]) -> Result<bool, Errno> {
     match bytes {
         [b'y' | b'Y' | b't' | b'T' | b'1', ..] | [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
@@ -88,14 +89,14 @@ pub(in crate::procfs) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// A piece of at least this length in bytes receives no more records. With its last record, a piece is rarely larger
-/// than a page, which is the most that one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2,
+/// A piece that has this length in bytes or more receives no further record. With its last record, a piece is rarely
+/// larger than a page, the maximum that one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2,
 /// `fs/seq_file.c`).
 const FULL: usize = 3584;
 /// Initial capacity in bytes.
 const FIRST_ROOM: usize = 1024;
 
-/// The record that a piece starts with.
+/// The record with which a piece starts.
 #[derive(Clone, Copy)]
 enum Cursor {
     /// The record with this number, which is the index of an item or the address of an area.
@@ -106,18 +107,18 @@ enum Cursor {
 
 /// A piece of a file's text.
 ///
-/// A file is a sequence of records, each with a number, or of sockets. A piece starts with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
-/// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size programs cannot increase is a single
-/// record, and its writer ignores the cursor.
+/// A file is a sequence of records, each with a number, or of sockets. A piece starts with the record at
+/// [`from`](Self::from), the *cursor*. It ends where a writer calls [`go_on_from`](Self::go_on_from), or at the end of
+/// the file. A file whose size programs cannot increase is a single record, and its writer ignores the cursor.
 pub struct Text {
     bytes: Vec<u8>,
-    /// The record that the piece starts with.
+    /// The record with which the piece starts.
     from: Cursor,
-    /// The record that the next piece starts with; `None` at the end of the file.
+    /// The record with which the next piece starts; `None` at the end of the file.
     next: Option<Cursor>,
     /// The address space that the first piece described.
     space: Option<Weak<Space>>,
-    /// The error of the read, if it is not the lack of memory.
+    /// The error of the read; `None` if it is `ENOMEM`.
     failure: Option<Errno>,
 }
 
@@ -186,7 +187,7 @@ impl Text {
         &self.bytes
     }
 
-    /// Returns the record that the piece starts with; 0 for the first piece.
+    /// Returns the record with which the piece starts; 0 for the first piece.
     #[must_use]
     pub const fn from(&self) -> u64 {
         match self.from {
@@ -195,7 +196,7 @@ impl Text {
         }
     }
 
-    /// Records that the next piece starts with the record `next`. The caller then adds no more records to this piece.
+    /// Sets the record with which the next piece starts. The caller then adds no more records to this piece.
     pub const fn go_on_from(&mut self, next: u64) {
         self.next = Some(Cursor::Number(next));
     }
@@ -206,9 +207,9 @@ impl Text {
         self.bytes.len() < FULL
     }
 
-    /// Returns whether the earlier pieces of the file describe `space`, or no piece describes an address space yet.
-    /// After an `execve` between two reads, the process has another address space, and the writer must end the file; on
-    /// Linux an open file keeps the old address space.
+    /// Returns whether the earlier pieces of the file describe `space`, or no piece has described an address space yet.
+    /// After an `execve` between two reads, the process has another address space, and the writer must end the file. On
+    /// Linux, an open file keeps a reference to the old address space.
     pub fn stays_with(&mut self, space: &Arc<Space>) -> bool {
         match &self.space {
             Some(first) => core::ptr::eq(first.as_ptr(), Arc::as_ptr(space)),
@@ -235,14 +236,14 @@ impl Text {
         true
     }
 
-    /// Writes records from the cursor on, until the piece is full or there are no more.
+    /// Writes records from the cursor on, until the piece is full or no record is left.
     ///
-    /// `note` appends the records from a given cursor on to a batch that has room for `together` records, while it
-    /// holds the locks that this needs. `write` writes one record, without these locks, and returns the cursor after
-    /// that record.
+    /// `note` appends the records from a given cursor on to a batch that has room for `together` records; it takes the
+    /// necessary locks. `write` is called without these locks, writes one record, and returns the cursor after that
+    /// record.
     ///
     /// # Errors
-    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
+    /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
     pub(in crate::procfs) fn records<T>(
         &mut self,
         together: usize,
@@ -253,12 +254,12 @@ impl Text {
         self.records_from(self.from(), Cursor::Number, together, note, write)
     }
 
-    /// Writes sockets from the cursor on, until the piece is full or there are no more. `first` is the place of the
-    /// first socket of the file. `note` and `write` are as for [`records`](Self::records), but a cursor is a place and
-    /// the number of rows before it, and `write` gets this number.
+    /// Writes sockets from the cursor on, until the piece is full or no socket is left. `first` is the place of the
+    /// first socket of the file. `note` and `write` are as for [`records`](Self::records), except that a cursor
+    /// consists of a place and the number of rows before it, and `write` is passed this number.
     ///
     /// # Errors
-    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
+    /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
     pub(in crate::procfs) fn sockets<T>(
         &mut self,
         first: Spot,

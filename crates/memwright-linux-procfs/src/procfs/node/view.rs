@@ -1,4 +1,4 @@
-//! What the files of `/proc` and `/sys` are made of: the parts of the kernel, and the thread that accesses a file.
+//! The sources of the text of `/proc` and `/sys` files: the parts of the kernel, and the thread that accesses a file.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
@@ -19,12 +19,12 @@ use memwright_linux_tasks::{
 use memwright_linux_vfs::fs::{caller::Caller, inet::Network, socket::Registry, vfs::Vfs};
 use memwright_table::CpuSet;
 
-/// The machine, as files show it.
+/// The parts of the machine that files report.
 pub trait MachineParts: Sync {
     /// Returns the clock.
     fn clock(&self) -> &dyn Clock;
 
-    /// Returns the figures of the CPUs.
+    /// Returns the CPUs, with their times and interrupt counts.
     fn cpus(&self) -> &dyn Cpus;
 
     /// Returns the set of all CPUs.
@@ -39,19 +39,19 @@ pub trait MachineParts: Sync {
     /// Returns the seed of the random numbers of the run.
     fn seed(&self) -> u64;
 
-    /// Returns the names of the machine and of its domain.
+    /// Returns the host name and the NIS domain name.
     fn names(&self) -> &Names;
 }
 
-/// The processes and what they use, as files show it.
+/// The processes and the resources they use, as far as files report them.
 pub trait ProcessParts: Sync {
     /// Returns the process table.
     fn tasks(&self) -> &Tasks;
 
-    /// Returns the running and runnable threads.
+    /// Returns the scheduler.
     fn scheduler(&self) -> &Scheduler<Thread>;
 
-    /// Returns the groups of processes.
+    /// Returns the cgroups.
     fn cgroups(&self) -> &Cgroups;
 
     /// Returns the number of processes created since boot.
@@ -66,11 +66,11 @@ pub trait ProcessParts: Sync {
     /// Returns the internet sockets.
     fn network(&self) -> &Network;
 
-    /// Returns the other sockets.
+    /// Returns the Unix sockets.
     fn sockets(&self) -> &Registry;
 }
 
-/// The memory, as files show it.
+/// The parts of memory management that files report.
 pub trait MemoryParts: Sync {
     /// Returns physical memory.
     fn memory(&self) -> &Arc<Memory>;
@@ -78,19 +78,19 @@ pub trait MemoryParts: Sync {
     /// Returns the swap devices.
     fn swaps(&self) -> &Swaps;
 
-    /// Returns direct reclaim.
+    /// Returns the state of reclaim.
     fn reclaim(&self) -> &Reclaim;
 
     /// Returns the OOM killer.
     fn oom(&self) -> &OomKiller;
 
-    /// Returns the collapser of base pages into huge pages.
+    /// Returns khugepaged.
     fn huge_scan(&self) -> &HugeScan;
 
-    /// Returns the merger of equal pages.
+    /// Returns ksmd.
     fn merge_scan(&self) -> &MergeScan;
 
-    /// Returns the mover of pages between nodes.
+    /// Returns NUMA balancing.
     fn balancing(&self) -> &Balancing;
 
     /// Returns System V shared memory.
@@ -99,17 +99,17 @@ pub trait MemoryParts: Sync {
     /// Returns the userfaultfd contexts.
     fn userfaults(&self) -> &Userfaults;
 
-    /// Returns the greatest number of areas in an address space.
+    /// Returns the maximum number of areas in an address space (`vm.max_map_count`).
     fn most_areas(&self) -> &AtomicUsize;
 }
 
-/// The parts of the kernel that files show or change. Only the tables of files name it: a function that makes a file
-/// gets the parts that it shows.
+/// The parts of the kernel that files report or change. Only the tables of files use this trait: a function that writes
+/// a file is passed the parts that the file reports.
 pub trait Parts: MachineParts + ProcessParts + MemoryParts {}
 
 impl<T: MachineParts + ProcessParts + MemoryParts> Parts for T {}
 
-/// The thread that accesses a file, and the parts of the kernel that the file shows or changes.
+/// The thread that accesses a file, and the parts of the kernel that the file reports or changes.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The parts.
@@ -119,7 +119,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Creates the view of this caller.
+    /// Creates the view for an access by this caller.
     pub fn new(parts: &'static dyn Parts, caller: &'a dyn Caller) -> Self {
         Self { parts, caller }
     }
@@ -155,7 +155,7 @@ macro_rules! shows {
 pub(in crate::procfs) use shows;
 
 /// Returns the writer of a file about one CPU, node or process: `shows_of!(function, part, ...)` calls `function` with
-/// the named parts, the number of the CPU or node, or the process, and the text.
+/// the named parts, the CPU, node or process, and the text.
 macro_rules! shows_of {
     ($function:path) => {
         |_, subject, text| $function(subject, text)

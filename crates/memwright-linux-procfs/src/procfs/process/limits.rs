@@ -39,7 +39,7 @@ fn write_limit(text: &mut Text, limit: u64) -> fmt::Result {
 /// Writes `/proc/PID/limits`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     let limits = subject.process.identity.limits.lock().clone();
     let (name, soft, hard) = ("Limit", "Soft Limit", "Hard Limit");
@@ -57,13 +57,13 @@ pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The difference between `Process::kill_score` and the adjustment that the file contains.
+/// The difference between `Process::kill_score` and the adjustment in the file.
 const SCORE_BASE: i64 = 1000;
 
 /// Writes `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn kill_score(subject: &Subject, text: &mut Text) -> fmt::Result {
     let score = i64::from(subject.process.kill_score.load(Ordering::Relaxed));
     writeln!(text, "{}", score - SCORE_BASE)

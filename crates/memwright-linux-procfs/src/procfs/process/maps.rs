@@ -43,7 +43,7 @@ impl AreaLine {
     /// Writes the line up to the name, followed by a space.
     ///
     /// # Errors
-    /// Those of `text`.
+    /// The errors of `text`.
     pub fn write(&self, text: &mut Text) -> fmt::Result {
         let right = |right, letter| {
             if self.rights.contains(right) {
@@ -71,12 +71,12 @@ fn pad(text: &mut Text, start: usize) -> fmt::Result {
     Line::new().spaces(missing + 1).write(text)
 }
 
-/// A copy of the fields of an area, which is taken while the address space is locked. The line is written after the
-/// lock is released.
+/// A copy of the fields of an area, made while the address space is locked. The line is written after the lock is
+/// released.
 pub(super) struct Noted {
     line: AreaLine,
     name: &'static str,
-    /// The name that the program gave to anonymous memory.
+    /// The name that the program has set for anonymous memory (`PR_SET_VMA_ANON_NAME`).
     given: Option<Arc<AreaName>>,
     object: Option<Arc<dyn Object<M>>>,
 }
@@ -154,8 +154,8 @@ impl Noted {
     }
 }
 
-/// Writes the name that a program gave to anonymous memory of this kind (`get_vma_name` in `fs/proc/task_mmu.c` of Linux
-/// 7.2).
+/// Writes the name that a program has set for anonymous memory of this kind (`get_vma_name` in `fs/proc/task_mmu.c` of
+/// Linux 7.2).
 fn write_given(text: &mut dyn Write, kind: &str, name: &AreaName) -> fmt::Result {
     write!(text, "[{kind}:")?;
     for byte in name.bytes() {
@@ -181,7 +181,7 @@ const TOGETHER: usize = 32;
 /// 7.2 (`fs/proc/task_mmu.c`).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `/proc/PID/mem`: the memory of a process. Accesses ignore the permissions of areas, as those of a debugger do. A
-//! write to read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
+//! `/proc/PID/mem`: the memory of a process. Accesses ignore the permissions of areas, like accesses by a debugger. A
+//! write to read-only private memory changes a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
 //! `FOLL_FORCE`).
 
 use alloc::sync::{Arc, Weak};
@@ -20,8 +20,8 @@ use memwright_table::VirtAddr;
 /// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
 pub struct MemoryFile {
     reclaim: &'static Reclaim,
-    /// The reference is weak, because an open file does not keep the address space alive. Once the address space is
-    /// gone, reads return no data.
+    /// A weak reference: an open file does not keep the address space alive. Once the address space is destroyed, reads
+    /// return no data.
     space: Weak<Space>,
 }
 

@@ -6,7 +6,7 @@ use core::fmt::{self, Write};
 /// Writes `/proc/PID/ksm_merging_pages`, which is empty for a process without an address space.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn merging(subject: &Subject, text: &mut Text) -> fmt::Result {
     match subject.process.space() {
         Some(space) => writeln!(text, "{}", space.merged_pages().merged),
@@ -17,7 +17,7 @@ pub fn merging(subject: &Subject, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/ksm_stat`. The row `ksm_rmap_items` contains the number of pages that ksmd tracks.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn statistics(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.process.space() else {
         return Ok(());

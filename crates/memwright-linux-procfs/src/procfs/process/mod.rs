@@ -213,7 +213,7 @@ pub fn place(tasks: &Tasks, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Er
     found.ok_or(Errno::ENOENT)
 }
 
-/// Returns the number of open descriptors of the process `id`, which is 0 once it has exited.
+/// Returns the number of open descriptors of the process `id`; 0 once it has exited.
 #[must_use]
 pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
     let process = tasks.process(id);
@@ -231,7 +231,7 @@ pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
 /// Writes the text of `/proc/PID/fdinfo/N` for an open file.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn write_descriptor_info(caller: &dyn Caller, open: &OpenFile, text: &mut Text) -> fmt::Result {
     let inode = open.inode();
     writeln!(text, "pos:\t{}", open.position())?;

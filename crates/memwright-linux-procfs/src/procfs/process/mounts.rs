@@ -1,5 +1,5 @@
-//! `/proc/PID/mounts` and `/proc/PID/mountinfo`. A program decides how many mounts there are, so their lines are
-//! composed without the formatting of the language.
+//! `/proc/PID/mounts` and `/proc/PID/mountinfo`. Programs determine the number of mounts, so the lines are composed
+//! without `write!`, which takes longer.
 
 use crate::procfs::node::{Line, Text, stub::stubs};
 use alloc::sync::Arc;
@@ -13,8 +13,8 @@ stubs! {
     CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is constant on Linux too.";
 }
 
-/// Writes the source of a mount. It is the source that a program passed to `mount`, or the type of the file system if
-/// the kernel mounted it.
+/// Writes the source of a mount: the source that a program passed to `mount`, or the type of the file system if the
+/// kernel mounted it.
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.mounted {
         Some(mounted) => write_escaped(text, &mounted.source),
@@ -39,7 +39,7 @@ fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::R
     write_escaped(text, &path.0)
 }
 
-/// Writes bytes. White space and backslashes become octal escapes.
+/// Writes bytes, with white space and backslashes as octal escapes.
 fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     let special = |byte: &u8| matches!(*byte, b' ' | b'\t' | b'\n' | b'\\');
     let mut rest = bytes;
@@ -65,7 +65,7 @@ fn each(
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
-    // The lock is held until the piece is written, so that the batch's references to the roots do not make an `umount`
+    // Hold the lock until the piece is written. Otherwise the batch's references to the roots could make an `umount`
     // fail with `EBUSY`.
     let _names = mounts.names.keep();
     let note = |from, batch: &mut Batch<(Arc<Dentry>, u64)>| mounts.note(from, batch);
@@ -78,7 +78,7 @@ fn each(
 /// Writes `/proc/PID/mounts`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn mounts(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
     let mounts = &vfs.mounts;
     each(&vfs.mounts, text, |text, root, _| {
@@ -101,14 +101,14 @@ pub fn mounts(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/mountinfo`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn mount_info(vfs: &Vfs, memory: &Memory, text: &mut Text) -> fmt::Result {
     let mounts = &vfs.mounts;
     each(&vfs.mounts, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
-        // On Linux, the parent of the root mount is the initial mount. This kernel has no such mount, so the root mount
-        // is its own parent.
+        // On Linux, the parent of the root mount is the initial mount. This kernel has no initial mount, so the root
+        // mount is its own parent.
         let mut line = Line::new();
         line.decimal(number, 0).text(" ").decimal(upper, 0);
         line.text(" ").decimal(device.major.into(), 0);

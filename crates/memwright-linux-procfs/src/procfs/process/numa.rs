@@ -24,7 +24,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts the pages of an entry. Each page counted consists of `size` base pages.
+    /// Counts the pages of an entry. Each page consists of `size` base pages.
     fn add(&mut self, memory: &Memory, extent: Extent, size: u64) {
         let Some(page) = extent.entry.present() else {
             return;
@@ -68,8 +68,7 @@ const fn base_pages(flags: AreaFlags) -> u64 {
 /// Number of areas whose pages are counted in one batch.
 const TOGETHER: usize = 16;
 
-/// Adds areas with their counts to `batch` until the batch is full, beginning with the first area that ends after
-/// `from`.
+/// Adds areas with their counts to `batch` until the batch is full. The first is the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
         match sight {
@@ -82,7 +81,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
                     counts: Counts::default(),
                 });
             }
-            // The walk passes an area before its entries, so this entry belongs to the last area of the batch.
+            // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
             Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
                     let size = base_pages(last.flags);
@@ -97,7 +96,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
 /// Writes `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn numa_maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

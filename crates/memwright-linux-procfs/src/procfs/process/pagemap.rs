@@ -16,39 +16,39 @@ use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRa
 
 /// Size of a word in bytes.
 const WORD: usize = 8;
-/// Number of words that are computed at a time. A `u64` has a bit for each of them.
+/// Number of words that are computed at a time. A `u64` has one bit for each of them.
 const CHUNK: usize = u64::BITS as usize;
 
 /// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.3). The lower bits contain the frame number.
 mod bit {
-    /// Written since soft-dirty was cleared.
+    /// The page was written after its soft-dirty bit was cleared.
     pub const SOFT_DIRTY: u64 = 1 << 55;
     /// The page is mapped only by this entry.
     pub const EXCLUSIVE: u64 = 1 << 56;
-    /// Write-protected for userfaultfd.
+    /// The page is write-protected by userfaultfd (uffd-wp).
     pub const WRITE_PROTECTED: u64 = 1 << 57;
-    /// A guard marker.
+    /// The entry is a guard marker.
     pub const GUARD: u64 = 1 << 58;
     /// The page belongs to a file or to shared memory.
     pub const FILE: u64 = 1 << 61;
-    /// In swap.
+    /// The page is in swap.
     pub const SWAP: u64 = 1 << 62;
-    /// In memory.
+    /// The page is in memory.
     pub const PRESENT: u64 = 1 << 63;
 }
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    /// The address space. The reference is weak, because an open file does not keep the address space alive. Once the
-    /// address space is gone, reads return no data.
+    /// A weak reference to the address space: an open file does not keep it alive. Once it is destroyed, reads return
+    /// no data.
     space: Weak<Space>,
-    /// Whether the process that opened the file is allowed to see frame numbers.
+    /// Whether the process that opened the file may read frame numbers.
     shows_frames: bool,
 }
 
 impl PagemapFile {
-    /// Creates the open file for the pages of `space`. The calling process's credentials decide whether it contains
-    /// frame numbers.
+    /// Creates the open file for the pages of `space`. The file contains frame numbers if the credentials of the
+    /// calling process permit it.
     #[must_use]
     pub fn new(caller: &dyn Caller, space: &Arc<Space>) -> Self {
         let credentials = caller.identity().credentials.lock();
@@ -64,9 +64,9 @@ fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`, which is set if the page is swapped out
-/// in the area's object. The caller uses a bit only if the page's entry is a marker; an empty entry does not report
-/// swap.
+/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`, which is set if the object of the area
+/// has swapped out the page. The caller uses a bit only if the page's entry is a marker: swap is not reported for an
+/// empty entry.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     let part = area.range().intersect(range);
     let first = area.offset_of(part.start);
@@ -82,11 +82,11 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// The bits of an entry that userfaultfd protects.
+/// The bits of entries that userfaultfd has protected.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
 
-/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped only by
-/// this entry, even if its frame has other references.
+/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped by this
+/// entry only, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
     let protected = unwritten || bits.without_past_idle().intersects(PROTECTED);
@@ -112,8 +112,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         }
         Entry::Swapped(page) => {
             let protected = page.bits.intersects(PROTECTED | Bits::WATCHED);
-            // The number of the slot contains the swap device and the slot on that device, in the layout that the word
-            // needs.
+            // The slot number consists of the swap device and the slot on that device, in the layout of the word.
             let slot = if shows_frames { page.slot } else { 0 };
             let word = bit::SWAP | slot | (u64::from(protected) * bit::WRITE_PROTECTED);
             (page.bits, word)
@@ -123,7 +122,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     word | soft_dirty(area, bits)
 }
 
-/// The words of consecutive pages, filled in during the page table walk.
+/// The words of consecutive pages. A page-table walk fills them in.
 struct Words<'a> {
     memory: &'a Memory,
     shows_frames: bool,
@@ -131,7 +130,7 @@ struct Words<'a> {
     words: [u64; CHUNK],
     /// A mask of the pages that are swapped out in their object.
     in_swap: u64,
-    /// The entry bits of the last present page and the flags for them. Neighbouring pages mostly have the same bits.
+    /// The entry bits of the last present page and the flags for them. The next page usually has the same bits.
     last: Option<(Bits, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The sums over the page table entries of an area that `smaps` prints.
+//! The sums over the page-table entries of an area for `smaps`.
 
 use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
@@ -7,7 +7,7 @@ use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 /// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
 
-/// The sums for an area or several areas. They are in bytes, except those that are in shares.
+/// The sums for an area or several areas, in bytes or, where stated, in shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Resident pages.
@@ -32,9 +32,9 @@ pub struct Sums {
     pub referenced: u64,
     /// Anonymous pages.
     pub anonymous: u64,
-    /// Anonymous memory that 2 MiB pages map.
+    /// Anonymous memory that is mapped by huge pages of 2 MiB.
     pub huge: u64,
-    /// Memory of objects that 2 MiB pages map.
+    /// Memory of objects that is mapped by huge pages of 2 MiB.
     pub huge_memory: u64,
     /// Anonymous pages whose contents reclaim is allowed to discard (`MADV_FREE`).
     pub lazy: u64,
@@ -62,9 +62,9 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 }
 
 impl Sums {
-    /// Returns the sums of an area before its entries are added. The page table does not record which pages of the
-    /// object are swapped out, so the object provides their number (`smap_gather_stats`). A private writable area,
-    /// which can have copies of pages, is skipped.
+    /// Returns the sums of an area before its entries are added. The number of swapped-out pages of the object is not
+    /// in the page table, so it is read from the object (`smap_gather_stats`). It is not counted for a private writable
+    /// area, which can have private copies of pages.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -77,7 +77,7 @@ impl Sums {
         }
     }
 
-    /// Adds `pages` pages that are alike (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Adds `pages` pages with equal properties (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
     fn add_pages(&mut self, area: AreaClass, alike: Alike, pages: u64) {
         let each = alike.size.pages() * PAGE_SIZE as u64;
         let bytes = each * pages;
@@ -155,7 +155,7 @@ impl Sums {
     }
 }
 
-/// What the sums depend on in a page.
+/// The properties of a page on which the sums depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Alike {
     sharers: u32,
@@ -166,16 +166,16 @@ struct Alike {
     lazy: bool,
 }
 
-/// What the sums depend on in an area.
+/// The properties of an area on which the sums depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AreaClass {
     hugetlb: bool,
-    /// Whether the area's object is in memory only.
+    /// Whether the area's object is kept in memory and swap only (shmem).
     memory: bool,
 }
 
-/// Consecutive pages of one area that are alike. They are added to the sums together, because most pages are like the
-/// page before them.
+/// Consecutive pages of one area with equal properties. They are added to the sums together: most pages have the same
+/// properties as the page before them.
 #[derive(Default)]
 pub struct Run {
     area: AreaClass,
@@ -184,7 +184,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins with the pages of `area`, after [`end`](Self::end).
+    /// Begins a run with the pages of `area`. The caller has called [`end`](Self::end) for the previous area.
     pub fn begin(&mut self, area: &Area<M>) {
         self.area = AreaClass {
             hugetlb: area.flags().contains(AreaFlags::HUGETLB),
@@ -192,8 +192,8 @@ impl Run {
         };
     }
 
-    /// Adds an entry of the area to the run, or to its sums. Before a page that is not like the pages of the run, adds
-    /// the run to the sums.
+    /// Adds an entry of the area to the run, or directly to the sums. If the page has other properties than the run,
+    /// first adds the run to the sums.
     pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
         let page = match extent.entry {
             Entry::Present(page) => page,

@@ -25,7 +25,7 @@ mod flag {
 abi_struct! {
     /// `struct procmap_query` of `linux/fs.h`.
     pub struct Query {
-        /// In: size of the structure that the program knows.
+        /// In: size of the structure in the program's version.
         pub size: u64,
         /// In: conditions that the area must meet.
         pub query_flags: u64,
@@ -90,7 +90,7 @@ pub fn control(
     query.offset = line.offset;
     query.inode = line.inode;
     (query.major, query.minor) = line.device_numbers();
-    // The kernel does not read the build ids of executables.
+    // Build ids of executables are not supported.
     query.build_id_size = 0;
     if query.name_size > 0 {
         query.name_size = write_name(user, &found, &query)?;
@@ -102,8 +102,8 @@ pub fn control(
     Ok(0)
 }
 
-/// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
-/// kernel knows must be 0.
+/// Reads the fields that the program's version of the structure contains; further fields are 0. Bytes beyond the
+/// kernel's version of the structure must be 0.
 fn read(user: UserMemory<'static>, address: u64) -> Result<Query, Errno> {
     let size: u64 = user.read_value(address)?;
     if size > 4096 {

@@ -11,7 +11,7 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
-/// Maximum number of regions that are collected before they are copied to user space.
+/// The maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
 /// Number of regions that are copied to user space at a time.
 const TOGETHER: usize = 32;
@@ -29,13 +29,13 @@ abi_struct! {
         pub start: u64,
         /// End of the range.
         pub end: u64,
-        /// Out: the address where the scan ended.
+        /// Out: the address at which the scan ended.
         pub walk_end: u64,
         /// Address of the array of regions.
         pub runs: u64,
         /// Capacity of the array.
         pub room: u64,
-        /// Maximum number of pages; 0 for no limit.
+        /// The maximum number of pages; 0 for no limit.
         pub most_pages: u64,
         /// Categories whose bits are inverted before they are compared with `all` and `any`.
         pub inverted: u64,
@@ -63,9 +63,9 @@ abi_struct! {
 /// The regions that a scan has found but not yet copied to user space.
 struct Found {
     runs: Vec<Run>,
-    /// Maximum number of regions in this batch.
+    /// The maximum number of regions in this batch.
     room: usize,
-    /// Number of pages that the scan is still allowed to report.
+    /// Number of pages that the scan may still report.
     pages: u64,
     told: Categories,
     /// Whether the program passed an array of regions. Without an array, every matching page is accepted.
@@ -73,7 +73,7 @@ struct Found {
 }
 
 impl Found {
-    /// Adds as many pages of `range` to the regions as there is room for. Returns the number of pages that it accepted.
+    /// Adds pages of `range` to the regions while there is room. Returns the number of added pages.
     #[allow(
         clippy::disallowed_methods,
         reason = "within the capacity that was reserved"
@@ -145,8 +145,9 @@ impl Request {
 /// Handles the `ioctl` `PAGEMAP_SCAN` of `/proc/PID/pagemap`. Returns the number of regions found.
 ///
 /// # Errors
-/// `ESRCH` if the address space is gone, before the request is read (Linux 7.3 `do_pagemap_scan`), `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
-/// the request requires it, `ENOMEM`.
+/// `ESRCH` if the address space is gone, before the request is read (Linux 7.3 `do_pagemap_scan`); `EINVAL` for invalid
+/// flags or masks; `EFAULT` for invalid addresses; `EPERM` for memory without write tracking if the request requires
+/// it; `ENOMEM`.
 pub fn scan(
     user: UserMemory<'static>,
     space: Option<Arc<Space>>,
@@ -196,15 +197,15 @@ pub fn scan(
         }
         let none = found.runs.is_empty();
         found.runs.clear();
-        // The program receives the end of the walk even if the regions could not be copied to user space
+        // Report the end of the walk to the program even if the regions could not be copied to user space
         // (`do_pagemap_scan`).
         if result.is_err() {
             next = ended.unwrap_or(range.end);
             break;
         }
         match ended {
-            // The walk made no progress although the buffer was empty: the next entry covers more pages than there is
-            // room for.
+            // The walk made no progress although the buffer was empty: the next entry covers more pages than the
+            // request permits.
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {

@@ -34,7 +34,7 @@ struct Summed {
 /// Number of areas that are summed in one batch.
 const TOGETHER: usize = 4;
 
-/// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
+/// Adds areas with their sums to `batch` until the batch is full. The first is the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     let mut run = Run::default();
     space.survey(pages_from(space, from), |sight| {
@@ -55,7 +55,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     sums: Sums::of_area(area),
                 });
             }
-            // The walk passes an area before its entries, so this entry belongs to the last area of the batch.
+            // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
             Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
                     run.add_entry(&mut last.sums, space.memory(), extent);
@@ -72,8 +72,9 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     }
 }
 
-/// Returns the range of pages from the start of the first area that ends after `from`. The range contains all of that
-/// area, even if the area has grown downwards or was merged since the area before it was written.
+/// Returns the range of pages from the start of the first area that ends after `from` to the end of user memory. It
+/// includes the start of that area even if the area has grown downwards or was merged since the previous area was
+/// written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
     PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
@@ -82,7 +83,7 @@ pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
 /// Writes `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn smaps(registers: &dyn Registers, subject: &Subject, text: &mut Text) -> fmt::Result {
     let keyed = has_keys(registers);
     let Some(space) = subject.space_of(text) else {
@@ -118,7 +119,7 @@ const ROLLUP_TOGETHER: usize = 64;
 /// Writes `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;
@@ -186,7 +187,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         .try_for_each(|(name, bytes)| row(text, name, bytes))
 }
 
-/// The two-letter codes of `VmFlags:` (`show_smap_vma_flags`), in the order of Linux's bits.
+/// The state from which the two-letter codes of `VmFlags:` follow (`show_smap_vma_flags`). The codes are in the order
+/// of Linux's bits.
 struct Codes {
     rights: Rights,
     max_rights: Rights,

@@ -35,7 +35,7 @@ stubs! {
 /// lacks (terminals, wait channels, real-time policies) are declared as stubs.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let usage = process.total_usage();
@@ -131,10 +131,10 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(b"\n")
 }
 
-/// Fields that fit in a line with all of their digits.
+/// The number of fields that fit in a line even if each has the maximum number of digits.
 const TOGETHER: usize = 8;
 
-/// Number of the fields from `flags` on that come before `nice`, the only one that can be negative.
+/// Number of the fields from `flags` on that precede `nice`, the only field that can be negative.
 const BEFORE_NICE: usize = 10;
 
 /// Writes numbers in decimal, each after a space.
@@ -156,7 +156,7 @@ fn numbers(fields: &[u64]) -> Line {
 /// Writes `/proc/PID/statm`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn statm(subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process

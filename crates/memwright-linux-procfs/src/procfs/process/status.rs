@@ -76,7 +76,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
 /// Writes `/proc/PID/status` up to the lines of [`placement`] (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn status(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
@@ -150,7 +150,7 @@ pub fn status(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result 
 /// Writes the last lines of `/proc/PID/status`: the CPUs and nodes that the thread may use, and its context switches.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn placement(
     memory: &Memory,
     scheduler: &Scheduler<Thread>,

@@ -10,8 +10,8 @@ use memwright_linux_tasks::process::PathError;
 use memwright_linux_vfs::user::PATH_MAX;
 use memwright_table::VirtAddr;
 
-/// Copies the bytes that the process's memory now contains between the addresses `start` and `end`. The cursor is an
-/// offset in bytes from `start`.
+/// Copies the present contents of the process's memory between the addresses `start` and `end`. The cursor is an offset
+/// in bytes from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -37,11 +37,11 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
     Ok(())
 }
 
-/// Writes `/proc/PID/cgroup` (Linux 7.3 `kernel/cgroup/cgroup.c`, `proc_cgroup_show`). Its reads fail with `ENAMETOOLONG`
-/// if the path of the group is longer than a path may be.
+/// Writes `/proc/PID/cgroup` (Linux 7.3 `kernel/cgroup/cgroup.c`, `proc_cgroup_show`). Reads of the file fail with
+/// `ENAMETOOLONG` if the path of the group is longer than the limit for paths.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn cgroup(subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
@@ -60,7 +60,7 @@ pub fn cgroup(subject: &Subject, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/cmdline`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn command_line(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
@@ -73,7 +73,7 @@ pub fn command_line(subject: &Subject, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/environ`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn environment(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
@@ -86,7 +86,7 @@ pub fn environment(subject: &Subject, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/PID/auxv`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn auxiliary(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         text.push(&image.auxiliary)?;
@@ -107,7 +107,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 /// Writes `/proc/PID/comm`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn name(subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(trimmed(&subject.name()))?;
     text.write_char('\n')

@@ -207,7 +207,7 @@ pub(in crate::procfs) fn child(groups: &Cgroups, id: u32, name: &[u8]) -> Result
     below.map(directory).ok_or(Errno::ENOENT)
 }
 
-/// The position in a directory of the first cgroup.
+/// The directory position of the first cgroup.
 const GROUPS: u64 = 256;
 
 /// Passes the entries of the directory of the cgroup `id` from `position` on to `emit`, until `emit` returns `false`.
@@ -267,7 +267,7 @@ pub(in crate::procfs) fn find(
 }
 
 impl ProcNode {
-    /// Returns the number of the cgroup whose directory the node is, 0 for the root; `None` for another node.
+    /// Returns the id of the cgroup whose directory the node is, 0 for the root; `None` for any other node.
     #[must_use]
     pub const fn cgroup(&self) -> Option<u32> {
         match self {
@@ -277,8 +277,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more for
-    /// each directory in it.
+    /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more
+    /// link for each directory in it.
     #[must_use]
     pub fn links<'a>(&self, groups: impl FnOnce() -> &'a Cgroups) -> u32 {
         let below = self.cgroup().and_then(|id| groups().get(id));
@@ -465,14 +465,14 @@ fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
-/// Returns the sum of the counters, which changes when one of them does.
+/// Returns the sum of the counters. It changes when one of them does.
 fn happened(events: &Events) -> u64 {
     let counts = [&events.max, &events.out_of_memory, &events.killed];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
     counts.iter().sum()
 }
 
-/// Returns a sum of the counters in `memory.swap.events`, which changes when one of them does.
+/// Returns a weighted sum of the counters in `memory.swap.events`. It changes when one of them does.
 fn swap_failed(memory: &Memory, group: &Cgroup) -> u64 {
     let swap = memory.swap();
     2 * swap.refused_to(group.memcg()) + swap.full_for(group.memcg())

@@ -1,4 +1,4 @@
-//! Counts locked frames when a file that contains their number is read. The kernel maintains no counter of them.
+//! Counts locked frames when a file that reports their number is read. The kernel maintains no counter of them.
 
 use core::fmt;
 use memwright::{AreaFlags, Sight};

@@ -147,7 +147,7 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
 ];
 
 /// Writes `/proc/cpuinfo` from the CPUID leaves (`arch/x86/kernel/cpu/proc.c` of Linux 7.2). On this machine, an
-/// instruction takes a nanosecond, which determines the frequency.
+/// instruction takes a nanosecond, so the reported frequency is 1 GHz.
 pub fn cpuinfo(cpus: &dyn Cpus, all_cpus: CpuSet, text: &mut Text) -> fmt::Result {
     let [highest, first, third, second] = cpus.leaf(0);
     let highest_extended = cpus.leaf(0x8000_0000)[0];
@@ -246,8 +246,8 @@ fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     writeln!(text, " {STOLEN} {GUEST} {GUEST_NICE}")
 }
 
-/// Writes the rows of `/proc/stat` that are supported (`fs/proc/stat.c` of Linux 7.2). `made` processes were
-/// created since the boot at the time `epoch`.
+/// Writes the supported rows of `/proc/stat` (`fs/proc/stat.c` of Linux 7.2). `made` is the number of processes created
+/// since boot, and `epoch` is the time of the boot.
 pub fn stat(
     cpus: &dyn Cpus,
     scheduler: &Scheduler<Thread>,

@@ -77,7 +77,7 @@ fn show(
     writeln!(text, "{value}")
 }
 
-/// Parses a number that fits in a `long` of Linux.
+/// Parses a number that fits in a Linux `long`.
 fn plain(bytes: &[u8]) -> Result<u64, Errno> {
     let value = setting(bytes)?;
     if value > i64::MAX as u64 {

@@ -37,7 +37,7 @@ mod flag {
 }
 
 /// Returns the flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2). `kind` is `None` for a frame
-/// number without memory.
+/// number for which there is no memory.
 fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     let shown = if mapped { flag::MAPPED } else { 0 };
     match kind {
@@ -63,8 +63,8 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
-/// Returns the additional flags of a frame that is in a folio of order `order`. For order 0, there are none. The flags
-/// do not depend on how the folio is mapped.
+/// Returns the additional flags of a frame in a folio of order `order`; none for order 0. The flags do not depend on
+/// the entries that map the folio.
 const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     if order == 0 {
         return 0;
@@ -103,7 +103,7 @@ fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
 
 /// An open `/proc/kpageflags` or `/proc/kpagecount`.
 pub struct FrameFile {
-    /// What the file contains of each frame.
+    /// The contents of each word.
     pub word: FrameWord,
     /// The memory whose frames the file describes.
     pub memory: Arc<Memory>,

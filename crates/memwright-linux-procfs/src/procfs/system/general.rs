@@ -46,11 +46,11 @@ stubs! {
     PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
 }
 
-/// Writes the rows of `/proc/meminfo` that are supported (`fs/proc/meminfo.c` of Linux 7.2).
+/// Writes the supported rows of `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2).
 pub fn meminfo(memory: &Memory, tasks: &Tasks, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
-    // KSM pages are anonymous pages too.
+    // KSM pages count as anonymous pages too.
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(tasks, memory)?;
@@ -157,7 +157,7 @@ fn write_name(names: &Names, text: &mut Text, which: Which) -> fmt::Result {
     text.push(b"\n")
 }
 
-/// Sets a name to the first line of `bytes`, cut to the greatest length (`proc_do_uts_string` of Linux 7.2).
+/// Sets a name to the first line of `bytes`, truncated to the maximum length (`proc_do_uts_string` of Linux 7.2).
 fn set_name(names: &Names, bytes: &[u8], which: Which) -> Result<(), Errno> {
     let line = bytes.split(|byte| *byte == b'\n').next();
     let name = Name::new(line.unwrap_or_default());
@@ -217,7 +217,7 @@ fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
 
 /// Writes `/proc/sys/kernel/random/boot_id`, which is constant during a run.
 pub fn boot_id(seed: u64, text: &mut Text) -> fmt::Result {
-    // A separate generator is used, so that reads of this file do not change the random numbers of others.
+    // Use a separate generator, so that reads of this file do not change the random numbers of other users.
     let mut random = Random::new(seed ^ ROOT_NUMBERS);
     write_uuid(text, &mut random)
 }

@@ -100,7 +100,7 @@ fn surplus(memory: &Memory, text: &mut Text) -> fmt::Result {
 /// Writes the rows of `/proc/meminfo` about the pool (`hugetlb_report_meminfo`).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn memory_rows(memory: &Memory, text: &mut Text) -> fmt::Result {
     let pool = memory.frames().pool();
     for (name, pages) in [

@@ -16,16 +16,16 @@ stubs! {
     MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has a single count.";
 }
 
-/// `/proc/lock_stat`: lock statistics. The file has the purpose of the file with this name in Linux 7.2
-/// (`kernel/locking/lockdep_proc.c`), but another format.
+/// `/proc/lock_stat`: lock statistics. The file has the same purpose as in Linux 7.2 (`kernel/locking/lockdep_proc.c`),
+/// but a different format.
 pub static LOCK_STATISTICS: SystemControl = SystemControl {
     read: shows!(read),
     store: |_, bytes| store(bytes),
 };
 
 /// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains the number of
-/// acquisitions or writes, how many of these found that another CPU had written the word or line last, the number of
-/// words or lines that more than one CPU wrote, and the number of acquisitions that had to wait.
+/// acquisitions or writes, how many of these followed a write of the word or line by another CPU, the number of words
+/// or lines that more than one CPU has written, and the number of acquisitions that had to wait.
 fn read(text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");

@@ -140,7 +140,7 @@ static PRUNE: SystemControl = SystemControl {
     store: |view, bytes| store_number(&view.parts.memory().merging().settings().prune, bytes),
 };
 
-/// Cannot be changed while pages are merged.
+/// `max_page_sharing`. It cannot be changed while pages are merged.
 static MOST_SHARING: SystemControl = SystemControl {
     read: |view, text| read_number(text, &view.parts.memory().merging().settings().most_sharing),
     store: |view, bytes| {
@@ -157,7 +157,7 @@ static MOST_SHARING: SystemControl = SystemControl {
     },
 };
 
-/// Cannot be changed while pages are merged.
+/// `merge_across_nodes`. It cannot be changed while pages are merged.
 static ACROSS_NODES: SystemControl = SystemControl {
     read: |view, text| {
         read_switch(

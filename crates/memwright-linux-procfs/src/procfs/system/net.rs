@@ -27,7 +27,7 @@ stubs! {
 
 /// The length in bits of the prefix of the IPv6 address of the loopback interface.
 const PREFIX: u64 = 128;
-/// `IFA_HOST`, the scope of an address that only this machine knows, and `IFA_F_PERMANENT`.
+/// `IFA_HOST`, the scope of an address that is valid on this machine only, and `IFA_F_PERMANENT`.
 const SCOPE_OF_HOST: u64 = 0x10;
 const PERMANENT: u64 = 0x80;
 
@@ -67,13 +67,13 @@ pub static NET: FixedDirectory = FixedDirectory {
 
 /// Number of sockets that are collected in one batch.
 const TOGETHER: usize = 64;
-/// The length of a line of an IPv4 file without its newline, to which it is padded (`TMPSZ` in `net/ipv4/tcp_ipv4.c` and
+/// The length without its newline to which a line of an IPv4 file is padded (`TMPSZ` in `net/ipv4/tcp_ipv4.c` and
 /// `seq_setwidth` in `net/ipv4/udp.c` of Linux 7.2).
 const TCP_WIDTH: usize = 149;
 const UDP_WIDTH: usize = 127;
-/// The number of the state `TIME_WAIT`, in which there is no socket (`include/net/tcp_states.h`).
+/// The number of the state `TIME_WAIT`. A connection in this state has no socket (`include/net/tcp_states.h`).
 const TIME_WAIT: u64 = 6;
-/// Nanoseconds of a tick of the clock that programs see (`USER_HZ`).
+/// Nanoseconds per tick of the clock in the rows (`USER_HZ`).
 const TICK: u64 = 10_000_000;
 
 const TCP_V4: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
@@ -90,7 +90,7 @@ const COUNTS: &str = "Inter-|   Receive                                         
 /// Writes `/proc/net/tcp`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn tcp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Tcp, Family::V4)
 }
@@ -98,7 +98,7 @@ pub fn tcp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result
 /// Writes `/proc/net/tcp6`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn tcp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Tcp, Family::V6)
 }
@@ -106,7 +106,7 @@ pub fn tcp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Resul
 /// Writes `/proc/net/udp`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn udp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Udp, Family::V4)
 }
@@ -114,16 +114,16 @@ pub fn udp(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result
 /// Writes `/proc/net/udp6`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn udp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Result {
     sockets(network, clock, text, Protocol::Udp, Family::V6)
 }
 
 /// Writes `/proc/net/if_inet6`: address, index, length of the prefix, scope, flags and name of each interface. The only
-/// address is that of the loopback interface, whose scope is the machine and whose flag is "permanent".
+/// address is that of the loopback interface. Its scope is the host and its flag is "permanent".
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn interfaces(text: &mut Text) -> fmt::Result {
     let Ip::V6(address) = Ip::LOCAL_V6 else {
         return Ok(());
@@ -138,11 +138,11 @@ pub fn interfaces(text: &mut Text) -> fmt::Result {
     line.text("       lo\n").write(text)
 }
 
-/// Writes `/proc/net/dev`: what passed through each interface (`dev_seq_printf_stats` of Linux 7.2,
+/// Writes `/proc/net/dev`: the traffic counters of each interface (`dev_seq_printf_stats` of Linux 7.2,
 /// `net/core/net-procfs.c`).
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn counts(text: &mut Text) -> fmt::Result {
     /// The widths of the columns.
     const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
@@ -169,7 +169,7 @@ fn sockets(
         write_header(text, protocol, family)?;
     }
     let first = Spot::first(protocol);
-    // Rows of the other family take no room, so a piece can pass any number of sockets.
+    // A socket of the other family has no row, so a piece can skip any number of sockets. Hence the scheduling points.
     let mut points = PausePoints::every(1);
     let note = |(spot, _), batch: &mut Batch<Found>| {
         points.round();
@@ -199,7 +199,7 @@ fn write_header(text: &mut Text, protocol: Protocol, family: Family) -> fmt::Res
     line.text("\n").write(text)
 }
 
-/// Appends an address as the words of memory that hold it, and a port.
+/// Appends the words of memory that hold an address, and a port.
 fn endpoint(line: &mut Line, family: Family, endpoint: Endpoint) {
     let words = |line: &mut Line, bytes: &[u8]| {
         for word in bytes.chunks_exact(4) {
@@ -217,7 +217,7 @@ fn endpoint(line: &mut Line, family: Family, endpoint: Endpoint) {
     line.text(":").capital_hex(endpoint.port.into(), 4);
 }
 
-/// Writes the row of a socket, before which there are `before` rows (`get_tcp4_sock`, `get_openreq4` and
+/// Writes the row of a socket. `before` is the number of rows before it (`get_tcp4_sock`, `get_openreq4` and
 /// `get_timewait4_sock` in `net/ipv4/tcp_ipv4.c`, `udp4_format_sock` in `net/ipv4/udp.c` of Linux 7.2).
 fn write_row(text: &mut Text, protocol: Protocol, before: u64, row: &Row) -> fmt::Result {
     let mut names = Line::new();

@@ -21,8 +21,8 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// The index of a node's directory among the directories with its number, which determines its inode numbers. Lower
-/// indices belong to the directories of the CPU with the same number.
+/// The index of a node's directory among the directories with its number. It determines the inode numbers of the
+/// entries. Lower indexes belong to the directories of the CPU with the same number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.
@@ -200,7 +200,7 @@ fn counts(memory: &Memory, number: u32, text: &mut Text) -> fmt::Result {
 /// Writes a set of nodes in the format of `/proc/PID/status`: as a mask of at least `room` bits, and as a list.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn write_allowed(text: &mut dyn Write, nodes: NodeSet, room: u64) -> fmt::Result {
     text.write_str("Mems_allowed:\t")?;
     for _ in 2..room.div_ceil(32) {

@@ -139,7 +139,7 @@ pub fn list(
 /// Writes the set of CPUs `set` as a mask with `count` bits: hexadecimal words of 32 bits, the highest first.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
     if count > 32 {
         write!(
@@ -156,7 +156,7 @@ pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
 /// Writes the set of CPUs `set` as a list of ranges.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
     let mut left = set;
     while left != 0 {

@@ -1,10 +1,10 @@
-//! `/sys/kernel/debug/split_huge_pages`: splits huge pages on a write (Linux 7.2 `mm/huge_memory.c`,
+//! `/sys/kernel/debug/split_huge_pages`: a write to this file splits huge pages (Linux 7.2 `mm/huge_memory.c`,
 //! `split_huge_pages_write`).
 //!
-//! A write contains one of three forms: `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for
-//! the pages of a file, or `1` for all huge pages. The first two can be followed by `,ORDER` and `,OFFSET`. As on
-//! Linux, text after the last parsed number is ignored, addresses are rounded down to pages, and an empty range is no
-//! error. A folio that is not larger than the requested order, or cannot be split now, is skipped silently.
+//! A write has one of three forms: `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for the
+//! pages of a file, or `1` for all huge pages. The first two forms can be followed by `,ORDER` and `,OFFSET`. As on
+//! Linux, text after the last parsed number is ignored, addresses are rounded down to pages, and an empty range is not
+//! an error. A folio whose order does not exceed the requested one, or that cannot be split now, is skipped silently.
 
 use crate::procfs::node::SystemControl;
 use core::ops::Range;

@@ -14,7 +14,7 @@ stubs! {
 const TOGETHER: usize = 64;
 /// The flag of a socket that accepts connections (`__SO_ACCEPTCON`).
 const ACCEPTS: u64 = 0x1_0000;
-/// References to a socket that is not connected: that of its open file, and that of the table of sockets.
+/// Number of references to a socket that is not connected: one by its open file, and one by the table of sockets.
 const REFERENCES: u64 = 2;
 
 const HEADER: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n";
@@ -22,12 +22,12 @@ const HEADER: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n"
 /// Writes `/proc/net/unix`.
 ///
 /// # Errors
-/// Those of `text`.
+/// The errors of `text`.
 pub fn unix_sockets(sockets: &Registry, text: &mut Text) -> fmt::Result {
     if text.is_first() {
         text.push(HEADER.as_bytes())?;
     }
-    // A closed socket has no row, so a piece can pass any number of sockets.
+    // A closed socket has no row, so a piece can skip any number of sockets. Hence the scheduling points.
     let mut points = PausePoints::every(1);
     let note = |first, batch: &mut Batch<FoundSocket>| {
         points.round();

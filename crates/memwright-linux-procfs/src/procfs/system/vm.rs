@@ -35,7 +35,7 @@ stubs! {
         "No file system is on a block device, and pages that are being written to swap are not counted.";
 }
 
-/// `/proc/sys/vm/drop_caches`. No cache has contents that are also stored elsewhere, so nothing can be dropped.
+/// `/proc/sys/vm/drop_caches`. No cached contents are also stored elsewhere, so a write drops nothing.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
     store: |view, bytes| drop_caches(view.parts.calls(), bytes),
@@ -147,8 +147,8 @@ fn drop_caches(calls: &CallCounts, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Handles a write to `max_map_count`: sets the limit on the number of areas for every address space. Existing areas
-/// beyond the limit stay.
+/// Handles a write to `max_map_count`: sets the limit on the number of areas of every address space. Areas that already
+/// exceed the limit are not unmapped.
 fn set_most_areas(most_areas: &AtomicUsize, tasks: &Tasks, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
     most_areas.store(most, Ordering::Relaxed);
@@ -175,8 +175,8 @@ fn set_overcommit(memory: &Memory, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes the rows of `/proc/vmstat` that are supported (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are
-/// those of `CONFIG_DEBUG_TLBFLUSH`).
+/// Writes the supported rows of `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are those of
+/// `CONFIG_DEBUG_TLBFLUSH`).
 pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let account = memory.account();
@@ -184,7 +184,7 @@ pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Te
         Value::Count(count) => count,
         Value::NotObservable => 0,
     };
-    // Like `mm_account_fault`, count failed faults, and the faults that the kernel resolves without a trap.
+    // Like `mm_account_fault`, include failed faults and the faults that the kernel resolves without a trap.
     let faults = FaultKind::ALL.map(FaultKind::row);
     let faults = faults.into_iter().chain([Row::FaultGup, Row::FaultFailed]);
     let splits = [
@@ -206,7 +206,7 @@ pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Te
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
-    // On Linux, `do_swap_page` swaps in these pages without a fault (`__collapse_huge_page_swapin`).
+    // On Linux, `do_swap_page` swaps in these pages outside a page fault (`__collapse_huge_page_swapin`).
     let read_to_collapse = memory.huge().scan.read_back.load(Ordering::Relaxed);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [
