@@ -1,11 +1,14 @@
 //! The Linux personality: processes, signals, files and system calls on top of the memory manager.
 //!
-//! This crate accesses no hardware: it reaches the machine through [`host::Host`]. Each thread runs a loop (`run`): it
-//! runs user mode until a trap, handles the trap, delivers signals, and returns to user mode.
+//! This crate accesses no hardware: it reaches the machine through [`Host`]. Each thread runs a loop (`run`): it runs
+//! user mode until a trap, handles the trap, delivers signals, and returns to user mode.
 //!
 //! # Locks
-//! Locks are taken in the order of [`sync::Rank`]: the process table, a process's signals, descriptors, files, the
-//! address space, run queues, wait queues. No lock is held during a user copy or a wait.
+//! Locks are taken in the order of [`Rank`]: the process table, a process's signals, descriptors, files, the address
+//! space, run queues, wait queues. No lock is held during a user copy or a wait.
+//!
+//! [`Host`]: memwright_linux_abi::host::Host
+//! [`Rank`]: memwright_linux_base::sync::Rank
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.

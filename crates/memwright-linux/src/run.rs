@@ -34,7 +34,7 @@ use memwright_table::VirtAddr;
 pub trait Execution: Host {
     /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
     /// [`Context::serve`] handles system calls; user mode continues after a call unless `serve` returns false. The
-    /// machine accesses the thread's state through [`Context::state_pointer`], and only while user mode runs.
+    /// machine accesses the thread's state through `ThreadRegisters::state_pointer`, and only while user mode runs.
     fn run_user(&self, context: &Context<'_>) -> Trap;
 }
 

@@ -245,8 +245,8 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
             while !host.memory().merge_pages(100) {}
         }
     });
-    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings have no record: those
-    // of a child, and of a page that the child moves.
+    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings have no record: the
+    // child's mapping, and the mapping of a page that the child moves.
     let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
     write(&process, FIRST, 1, 8).expect("writable");
     unmap(&process, FIRST, 2, 1);
