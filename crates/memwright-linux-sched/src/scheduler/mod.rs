@@ -235,7 +235,7 @@ fn candidate(thread: &Task) -> Candidate {
 /// The reason why a thread cannot be admitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AdmitError {
-    /// There are [as many threads as the machine permits](Host::most_contexts).
+    /// There are [as many threads as the machine permits](host::Contexts::most_contexts).
     TooMany,
     /// There is no memory for the stack or the run queues.
     OutOfMemory,

@@ -2,7 +2,7 @@
 //! `kernel/events/uprobes.c`).
 //!
 //! A probe belongs to an offset in a file. Wherever the process of the probe's thread maps that offset as private code,
-//! the first byte of the instruction is replaced by a breakpoint, in a private page of the process ([`install`]). A
+//! the first byte of the instruction is replaced by a breakpoint, in a private page of the process (`install`). A
 //! thread that hits the breakpoint single-steps a copy of the instruction at another address and continues after the
 //! breakpoint. The breakpoint is not removed for the step, so it counts every thread that executes the instruction.
 

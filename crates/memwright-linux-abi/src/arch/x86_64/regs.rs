@@ -54,7 +54,7 @@ pub struct UserRegs {
 pub struct UserState {
     /// General registers.
     pub regs: UserRegs,
-    /// FS base (thread pointer), as last stored by [`Context::store_bases`](crate::context::Context).
+    /// FS base (thread pointer), as last stored by [`store_bases`](crate::host::Registers::store_bases).
     pub fs_base: u64,
     /// GS base of user mode, stored in the same way.
     pub gs_base: u64,
