@@ -2,7 +2,7 @@
 //!
 //! This crate is the foundation of the Memwright memory manager and contains all of its `unsafe` code. It defines what
 //! an entry means, which locks protect it, which translations the CPUs must invalidate after a change, and when a frame
-//! becomes free again. It knows nothing of VMAs, page faults or system calls.
+//! becomes free again. VMAs, page faults and system calls are defined in other crates.
 //!
 //! # Modules
 //! | Module | Contents |
@@ -12,8 +12,8 @@
 //! | [`frame`] | [`Frames`]: buddy allocator, per-CPU caches, per-frame metadata |
 //! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding is private to one file |
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
-//! | [`gather`] | [`Gather`]: what to invalidate, and what is freed only after the flush |
-//! | [`tags`] | which root each address-space tag (PCID) of a CPU stands for |
+//! | [`gather`] | [`Gather`]: the pending invalidations, and the frames that are freed only after the flush |
+//! | [`tags`] | the root to which each address-space tag (PCID) of a CPU is assigned |
 //! | [`sync`] | locks with a documented order, and the hooks through which tests control scheduling |
 //! | [`handle`] | [`Shared`] and [`TryPush`]: fallible heap allocation |
 //!
