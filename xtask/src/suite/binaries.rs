@@ -28,7 +28,7 @@ pub struct Built {
 /// Builds every test of the workspace.
 ///
 /// # Errors
-/// When something does not build.
+/// If a package does not build.
 pub fn build() -> Result<Built> {
     // The binary of the kernel has no tests, so cargo does not link it for the host.
     let (tests, programs) = executables(&["--workspace"])?;
@@ -40,7 +40,7 @@ pub fn build() -> Result<Built> {
 /// Builds the tests that these arguments of `cargo test` select.
 ///
 /// # Errors
-/// When something does not build.
+/// If a package does not build.
 pub fn build_chosen(arguments: &[&str]) -> Result<Vec<Binary>> {
     Ok(executables(arguments)?.0)
 }

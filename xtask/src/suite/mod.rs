@@ -70,7 +70,7 @@ impl Suite {
     /// Builds the programs and the kernel that the guests run, and every test.
     ///
     /// # Errors
-    /// When something does not build.
+    /// If a program, the kernel or a test does not build.
     pub fn build() -> Result<Suite> {
         guest::build()?;
         let built = binaries::build()?;
