@@ -19,7 +19,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Fetches the lists of the suites. Skips suites that the mirror does not have.
+    /// Fetches the package lists of the suites. Skips suites that the mirror does not have.
     ///
     /// # Errors
     /// If a tool of Debian is missing, or no mirror of Debian is configured for apt.

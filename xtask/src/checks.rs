@@ -24,7 +24,7 @@ pub fn format(deadline: Instant) -> Result<Outcome> {
 /// Checks that clippy reports no warning for the host's targets.
 ///
 /// # Errors
-/// Clippy reports something, or the deadline passes.
+/// If clippy reports a warning or an error, or if the deadline passes.
 pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["clippy", "--all-targets", "--", "-D", "warnings"],
@@ -36,7 +36,7 @@ pub fn host_lints(deadline: Instant) -> Result<Outcome> {
 /// Checks that clippy reports no warning for the kernel.
 ///
 /// # Errors
-/// Clippy reports something, or the deadline passes.
+/// If clippy reports a warning or an error, or if the deadline passes.
 pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     let target = install::KERNEL_TARGET;
     let package = ["clippy", "-p", "memwright-kernel", "--target", target];

@@ -44,12 +44,12 @@ impl Begun {
     }
 }
 
-/// Returns the processor time of a process and of its children that have been waited for.
+/// Returns the processor time of a process and of the children that it has waited for.
 pub fn processor(process: &str) -> Option<Duration> {
     parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?).map(|stat| stat.processor)
 }
 
-/// Returns whether a process that has not been waited for has ended.
+/// Returns whether a child process has ended. It must not have been waited for.
 pub fn has_ended(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .ok()
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace();
     let state = words.next()?.chars().next()?;
-    // utime, stime, cutime and cstime are fields 14 to 17; the state is the third.
+    // Fields 14 to 17 are utime, stime, cutime and cstime. The state is field 3.
     let ticks = words
         .skip(10)
         .take(4)

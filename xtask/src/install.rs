@@ -94,7 +94,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Installs the Rust target and the packages that are missing, printing each step.
+/// Installs the Rust target and the missing packages, and prints each step.
 ///
 /// # Errors
 /// If a package is missing and this user may not install packages. The error names the missing packages.
@@ -126,10 +126,10 @@ fn rust_target() -> Result<()> {
     })
 }
 
-/// Installs the packages that are missing, printing each step.
+/// Installs those of the needed packages that are missing, and prints each step.
 ///
 /// # Errors
-/// Packages cannot be installed without root: the error names them.
+/// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install_packages(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs
         .iter()
@@ -148,10 +148,10 @@ pub fn install_packages(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
-/// Installs these packages, printing each step.
+/// Installs these packages, and prints each step.
 ///
 /// # Errors
-/// Packages cannot be installed without root: the error names them.
+/// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install_named(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());

@@ -35,7 +35,7 @@ pub fn check() -> Result<()> {
     refusal()
 }
 
-/// Packs each crate, and builds it from its package. The manifest must be committed.
+/// Packages each crate, and builds it from the package. The source must be committed.
 fn packages() -> Result<()> {
     // A new folder for each check. Cargo caches the source of a package by its name, version and folder, so in the same
     // folder it would build the source of an earlier check.

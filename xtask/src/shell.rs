@@ -55,7 +55,7 @@ pub fn step(text: &str) {
     eprintln!("==> {text}");
 }
 
-/// Prints the command, runs it with this process's input and output, and returns its exit status.
+/// Prints the command, runs it with the standard input and output of this process, and returns the exit status.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -132,7 +132,7 @@ fn descendants(id: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Returns whether the command starts and exits with 0; its output is discarded.
+/// Runs the command without output. Returns whether it starts and exits with 0.
 pub fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())

@@ -37,7 +37,7 @@ struct Use {
     explained: bool,
 }
 
-/// Prints the number of uses per crate.
+/// Checks every use of `unsafe`, and prints the number of uses in each crate.
 ///
 /// # Errors
 /// If a use is outside of the permitted places, or has no `SAFETY` comment or `# Safety` section.

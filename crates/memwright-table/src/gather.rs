@@ -659,8 +659,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Returns the number of flushes that are elided: 1 for all other CPUs that have the table loaded, plus 1 for this
-    /// CPU if it has the table loaded too.
+    /// Returns the number of elided flushes: 1 for the other CPUs together, plus 1 if this CPU has the table loaded,
+    /// too.
     #[cold]
     fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
         let cpu = self.table.frames().machine().cpu();
@@ -723,8 +723,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         *self.close()
     }
 
-    /// Like `finish`, but returns the counts by reference, because a gather is large to move. The gather must not be
-    /// used afterwards.
+    /// Like `finish`, but does not move the gather, which is large: returns the counts by reference. The gather must
+    /// not be used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
         // The gather records no further change, so the record need not be reset.
@@ -760,7 +760,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     }
 }
 
-/// Whether the thread is unwinding. The drop must then not panic, so that the first panic is reported.
+/// Whether the thread is unwinding. If so, `drop` must not panic, so that the first panic is reported.
 fn panicking() -> bool {
     #[cfg(any(test, feature = "std"))]
     {

@@ -78,7 +78,7 @@ impl<T> Grows for Rising<T> {
     }
 
     fn with_room(length: usize) -> Result<Self::Room, OutOfMemory> {
-        /// Every block but the first has a capacity of at least this many elements.
+        /// The minimum capacity, in elements, of every block except the first.
         const FEWEST: usize = 64;
         let list = 2 * (length / FEWEST) + 4;
         Self::find_room(list, length + 4)

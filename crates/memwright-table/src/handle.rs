@@ -50,7 +50,7 @@ pub fn fail_heap_after(count: Option<u64>) {
     left::with(|left| left.store(count.unwrap_or(u64::MAX), Ordering::Relaxed));
 }
 
-/// Whether a failure requested by [`fail_heap_after`] has not happened yet.
+/// Whether a failure that [`fail_heap_after`] requested is still to happen.
 pub fn heap_failure_pending() -> bool {
     left::with(|left| left.load(Ordering::Relaxed) != u64::MAX)
 }

@@ -16,9 +16,9 @@ pub enum Invalidation {
         /// The size of the page that each translation maps.
         stride: PageSize,
     },
-    /// Every translation of user memory. Cached upper-level entries are allowed to stay.
+    /// Every translation of user memory. CPUs may keep cached upper-level entries.
     All,
-    /// Every translation of user memory and every cached upper-level entry: a table was freed.
+    /// Every translation of user memory and every cached upper-level entry. Used after a table was freed or unlinked.
     AllAndTables,
 }
 
@@ -31,20 +31,21 @@ pub enum Invalidation {
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's
 ///   provenance, for as long as the machine lives, and no Rust reference to them exists.
-/// - When `invalidate_local` returns, this CPU uses no translation that `what` names and that was cached before the
-///   call. When `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept
-///   translations of it.
+/// - When `invalidate_local` returns, this CPU uses no translation in `what` that was cached before the call. When
+///   `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept translations
+///   of it.
 /// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, including those that
 ///   it had kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
-/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
-/// - The frame that `template` returns is a live root table, and its bytes are where `memory_base` says.
+/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
+///   target.
+/// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
     fn memory_base(&self) -> NonNull<u8>;
 
-    /// Whether all of `range` is memory that this crate is allowed to manage.
+    /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
     /// The root table of the embedder, if it has one. Its frame is one that `has_memory` rejects. New tables can copy
@@ -68,7 +69,7 @@ pub unsafe trait Machine: Send + Sync + 'static {
     fn load_root(&self, root: Frame);
 
     /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the
-    /// PCIDs of x86-64. The answer never changes.
+    /// PCIDs of x86-64. The result never changes.
     fn keeps_translations(&self) -> bool {
         false
     }

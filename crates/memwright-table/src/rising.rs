@@ -175,7 +175,7 @@ impl<T> Rising<T> {
         self.blocks.partition_point(ends_before)
     }
 
-    /// Returns the element with this number, or the first one after it.
+    /// Returns the first element whose number is this one or a higher one, with its number.
     #[must_use]
     pub fn first_from(&self, number: u64) -> Option<(u64, &T)> {
         let block = self.blocks.get(self.block_of(number))?;

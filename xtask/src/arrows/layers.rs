@@ -3,7 +3,7 @@
 /// A crate whose modules are in layers. A module is a top-level folder of the source, a top-level file, or both with
 /// the same name.
 pub struct Crate {
-    /// The folder of its source, relative to the root of the workspace.
+    /// The source folder, relative to the root of the workspace.
     pub source: &'static str,
     /// The modules, from the lowest layer up. Each may refer only to those before it.
     pub modules: &'static [&'static str],

@@ -82,7 +82,7 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     last != Some(true) || before.iter().any(|result| ends_registrations(result))
 }
 
-/// Returns whether the monitor has closed a userfaultfd, or answers faults by unregistering pages.
+/// Returns whether, by this result, the monitor has closed a userfaultfd or answers faults by unregistering pages.
 fn ends_registrations(result: &str) -> bool {
     let answers = line_of(result).filter(|(line, _)| line.get(1) == Some(&"agree"));
     let unregisters = answers.is_some_and(|(line, _)| line.last().is_some_and(|a| a.contains('u')));

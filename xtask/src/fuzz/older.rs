@@ -3,7 +3,7 @@
 use super::history::{is_not_protected, line_of, was_kept, was_moved_watched, was_watched};
 use super::rules::{Rule, Scan, is_written_on, scanned};
 
-/// Returns the rule for a result that Linux has changed since 6.18, if the messages of userfaultfds are equal.
+/// Returns the rule for a result that differs because Linux has changed since 6.18, if there is one.
 pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if differs_in_poison(referee, guest) {
         return Some(Rule::PoisonIsError);

@@ -41,7 +41,7 @@ pub fn parse(report: &str) -> Vec<Outcome> {
     outcomes
 }
 
-/// The result of comparing the results of a line.
+/// The comparison of the two results of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The results are equal.

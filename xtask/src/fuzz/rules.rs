@@ -21,8 +21,8 @@ pub enum Rule {
     /// page write-protected, and takes a second fault, which removes the protection. Memwright maps the page
     /// unprotected with one fault.
     MarkerWithoutProtection,
-    /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table
-    /// for them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
+    /// A scan of absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table for
+    /// them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
     NotThere,
     /// Adjacent private areas with equal attributes, after a guard was installed. Up to Linux 6.18,
     /// `madvise_guard_install` (`mm/madvise.c`) gives the guarded area an `anon_vma`, as if it had pages, and
@@ -45,7 +45,7 @@ pub enum Rule {
     /// protection. Linux 6.18 ends the write protection. Memwright fails with EBUSY, as Linux 7.3 does. Later results
     /// are not compared.
     KeepsProtection,
-    /// A scan covers pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
+    /// A scan of pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
     /// Memwright does not, like Linux 7.3.
     NotForProtection,
     /// The areas, or the amount of locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`).

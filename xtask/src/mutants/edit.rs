@@ -135,7 +135,7 @@ impl Edit {
 /// the edits has no effect.
 ///
 /// # Errors
-/// The indexes of the edits that do not apply, each with the reason.
+/// If edits do not apply: their indexes, each with the reason.
 pub fn apply(text: &str, edits: &[&Edit]) -> Result<String, Vec<(usize, Misfit)>> {
     let all = tokens(text);
     let (mut places, mut misfits) = (Vec::new(), Vec::new());
@@ -217,7 +217,7 @@ fn body(all: &[Token<'_>], at: usize) -> Option<usize> {
     None
 }
 
-/// Returns the index after the brace that closes the one at `open`.
+/// Returns the index after the closing brace that matches the brace at `open`.
 fn end_of_block(all: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_u32;
     for (index, token) in all.iter().enumerate().skip(open) {

@@ -55,7 +55,7 @@ impl Shard {
             .then_some(Shard { number, count })
     }
 
-    /// Returns whether the test or stage with this name belongs to the part.
+    /// Returns whether the test or stage with this name belongs to this part.
     pub fn has(self, name: &str) -> bool {
         table::hash(name) % self.count == self.number - 1
     }

@@ -20,7 +20,7 @@ pub struct Function {
     pub path: String,
     /// The name, with the name of its type.
     pub name: String,
-    /// The file that defines it, relative to the root of the workspace.
+    /// The file that defines the function, relative to the root of the workspace.
     pub file: String,
     /// The number of lines from its signature to its end.
     pub lines: u32,

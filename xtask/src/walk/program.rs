@@ -27,7 +27,7 @@ const ACCOUNTS: &str = "xtask/walks";
 pub struct Program {
     pub path: PathBuf,
     pub arguments: Vec<String>,
-    /// Returns whether the function with this path contains the operation.
+    /// A predicate for the path of the function that contains the operation.
     pub begins: fn(&str) -> bool,
 }
 

@@ -23,7 +23,7 @@ const BREAKPOINT: u8 = 0xcc;
 pub enum Event {
     /// The function with this index was called.
     Call(usize),
-    /// The most recently called function that had not returned yet returned.
+    /// The innermost open call returned.
     Return,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Bits, Entry, Present};
 
-/// The effect of a change on what the hardware may have cached (rule: flush-what-shrank).
+/// The class of an entry change, by its effect on translations that CPUs may have cached (rule: flush-what-shrank).
 ///
 /// | Change | This CPU | Other CPUs | Frame reuse |
 /// |---|---|---|---|
@@ -59,7 +59,7 @@ impl Change {
         self as usize
     }
 
-    /// Whether other CPUs must invalidate before the operation returns.
+    /// Whether other CPUs must invalidate the translation before the operation returns.
     #[inline]
     pub const fn needs_remote(self) -> bool {
         match self {
@@ -73,7 +73,8 @@ impl Change {
         }
     }
 
-    /// Whether this CPU must, or for `Grew` should, invalidate before the operation returns.
+    /// Whether this CPU must invalidate the translation before the operation returns. For `Grew` it should, but need
+    /// not.
     #[inline]
     pub const fn needs_local(self) -> bool {
         match self {
@@ -88,7 +89,7 @@ impl Change {
         }
     }
 
-    /// Whether the old frame may be reused only after every CPU has invalidated.
+    /// Whether the old frame may be reused only after every CPU has invalidated the translation.
     #[inline]
     pub const fn holds_frame(self) -> bool {
         match self {
@@ -171,8 +172,8 @@ const fn change_visible(old: Present, new: Present) -> Change {
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
-    // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so no key has more
-    // rights than another on all CPUs.
+    // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so the new key may
+    // have fewer rights than the old one.
     if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

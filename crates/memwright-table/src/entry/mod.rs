@@ -1,4 +1,4 @@
-//! The meaning of page-table entries, independent of their encoding.
+//! Decoded page-table entries, independent of their encoding.
 //!
 //! Only `x86_64.rs` depends on the encoding. All other code uses the types of this module.
 

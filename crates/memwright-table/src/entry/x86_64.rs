@@ -62,7 +62,7 @@ pub(crate) enum Slot {
     Entry,
 }
 
-/// Returns how a page walk interprets `word`, found at `level` (1 is the lowest).
+/// Returns how a page walk interprets `word` in a table at `level` (1 is the last level).
 #[inline]
 pub(crate) const fn slot(word: u64, level: u8) -> Slot {
     if level > 1 && word & (READ | LARGE) == READ {
@@ -154,7 +154,7 @@ pub(crate) const fn lose(word: u64, lost: Bits) -> u64 {
     word & !(lost.bits() & Bits::CARRIED.bits())
 }
 
-/// Whether `word`, which does not point to a table, maps a page, with or without rights.
+/// Whether `word` maps a page, with or without rights. `word` must not point to a table.
 #[inline]
 pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
@@ -211,7 +211,7 @@ pub(crate) const fn frame(word: u64, inverted: u64) -> Frame {
     Frame::new((((word ^ inverted) & ADDRESS) >> 12) as u32)
 }
 
-/// Decodes the page that `word`, for which `is_present` holds, maps at `level`.
+/// Decodes the page that `word` maps in a table at `level`. `is_present` must be true for `word`.
 #[inline]
 pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     let address = if word & READ != 0 {
@@ -226,7 +226,7 @@ pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     }
 }
 
-/// Returns `word`, for which `is_present` holds, with the bits `clear` cleared and the bits `set` set.
+/// Returns `word` with the bits `clear` cleared and then the bits `set` set. `is_present` must be true for `word`.
 #[inline]
 pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     let bits = ((word ^ NO_EXECUTE) & BITS & !clear.bits()) | set.bits();

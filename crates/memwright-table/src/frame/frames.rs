@@ -29,7 +29,7 @@ pub(super) struct CpuCache {
     pub(super) mapped_objects: AtomicI64,
 }
 
-/// Frame usage. Peaks are exact with one CPU and upper bounds otherwise.
+/// The numbers of frames in use. Peaks are exact with one CPU, and upper bounds with several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of allocated frames.

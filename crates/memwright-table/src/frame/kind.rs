@@ -20,7 +20,7 @@ pub enum FrameKind {
     Object,
     /// The shared zero frame.
     Zero,
-    /// The memory manager's own structures, accessed through `Frames` only.
+    /// A structure of the memory manager, which is accessed only through `Frames`.
     Slab,
     /// A free page of the huge page pool.
     Pool,

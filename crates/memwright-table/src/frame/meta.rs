@@ -15,7 +15,7 @@ pub(crate) const END: u32 = u32::MAX - 1;
 pub(crate) enum Left {
     /// No reference.
     None,
-    /// One reference, to a frame of an object: no entry maps it any more.
+    /// One reference, and the frame belongs to an object: no entry maps the frame any more.
     Object,
     /// One or more references, except the case of `Object`.
     Others,
@@ -27,7 +27,7 @@ pub(crate) enum Left {
 pub(crate) struct Meta {
     /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`.
     pub(crate) references: AtomicU32,
-    /// A [`State`]. Written by allocation and freeing, and under the lock of the node.
+    /// A [`State`]. Written when the frame is allocated or freed, and under the lock of the node.
     state: AtomicU32,
     /// While free: the next frame of the list, protected by the list's lock. While allocated: the next frame in a
     /// gather's list; the gather that sets the link owns it. In a tail: the first frame of the block.
@@ -66,7 +66,7 @@ pub(crate) struct State(u32);
 impl State {
     /// The contents were poisoned when the frame was freed. In debug builds only.
     pub(crate) const POISONED: u32 = 1 << 24;
-    /// The frame is not the first of its allocated block; its link holds the first.
+    /// The frame is not the first of its allocated block. Its link is the number of the first.
     pub(crate) const TAIL: u32 = 1 << 25;
     /// The first frame of a free block in a list of its node.
     pub(crate) const LISTED: u32 = 1 << 26;
@@ -274,7 +274,7 @@ impl Meta {
     #[inline]
     #[must_use]
     pub(crate) fn drop_reference(&self) -> Left {
-        // The holder of the last reference need not synchronize with other CPUs.
+        // The caller holds the last reference, so a store without an atomic exchange is sufficient.
         if self.references.load(Ordering::Acquire) == 1 {
             self.references.store(0, Ordering::Relaxed);
             return Left::None;

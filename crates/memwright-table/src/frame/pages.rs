@@ -65,7 +65,7 @@ impl<M: Machine> Drop for FolioPages<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Allocates a folio of 2^`order` pages of `kind`, to be mapped by pages. Their contents are undefined.
+    /// Allocates a folio of 2^`order` pages of `kind`, to be mapped by pages. The contents are undefined.
     ///
     /// The caller can fall back to smaller folios and single pages, so the allocation does not drain CPU caches before
     /// it fails.

@@ -14,7 +14,7 @@ use crate::sync::Wait;
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
-/// One counted reference to an allocated block. Dropping the last one frees the block.
+/// A counted reference to an allocated block. Dropping the last one frees the block.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,

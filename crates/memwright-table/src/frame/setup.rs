@@ -166,7 +166,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Checks that each region belongs to the machine, and that no two overlap.
+/// Checks that each region is memory of the machine, and that no two regions overlap.
 fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
     for (index, region) in regions.iter().enumerate() {
         let range = region.range;

@@ -100,7 +100,7 @@ impl Topology {
     /// The default distance between two different nodes.
     pub const REMOTE: u8 = 20;
 
-    /// Creates a topology of `nodes` equally distant nodes, with every CPU on the first.
+    /// Creates a topology with `nodes` nodes at equal distances, and every CPU on the first node.
     ///
     /// # Panics
     /// If `nodes` is 0 or more than [`MAX_NODES`].

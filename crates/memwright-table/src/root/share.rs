@@ -60,13 +60,13 @@ impl CpuShare {
         self.cached.swap(LOADED, Ordering::SeqCst) == KEPT
     }
 
-    /// Records that the CPU has loaded another root, and keeps what it has cached of this one.
+    /// Records that the CPU has loaded another root, and keeps the translations that it has cached of this one.
     pub(crate) fn end_loaded(&self) {
         self.cached.store(KEPT, Ordering::SeqCst);
     }
 
-    /// Records that a right or a translation was removed from the table: translations that the CPU kept are stale from
-    /// now on. Returns whether the CPU has the root loaded, and so must receive an invalidation at once.
+    /// Marks the translations that the CPU kept as stale, because a right or a translation was removed from the table.
+    /// Returns whether the CPU has the root loaded, and so must receive an invalidation at once.
     ///
     /// Both results come from one atomic word. A CPU that loads or unloads the root at the same time therefore either
     /// receives the invalidation or drops its kept translations at the next load.

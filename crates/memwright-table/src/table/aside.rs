@@ -76,7 +76,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Withdraws one of the page tables deposited in the locked table.
     ///
     /// # Panics
-    /// If none is deposited, although one must be for each huge page.
+    /// If no page table is deposited, although each huge page must have one.
     pub(super) fn take_aside(&self) -> Frame {
         debug_assert_eq!(self.level, HUGE_LEVEL);
         let first = self.meta.aside.load(Ordering::Relaxed);

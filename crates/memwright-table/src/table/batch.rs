@@ -56,7 +56,8 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
     /// Returns the new value of the entry `old`, and the class of the change. With `sole`, the page also becomes
     /// exclusive.
     ///
-    /// If a right is lost and [`Gather::takes_accessed`] holds, the accessed bit moves into the software accessed bit.
+    /// If a right is lost and [`Gather::takes_accessed`] returns true, moves the accessed bit into the software
+    /// accessed bit.
     #[inline(always)]
     pub(super) fn decide<M: Machine>(
         &mut self,
@@ -504,7 +505,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let slots = self.slots_to(end);
         let mut done = 0;
-        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
+        // Keep the last two decisions, because entries with two sets of attributes often alternate.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
@@ -538,7 +539,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Does `edit_run` for the pages from the position to `end` in the locked last-level table.
+    /// Performs `edit_run` for the pages from the position to `end`, which are in the locked last-level table.
     #[inline]
     fn edit_table(
         &mut self,

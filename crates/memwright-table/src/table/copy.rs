@@ -158,7 +158,7 @@ struct CopiedAlike {
     count: usize,
     /// The union of the bits of the originals, after `clear` was cleared.
     seen: u64,
-    /// Whether the next entry has the same attributes but is not copied, because its page is exclusive and pinned.
+    /// Whether the copy stopped at an entry with the same attributes whose page is exclusive and pinned.
     pinned: bool,
 }
 
@@ -429,7 +429,7 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(copied)
     }
 
-    /// Moves both cursors of a copy past the slot here. Returns `false` if that is the end of the range.
+    /// Moves both cursors of a copy past the slot here. Returns `false` if they are then at the end of the range.
     pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
         to.park();
         let more = self.advance();

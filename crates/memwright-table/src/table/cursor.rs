@@ -42,7 +42,7 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
     /// other cursor.
     held: bool,
-    /// Whether the cursor leaves skippable tables skippable (`quiet.rs`).
+    /// Whether the cursor leaves tables skippable when it locks them (`quiet.rs`).
     reads: bool,
     /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
@@ -316,11 +316,12 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// `BORROWED`.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table cannot be allocated; nothing is mapped then, and the caller keeps its reference.
+    /// [`OutOfFrames`] if a table cannot be allocated. The entry is not stored then, and the caller keeps its
+    /// reference.
     ///
     /// # Panics
-    /// If something is mapped here, or a table conflicts with a huge page. In debug builds, if the slot extends beyond
-    /// the range.
+    /// If a page is mapped, swapped out or migrating here, or if a huge page conflicts with a table. In debug builds,
+    /// if the slot extends beyond the range.
     #[inline]
     pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         if let Entry::Present(page) = entry {
@@ -389,7 +390,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// dropping the reference that the old entry held. The table takes over the reference to the frame of `entry`.
     ///
     /// # Panics
-    /// If the new entry is of another size than the slot. In debug builds, if the slot extends beyond the range.
+    /// If the size of the new entry is not that of the slot. In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn replace(&mut self, entry: Entry, gather: &mut Gather<'_, M>) -> Entry {
         let fits = match entry {

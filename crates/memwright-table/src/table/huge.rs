@@ -27,7 +27,7 @@ impl<M: Machine> Cursor<'_, M> {
         let pages = slot_pages(self.level);
         let whole = (limit.number().saturating_sub(start.number()) / pages) as usize;
         if start != self.position || whole == 0 {
-            // An edge of the range cuts the slot, so no huge page is mapped there.
+            // The slot is only partly in the range, so no huge page is mapped there.
             debug_assert!(
                 self.entry().entry.present().is_none(),
                 "a huge page reaches beyond the cursor's range: split it first"

@@ -1,4 +1,4 @@
-//! The levels of page tables: how many entries a table has, and which pages an entry covers.
+//! The levels of page tables: the number of entries of a table, and the pages that an entry covers.
 
 use crate::addr::{Frame, Page};
 

@@ -32,7 +32,7 @@ impl<M: Machine> Table<M> {
     /// other threads may have filled entries since. May also return false if the range is in several tables.
     ///
     /// # Locks
-    /// The caller holds the lock of the address space, so that no table is freed meanwhile.
+    /// The caller holds the lock of the address space, so that no table is freed during the call.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.

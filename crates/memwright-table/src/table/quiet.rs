@@ -345,7 +345,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             .store(bits_tell | skippable, Ordering::Release);
     }
 
-    /// Whether the locked table is a last-level table with this bit in [`Meta::quiet`].
+    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains this bit.
     #[inline(always)]
     fn has_flag(&self, flag: u32) -> bool {
         self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & flag != 0
@@ -436,7 +436,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             regain: false,
             edited: Edited::default(),
         };
-        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
+        // Keep the last two decisions, because entries with two sets of attributes often alternate.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         let mut untouched = true;
         let mut entries = self.touched(self.position, end, false, tracked);

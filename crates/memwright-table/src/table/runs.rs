@@ -8,8 +8,8 @@ use crate::sync::{Step, step};
 /// The number of entries that are checked together.
 pub(super) const TOGETHER: usize = 8;
 
-/// Skips the leading slots for which a condition holds, and returns the rest. `all` can confirm the condition for
-/// several slots at once; `one` decides it for a single slot.
+/// Skips the leading slots for which a condition holds, and returns the rest. `all` may confirm the condition for a
+/// group of slots at once; `one` decides it for a single slot.
 #[inline(always)]
 pub(super) fn pass_while(
     slots: &[AtomicU64],

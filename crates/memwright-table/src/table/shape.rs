@@ -182,7 +182,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Writes the parts of a huge page into every entry of a table that is not linked yet.
     fn populate_parts(&self, lower: Frame, large: Entry) {
         let first = x86_64::encode(part(large));
-        // Where the address is stored inverted, a higher address has a lower value.
+        // If the address is stored inverted, a higher address is a lower value.
         let bytes = (slot_pages(self.level - 1) << 12) as i64;
         let step = match large {
             Entry::Present(page) if page.bits.contains(Bits::READ) => bytes,

@@ -1,4 +1,4 @@
-//! Translation of a page as a processor performs it, for emulators that fill a TLB of their own.
+//! Translates a page like a processor, for emulators that implement a TLB.
 
 use core::sync::atomic::Ordering;
 
@@ -55,8 +55,8 @@ pub struct Translation {
 }
 
 impl<M: Machine> Table<M> {
-    /// Translates a page as a processor does: sets the accessed bit in every entry on the way, and the dirty bit of a
-    /// page that is stored to. Returns `None` if the processor would fault.
+    /// Translates a page like a processor: sets the accessed bit in every entry of the walk and, for a store, the dirty
+    /// bit in the last one. Returns `None` if the processor would fault.
     ///
     /// An emulator may cache the result for the CPU until [`Machine::invalidate_local`] or
     /// [`Machine::invalidate_remote`] invalidates it on that CPU. Protection keys are not checked.

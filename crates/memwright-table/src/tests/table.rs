@@ -1,4 +1,4 @@
-//! Tests of the shapes of tables: markers at every level, splits, counts.
+//! Tests of operations that change the levels of entries: markers at every level, splits, and the counts of entries.
 
 use std::sync::Arc;
 use std::vec::Vec;
