@@ -1,5 +1,5 @@
-//! Debian's archive as seen through private package lists: the system's lists are neither read nor changed, and packages
-//! are unpacked, not installed.
+//! Access to Debian's archive through private package lists. The system's lists are neither read nor changed, and
+//! packages are unpacked, not installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
-/// The key that signs Debian's archive; part of Debian itself.
+/// The keyring with the keys that sign Debian's archive. Every Debian system has it.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Some suites of the archive.
+/// A set of suites of the archive.
 pub struct Archive {
-    /// Contains the lists and what apt writes beside them.
+    /// The folder of the package lists and of the other files that apt writes.
     folder: PathBuf,
 }
 
 impl Archive {
-    /// Fetches the lists of the suites. Skips suites that the mirror does not have.
+    /// Fetches the package lists of the suites. Skips suites that the mirror does not have.
     ///
     /// # Errors
-    /// A tool of Debian is missing, or apt knows no mirror.
+    /// If a tool of Debian is missing, or no mirror of Debian is configured for apt.
     pub fn open(folder: PathBuf, suites: &[impl AsRef<str>]) -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg"] {
             ensure!(
@@ -46,7 +46,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Returns an apt command that keeps everything that it reads and writes inside our folder.
+    /// Returns an apt command that reads and writes package lists, caches and state only in the folder of this archive.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (setting, value) in [
@@ -69,21 +69,21 @@ impl Archive {
         command
     }
 
-    /// Returns the newest version of a package in any of the suites.
+    /// Returns the highest version of a package in the suites.
     ///
     /// # Errors
-    /// No suite has the package.
+    /// If no suite has the package.
     pub fn newest(&self, package: &str) -> Result<String> {
         let listing = shell::output(self.command("apt-cache").args(["madison", package]));
         let versions = versions(listing.as_deref().unwrap_or_default(), package);
         newest_of(versions).with_context(|| format!("no suite has {package}"))
     }
 
-    /// Downloads a version of a package and unpacks it into a folder that is empty or that other packages were unpacked
-    /// into.
+    /// Downloads a version of a package and unpacks it into the folder `root`, which may contain other unpacked
+    /// packages.
     ///
     /// # Errors
-    /// The package cannot be downloaded or unpacked.
+    /// If the package cannot be downloaded or unpacked.
     pub fn unpack(&self, package: &str, version: &str, root: &Path) -> Result<()> {
         let wanted = format!("{package}={version}");
         let folder = root.join("downloaded");
@@ -105,10 +105,10 @@ impl Archive {
     }
 }
 
-/// Returns the folder NAME of `$XDG_CACHE_HOME/memwright`, or of the same in `~/.cache`.
+/// Returns the folder `$XDG_CACHE_HOME/memwright/NAME`, or `~/.cache/memwright/NAME` if that variable is not set.
 ///
 /// # Errors
-/// Neither variable is set.
+/// If neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache_folder(name: &str) -> Result<PathBuf> {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = match (named("XDG_CACHE_HOME"), named("HOME")) {
@@ -120,7 +120,7 @@ pub fn cache_folder(name: &str) -> Result<PathBuf> {
     Ok(cache.join("memwright").join(name))
 }
 
-/// Returns the highest of Debian's version numbers, as dpkg compares them.
+/// Returns the highest of these versions in the order of dpkg.
 pub fn newest_of(versions: Vec<String>) -> Option<String> {
     versions.into_iter().reduce(|best, version| {
         let mut dpkg = Command::new("dpkg");
@@ -133,7 +133,7 @@ pub fn newest_of(versions: Vec<String>) -> Option<String> {
     })
 }
 
-/// Returns the mirror of Debian's archive that this machine uses.
+/// Returns the address of the mirror of Debian's archive that is configured for apt on this machine.
 fn mirror() -> Result<String> {
     let mut apt = Command::new("apt-get");
     apt.args([
@@ -147,7 +147,7 @@ fn mirror() -> Result<String> {
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
 }
 
-/// Picks the main archive from lines `label|address`.
+/// Returns the address of the main archive from lines `label|address`.
 fn choose_mirror(listing: &str) -> Option<&str> {
     listing
         .lines()

@@ -1,18 +1,18 @@
-//! Generated parts of pages.
+//! Generated blocks of Markdown pages.
 
-/// A part of a page between `<!-- generated: NAME -->` and `<!-- end -->`.
+/// The block of a page between `<!-- generated: NAME -->` and `<!-- end -->`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The page, relative to the root of the workspace.
     pub page: &'static str,
-    /// The name in the line that begins it.
+    /// The name in the line that begins the block.
     pub name: &'static str,
-    /// The lines between the two.
+    /// The text between these two lines.
     pub text: String,
 }
 
 impl Block {
-    /// Returns the page with this block in it, or `None` if the page has no place for it.
+    /// Returns the page with the text of this block replaced, or `None` if the page has no block of this name.
     pub fn put(&self, page: &str) -> Option<String> {
         let begin = format!("<!-- generated: {} -->\n", self.name);
         let (before, rest) = page.split_once(&begin)?;

@@ -1,7 +1,8 @@
-//! The pages of `docs/cases`, and the README: runs the commands that they show and updates their output.
+//! `cargo xtask cases`: runs the commands in the pages of `docs/cases` and in the README, and updates the output in the
+//! pages.
 //!
-//! A code block whose first line begins with `$ ` is a command, which a `\` at the end of a line continues. The rest of
-//! the block is what the command prints to standard output.
+//! A code block whose first line begins with `$ ` contains a command. A `\` at the end of a line continues the command.
+//! The rest of the block is the standard output of the command.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,18 +14,18 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{self, Profile};
 use crate::{install, shell};
 
-/// The page in the root of the workspace.
+/// The one page that is in the root of the workspace.
 const README: &str = "README.md";
 /// The line that begins and ends a code block.
 const FENCE: &str = "```";
-/// The exit codes of `memwright compare` that report a kind of difference.
+/// The exit codes of `memwright compare` that report a result and not a failure.
 const VERDICTS: [i32; 4] = [0, 1, 6, 7];
 
-/// Runs the commands of every page, or of the named ones, and writes their output into the pages. With `--check`, fails
-/// where a page has different output.
+/// Runs the commands of every page, or of the named pages, and writes their output into the pages. With `--check`,
+/// writes nothing and fails if the output in a page differs.
 ///
 /// # Errors
-/// An unknown page, a failed command, or output that differs from the page.
+/// If a page is unknown, if a command fails, or, with `--check`, if output differs from the page.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let (check, names) = match arguments {
         ["--check", names @ ..] => (true, names),
@@ -72,7 +73,7 @@ fn pages(names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Fetches the kernels that a page names and that are not in the cache, with their debug information where a command
+/// Fetches the kernels that a page names, unless they are in the cache. Includes their debug information if a command
 /// needs it.
 fn add_kernels(memwright: &Path, text: &str) -> Result<()> {
     let kept = Command::new(memwright).args(["kernels", "list"]).output()?;
@@ -89,7 +90,7 @@ fn add_kernels(memwright: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns Debian's kernels that the commands of a page name, in order.
+/// Returns the names of Debian's kernels in the commands of a page, each once, in the order of their first occurrence.
 fn kernels(text: &str) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     let words = text
@@ -103,7 +104,7 @@ fn kernels(text: &str) -> Vec<&str> {
     names
 }
 
-/// Returns the page with the text that `output` returns for each of its commands.
+/// Returns the page with the output of each command replaced by the text that `output` returns for that command.
 fn filled(text: &str, output: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
     let mut made = String::new();
     let mut lines = text.lines().peekable();
@@ -136,7 +137,7 @@ fn filled(text: &str, output: &mut dyn FnMut(&str) -> Result<String>) -> Result<
     Ok(made)
 }
 
-/// Runs a command in the root of the workspace, and returns what it prints.
+/// Runs a command in the root of the workspace, and returns its standard output.
 fn output(memwright: &Path, line: &str) -> Result<String> {
     shell::step(line);
     let mut folders: Vec<PathBuf> = memwright.parent().map(Path::to_owned).into_iter().collect();

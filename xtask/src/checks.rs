@@ -1,4 +1,4 @@
-//! Checks of the source: format, lints, documentation, the oldest compiler.
+//! Checks of the source: format, lints, documentation, and a build by the oldest supported compiler.
 
 use crate::tier::Outcome;
 use crate::{install, shell};
@@ -9,22 +9,22 @@ use std::time::Instant;
 /// The oldest compiler that the library crates support.
 const OLDEST: &str = "1.85";
 
-/// The crates that support it: what an embedder takes, and the machine to test it on. The personality, the kernel and
-/// the command are built together, with the compiler that their `rust-version` names.
+/// The crates that must build with `OLDEST`: those that an embedder uses, and the simulated machine for tests. The
+/// other crates need the compiler that their `rust-version` names.
 const LIBRARIES: &[&str] = &["memwright-table", "memwright", "memwright-sim"];
 
-/// Checks that the source is formatted as `cargo fmt` does it.
+/// Checks that the source is formatted by `cargo fmt`.
 ///
 /// # Errors
-/// A file is not, or the deadline passes.
+/// If a file is not formatted, or if the deadline passes.
 pub fn format(deadline: Instant) -> Result<Outcome> {
     cargo(&["fmt", "--all", "--", "--check"], &[], deadline)
 }
 
-/// Checks that clippy reports nothing for what runs on the host.
+/// Checks that clippy reports no warning for the host's targets.
 ///
 /// # Errors
-/// Clippy reports something, or the deadline passes.
+/// If clippy reports a warning or an error, or if the deadline passes.
 pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["clippy", "--all-targets", "--", "-D", "warnings"],
@@ -33,10 +33,10 @@ pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     )
 }
 
-/// Checks that clippy reports nothing for the kernel.
+/// Checks that clippy reports no warning for the kernel.
 ///
 /// # Errors
-/// Clippy reports something, or the deadline passes.
+/// If clippy reports a warning or an error, or if the deadline passes.
 pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     let target = install::KERNEL_TARGET;
     let package = ["clippy", "-p", "memwright-kernel", "--target", target];
@@ -47,7 +47,7 @@ pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
 /// Checks that the documentation builds without a warning.
 ///
 /// # Errors
-/// rustdoc reports something, or the deadline passes.
+/// If rustdoc reports a warning or an error, or if the deadline passes.
 pub fn documentation(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["doc", "--no-deps"],
@@ -63,10 +63,11 @@ fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> R
     Ok(Outcome::Passed)
 }
 
-/// Checks that the library crates build with the oldest supported compiler. Skipped if it cannot be installed.
+/// Checks that the library crates build with the oldest supported compiler. Skipped if that compiler cannot be
+/// installed.
 ///
 /// # Errors
-/// A crate does not compile with it, or the deadline passes.
+/// If a crate does not build with that compiler, or if the deadline passes.
 pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     let mut installation = Command::new("rustup");
     installation.args([
@@ -89,7 +90,7 @@ pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     for library in LIBRARIES {
         check.args(["-p", library]);
     }
-    // A separate folder, so that it does not replace the artifacts of the other compiler.
+    // A separate folder, so that this build does not replace the artifacts of the usual compiler.
     check
         .env("CARGO_TARGET_DIR", shell::target_folder().join("oldest"))
         .env_remove("CARGO")

@@ -4,12 +4,12 @@ use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-/// The time that something took.
+/// The time that an operation took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Wall-clock time.
     pub clock: Duration,
-    /// User and system time of the processes that did it.
+    /// User plus system time of this process and of the child processes that it has waited for.
     pub processor: Duration,
 }
 
@@ -20,7 +20,7 @@ impl AddAssign for Took {
     }
 }
 
-/// A running measurement.
+/// The start of a measurement.
 pub struct Begun {
     clock: Instant,
     processor: Duration,
@@ -34,7 +34,7 @@ impl Begun {
         }
     }
 
-    /// Returns the time since the start. Child processes count once they have been waited for.
+    /// Returns the time since the start. A child process counts only after it has been waited for.
     pub fn took(&self) -> Took {
         let processor = processor("self").unwrap_or_default();
         Took {
@@ -44,12 +44,12 @@ impl Begun {
     }
 }
 
-/// Returns the processor time of a process and of its children that have been waited for.
+/// Returns the processor time of a process and of the children that it has waited for.
 pub fn processor(process: &str) -> Option<Duration> {
     parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?).map(|stat| stat.processor)
 }
 
-/// Returns whether a process that has not been waited for has ended.
+/// Returns whether a child process has ended. It must not have been waited for.
 pub fn has_ended(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .ok()
@@ -63,15 +63,16 @@ struct Stat {
     processor: Duration,
 }
 
-/// Linux reports these times in units of USER_HZ, which is 100 on x86 (proc_pid_stat(5)).
+/// The unit of the processor times in `/proc/PID/stat`: 1/USER_HZ second, where USER_HZ is 100 on x86
+/// (proc_pid_stat(5)).
 const TICK: Duration = Duration::from_millis(10);
 
 fn parse(text: &str) -> Option<Stat> {
-    // The name of the command, in parentheses, may contain anything.
+    // The name of the command is in parentheses, and may itself contain spaces and parentheses.
     let (_, rest) = text.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace();
     let state = words.next()?.chars().next()?;
-    // utime, stime, cutime and cstime are fields 14 to 17; the state is the third.
+    // Fields 14 to 17 are utime, stime, cutime and cstime. The state is field 3.
     let ticks = words
         .skip(10)
         .take(4)

@@ -1,4 +1,4 @@
-//! Builds the `memwright` command that tasks start.
+//! Builds the `memwright` command for the tasks that start it.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -7,27 +7,27 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// The path of the command that the test build produced, once it has.
+/// The path of the command that the build of the tests produced, if the tests have been built.
 static OF_TESTS: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes the stages after the tests use the command that the tests use. If it were built alone, cargo would build it
-/// again, because building the packages of the workspace together enables other features of the crates that they share.
+/// Records the path of the command that the tests use, so that later stages use the same command. A separate build
+/// would compile the command again, because a build of the whole workspace enables other features of shared crates.
 pub fn of_tests(path: PathBuf) {
     // A second build produces the same path.
     let _ = OF_TESTS.set(path);
 }
 
-/// How the command is built if the tests have not built it.
+/// The profile with which the command is built if the tests have not built it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     Dev,
     Release,
 }
 
-/// Returns the path of the command that the tests use, or builds it.
+/// Returns the path of the command that the tests use. If there is none, builds the command first.
 ///
 /// # Errors
-/// The command does not build.
+/// If the command does not build.
 pub fn built(profile: Profile) -> Result<PathBuf> {
     if let Some(path) = OF_TESTS.get() {
         return Ok(path.clone());

@@ -1,4 +1,4 @@
-//! A demonstration: a real program on Memwright, and the account of its memory.
+//! `cargo xtask demo`: runs real programs on Memwright and prints the account of their memory.
 
 use crate::{install, programs, shell};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ const PIPELINE: &str =
 /// Installs missing tools, builds the command, and runs two programs with it.
 ///
 /// # Errors
-/// When something cannot be installed or built, or a program does not exit with 0.
+/// If a tool cannot be installed, if the command does not build, or if a program does not exit with 0.
 pub fn run() -> Result<()> {
     install::install()?;
     shell::run(&mut shell::cargo([

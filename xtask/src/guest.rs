@@ -1,12 +1,12 @@
-//! Builds what the QEMU tests boot: the programs, and a kernel with debug assertions.
+//! Builds the C programs and a kernel with debug assertions, which the QEMU tests boot.
 
 use crate::{install, programs, shell};
 use anyhow::Result;
 
-/// Builds what is not up to date.
+/// Builds those programs that are out of date, and the kernel.
 ///
 /// # Errors
-/// When a program or the kernel does not build.
+/// If a program or the kernel does not build.
 pub fn build() -> Result<()> {
     programs::build_all()?;
     let mut command = shell::cargo([
@@ -16,12 +16,13 @@ pub fn build() -> Result<()> {
         "memwright-kernel",
         "--target",
         install::KERNEL_TARGET,
-        // Without optimisation, the functions of this package need too much of the kernel's small stacks.
+        // Without optimisation, the functions of this package have stack frames that are too large for the kernel's
+        // stacks.
         "--config",
         "profile.dev.package.yaxpeax-x86.opt-level=1",
     ]);
-    // The flags differ from those of the host's crates: a separate folder, so that neither build replaces the other's
-    // artifacts.
+    // A separate folder, because the flags differ from those of the host's crates: in one folder, each build would
+    // replace the artifacts of the other.
     command
         .arg("--target-dir")
         .arg(shell::target_folder().join("checked"));

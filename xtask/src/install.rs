@@ -5,22 +5,22 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// The target that the kernel is built for.
+/// The target for which the kernel is built.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
-/// A tool or library from a Debian package, and how to detect it.
+/// A tool or library of a Debian package, with a function that detects it.
 pub struct Need {
     package: &'static str,
     present: fn() -> bool,
 }
 
-/// Unpacks Debian's archive of the kernel's sources.
+/// xz, which unpacks Debian's archive of the kernel sources.
 pub const XZ: Need = Need {
     package: "xz-utils",
     present: || which("xz").is_some(),
 };
 
-/// Runs the makefiles of the kernel's sources.
+/// make, which runs the makefiles of the kernel sources.
 pub const MAKE: Need = Need {
     package: "make",
     present: || which("make").is_some(),
@@ -50,13 +50,13 @@ pub const MANPAGES: Need = Need {
     present: || Path::new("/usr/share/man/man2/mmap.2.gz").exists(),
 };
 
-/// Compiles C.
+/// The C compiler.
 pub const GCC: Need = Need {
     package: "gcc",
     present: || which("gcc").is_some(),
 };
 
-/// Renders the pages of results for inspection.
+/// Chromium, which renders the pages of results for inspection.
 pub const CHROMIUM: Need = Need {
     package: "chromium",
     present: || which("chromium").is_some(),
@@ -94,10 +94,10 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Installs the Rust target and the packages that are missing, printing each step.
+/// Installs the Rust target and the missing packages, and prints each step.
 ///
 /// # Errors
-/// Something is missing and cannot be installed without root: the error names the packages.
+/// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install() -> Result<()> {
     rust_target()?;
     install_packages(NEEDS)
@@ -126,10 +126,10 @@ fn rust_target() -> Result<()> {
     })
 }
 
-/// Installs the packages that are missing, printing each step.
+/// Installs those of the needed packages that are missing, and prints each step.
 ///
 /// # Errors
-/// Packages cannot be installed without root: the error names them.
+/// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install_packages(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs
         .iter()
@@ -148,10 +148,10 @@ pub fn install_packages(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
-/// Installs these packages, printing each step.
+/// Installs these packages, and prints each step.
 ///
 /// # Errors
-/// Packages cannot be installed without root: the error names them.
+/// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install_named(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
@@ -176,7 +176,7 @@ pub fn install_named(missing: &[&str]) -> Result<()> {
             .args(missing);
         command
     };
-    // The package lists of a new machine may be absent or old: fetch them only then.
+    // If the installation fails, fetch the package lists, which may be absent or old on a new machine, and retry.
     if !shell::status(&mut install())?.success() {
         shell::run(apt(prefix).arg("update")).with_context(|| refusal.clone())?;
         shell::run(&mut install()).with_context(|| refusal.clone())?;
@@ -184,7 +184,7 @@ pub fn install_named(missing: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the words to put before a command so that it runs as root, or `None` if there is no way to.
+/// Returns the words that must precede a command to run it as root, or `None` if this user cannot run commands as root.
 fn right_to_install() -> Option<&'static [&'static str]> {
     if output(Command::new("id").arg("-u")).as_deref() == Some("0") {
         return Some(&[]);
@@ -204,7 +204,7 @@ fn apt(prefix: &[&str]) -> Command {
     command
 }
 
-/// Returns whether an ELF file has no interpreter.
+/// Returns whether a file is a statically linked ELF program: one without an interpreter.
 fn is_static(file: &Path) -> bool {
     let Ok(bytes) = std::fs::read(file) else {
         return false;
@@ -227,7 +227,7 @@ fn is_static(file: &Path) -> bool {
 }
 
 fn has_library(file: &str) -> bool {
-    // gcc prints a path only when it finds the file, and the bare name otherwise.
+    // gcc prints the path of the file if it finds it, otherwise the name only.
     output(Command::new("gcc").arg(format!("-print-file-name={file}")))
         .is_some_and(|path| path.starts_with('/'))
 }

@@ -1,7 +1,8 @@
 //! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
 //! guest`.
 //!
-//! Each works from a clean clone: it installs what is missing first, and prints every step before it runs.
+//! Each task works in a clean clone: it first installs missing tools and packages, and prints every step before it
+//! performs it.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,10 +1,10 @@
-//! `cargo xtask miri`: runs unit tests of `memwright-table`, which contains `unsafe` code, and of `memwright` under an
-//! interpreter that detects undefined behaviour.
+//! `cargo xtask miri`: runs unit tests of `memwright-table`, which contains `unsafe` code, and of `memwright` under
+//! Miri, an interpreter that detects undefined behaviour.
 //!
-//! It takes minutes for what a processor does in seconds. Of `memwright-table` it runs the tests of locks, handles,
-//! copies and tags; entries are arithmetic without `unsafe`. Of `memwright` it runs all tests except those that are
-//! marked with a reason. The aliasing rules are checked where memory is small: with thousands of frames that alone
-//! takes hours.
+//! Miri needs minutes for a run of seconds. Of `memwright-table`, it runs the tests of locks, handles, copies and tags;
+//! the code of entries is arithmetic without `unsafe`. Of `memwright`, it runs all tests except those that are marked
+//! as ignored, with a reason. Miri checks the aliasing rules only in tests with little memory, because this check takes
+//! hours with thousands of frames.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// The time limit for everything, on any machine. A test that the interpreter cannot finish in it is marked with a
-/// reason, or does less under Miri.
+/// The time limit for all runs together, on any machine. A test that is too slow for this limit is ignored under Miri,
+/// with a reason, or does less work there.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
 
-/// Unit tests of a crate.
+/// A run of unit tests of a crate under Miri.
 struct Run {
     package: &'static str,
-    /// Prefixes of their names; empty for all tests.
+    /// The prefixes of the names of the tests; empty for all tests.
     tests: &'static [&'static str],
     flags: &'static str,
 }
 
-/// `memory_base` is an address from outside: its provenance is permissive.
+/// The provenance is permissive, because the result of `memory_base` is an address from outside of the program.
 const RUNS: [Run; 3] = [
     Run {
         package: "memwright-table",
@@ -44,17 +44,18 @@ const RUNS: [Run; 3] = [
     },
 ];
 
-/// How the run under the interpreter ended.
+/// The outcome of the runs under Miri.
 pub enum Outcome {
     Passed,
-    /// It could not run, for this reason.
+    /// Miri could not run, for this reason.
     Skipped(&'static str),
 }
 
-/// Runs the tests, unless there is no nightly compiler with the interpreter.
+/// Runs the tests under Miri. Skips them if no nightly compiler with Miri can be installed.
 ///
 /// # Errors
-/// Undefined behaviour, a failed test, or one that takes longer than the time limit: the last line names it.
+/// If a test has undefined behaviour, fails, or is still running at the time limit. The last line of the output names
+/// the test.
 pub fn run() -> Result<Outcome> {
     let mut install = Command::new("rustup");
     install.args([
@@ -89,7 +90,7 @@ pub fn run() -> Result<Outcome> {
             .args(["-p", run.package, "--lib", "--"])
             .args(run.tests)
             .current_dir(shell::root())
-            // A separate folder keeps the artifacts of the other compiler.
+            // A separate folder, so that this build does not replace the artifacts of the usual compiler.
             .env("CARGO_TARGET_DIR", shell::target_folder().join("miri"))
             .env("MIRIFLAGS", run.flags)
             .env_remove("CARGO")

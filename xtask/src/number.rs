@@ -1,4 +1,4 @@
-//! Numbers in pages.
+//! The format of numbers in pages.
 
 /// Formats a number with thousands separators.
 pub fn grouped(number: u64) -> String {

@@ -1,4 +1,5 @@
-//! Builds the C programs of `programs/`, one file each, in four ways, and the Go program where Go is installed.
+//! Builds the C programs of `programs/`, each of which is one source file, in every variant. Builds the Go program,
+//! too, if Go is installed.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// A way to link a program, and its folder in `programs/build`.
+/// A variant of the build: a compiler, its flags, and the output folder in `programs/build`.
 struct Variant {
     folder: &'static str,
     compiler: &'static str,
@@ -22,7 +23,7 @@ const VARIANTS: &[Variant] = &[
     Variant {
         folder: "musl-static",
         compiler: "musl-gcc",
-        // musl does not provide the kernel's own headers; they come from the system's.
+        // musl has no copy of the kernel headers, so those of the system are used.
         flags: &[
             "-static",
             "-no-pie",
@@ -44,7 +45,7 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// The programs pass wrong arguments on purpose, so gcc's warnings about them are disabled.
+/// The flags of every program. The programs pass wrong arguments on purpose, so the warnings about these are disabled.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O1",
@@ -62,7 +63,7 @@ const FLAGS: &[&str] = &[
 /// Builds every program that is older than its source, in every variant.
 ///
 /// # Errors
-/// When a compiler is missing or rejects a program.
+/// If a compiler is missing or rejects a program.
 pub fn build_all() -> Result<()> {
     let folder = shell::root().join("programs");
     build_go(&folder)?;
@@ -106,7 +107,8 @@ pub fn build_all() -> Result<()> {
     build(&jobs)
 }
 
-/// Returns the modification time of the newest header in the folder that has the program's name.
+/// Returns the modification time of the newest file in the folder of the program's own headers, which has the name of
+/// the program. `None` if there is no such folder.
 fn own_headers(source: &Path) -> Option<SystemTime> {
     let files = std::fs::read_dir(source.with_extension("")).ok()?;
     files
@@ -115,7 +117,8 @@ fn own_headers(source: &Path) -> Option<SystemTime> {
         .max()
 }
 
-/// Builds `programs/go`, statically linked. Without Go it builds nothing, and the test that needs it reports that.
+/// Builds `programs/go`, statically linked. If Go is not installed, builds nothing; the test that needs the program
+/// then reports that it is skipped.
 fn build_go(folder: &Path) -> Result<()> {
     let source = folder.join("go/main.go");
     let program = folder.join("build/go/heap");
@@ -132,7 +135,7 @@ fn build_go(folder: &Path) -> Result<()> {
         .arg(&program)
         .arg(".")
         .current_dir(folder.join("go"));
-    // Nothing is downloaded, and no user settings affect the build.
+    // These variables prevent downloads and effects of the user's settings.
     for (name, value) in [
         ("CGO_ENABLED", "0"),
         ("GOTOOLCHAIN", "local"),
@@ -150,12 +153,13 @@ fn build(jobs: &[(&Variant, PathBuf, PathBuf)]) -> Result<()> {
     for batch in jobs.chunks(width) {
         let mut children = Vec::new();
         for (variant, source, program) in batch {
-            // A partially written program must not appear newer than its source.
+            // The compiler writes to a temporary name, because a partially written program must not appear newer than
+            // its source.
             let partial = program.with_extension("partial");
             let mut command = Command::new(variant.compiler);
             command
                 .args(FLAGS)
-                // Some programs share headers with the experiments.
+                // Some programs include headers of the experiments.
                 .arg("-I")
                 .arg(shell::root().join("programs/experiments"))
                 .args(variant.flags)

@@ -1,4 +1,4 @@
-//! `cargo xtask release-check`: what has to hold before the libraries are published. It publishes nothing.
+//! `cargo xtask release-check`: checks the conditions for publishing the libraries. It does not publish them.
 
 use std::fs;
 use std::process::Command;
@@ -15,19 +15,19 @@ const PUBLISHED: [&str; 4] = [
     "memwright-mark",
 ];
 
-/// The version of cargo-deny.
+/// The version of cargo-deny that is used.
 const DENY: &str = "0.20.2";
-/// The version of cargo-semver-checks.
+/// The version of cargo-semver-checks that is used.
 const SEMVER_CHECKS: &str = "0.51.0";
 
-/// A target of another processor, for which the libraries must not compile.
+/// A target with another processor. The libraries must refuse to compile for it.
 const REFUSED: &str = "aarch64-unknown-none";
 
-/// Checks the packages, the licences and sources of what they depend on, compatibility with the last release, and that
-/// other processors are refused.
+/// Checks the packages, the licences and sources of their dependencies, the compatibility with the last release, and
+/// that the libraries refuse other processors.
 ///
 /// # Errors
-/// The first check that fails, or a program for it that cannot be built.
+/// If a check fails, or if a program that a check needs cannot be built. Stops at the first error.
 pub fn check() -> Result<()> {
     packages()?;
     dependencies()?;
@@ -35,10 +35,10 @@ pub fn check() -> Result<()> {
     refusal()
 }
 
-/// Packs each crate, and builds it from its package. The manifest must be committed.
+/// Packages each crate, and builds it from the package. The source must be committed.
 fn packages() -> Result<()> {
-    // A folder of its own: cargo keeps the sources of a package by name, version and the folder that it came from, and
-    // would build those of an earlier check.
+    // A new folder for each check. Cargo caches the source of a package by its name, version and folder, so in the same
+    // folder it would build the source of an earlier check.
     let folder = shell::target_folder().join(format!("packages-{}", std::process::id()));
     let mut command = shell::cargo(["publish", "--dry-run", "--locked", "--target-dir"]);
     command.arg(&folder);
@@ -50,14 +50,14 @@ fn packages() -> Result<()> {
     packed
 }
 
-/// Checks licences, bans and sources by `deny.toml`.
+/// Checks the licences, the banned crates and the sources of the dependencies against `deny.toml`.
 fn dependencies() -> Result<()> {
     let mut command = started("cargo-deny", DENY, "about 3 minutes on two cores")?;
     command.args(["--workspace", "check", "licenses", "bans", "sources"]);
     shell::run(&mut command)
 }
 
-/// Compares each library's public items with those of the last release, which a tag `v...` names.
+/// Compares the public items of each library with those of the last release, which is the last tag `v...`.
 fn compatibility() -> Result<()> {
     let mut tags = Command::new("git");
     tags.args(["describe", "--tags", "--abbrev=0", "--match", "v*"]);
@@ -77,7 +77,7 @@ fn compatibility() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the libraries refuse a processor whose entries they do not write.
+/// Checks that the libraries do not compile for a processor whose page-table entries they cannot encode.
 fn refusal() -> Result<()> {
     shell::run(Command::new("rustup").args(["target", "add", REFUSED]))?;
     let mut command = shell::cargo(["check", "--locked", "-q", "-p", "memwright-table"]);
@@ -95,7 +95,8 @@ fn refusal() -> Result<()> {
     Ok(())
 }
 
-/// Returns a command that starts a program of crates.io in the root of the workspace.
+/// Returns a command that runs a program of crates.io in the root of the workspace. Builds the program first if it is
+/// not in the cache.
 fn started(program: &str, version: &str, takes: &str) -> Result<Command> {
     let path = tools::of_crates_io((program, version), program, takes)?;
     let mut command = Command::new(path);

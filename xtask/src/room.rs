@@ -1,22 +1,22 @@
-//! Checks that the disk has room for the builds, so that a full disk is reported before it breaks one.
+//! Checks that the disk has space for the builds, so that a lack of space is reported before a build fails.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// MiB that are needed: less than 2 GiB for the builds and tests of a fresh checkout, and the caches of a later QEMU
-/// and of the selftests' sources.
+/// The needed space in MiB: less than 2 GiB for the builds and tests of a fresh checkout, plus the caches of a later
+/// QEMU and of the sources of the selftests.
 const NEEDED: u64 = 3 << 10;
 
-/// Checks the disk that the checkout is on. Artifacts of earlier builds count as free, because they are reused.
+/// Checks the disk of the checkout. The space of artifacts of earlier builds counts as free, because they are reused.
 ///
 /// # Errors
-/// One line with the free and the needed space.
+/// If there is not enough space, or if df does not report it. The error names the free and the needed space.
 pub fn check() -> Result<()> {
     let printed = shell::output(Command::new("df").arg("-Pm").arg(shell::root()));
     let free = printed.as_deref().and_then(available);
     let free = free.context("df does not report the free space of the disk")?;
-    // du also fails when a file disappears meanwhile; then nothing counts as built.
+    // du also fails if a file is removed while it runs; the artifacts then count as 0 MiB.
     let printed = shell::output(Command::new("du").arg("-sm").arg(shell::target_folder()));
     let built = printed.as_deref().and_then(first_number).unwrap_or(0);
     shell::step(&format!(
@@ -32,7 +32,8 @@ fn first_number(printed: &str) -> Option<u64> {
     printed.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the fourth column of the second line, as POSIX specifies.
+/// Returns the available space from the output of df, in the format that POSIX specifies: the fourth column of the
+/// second line.
 fn available(printed: &str) -> Option<u64> {
     printed
         .lines()

@@ -1,4 +1,4 @@
-//! Runs the stages of a tier, continuing after a failed one, and prints what each took beside its budget.
+//! Runs the stages of a tier, continues after a failed stage, and prints the time of each stage next to its budget.
 
 use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
@@ -27,10 +27,10 @@ struct State {
     slow: Vec<suite::Slow>,
 }
 
-/// Runs every stage of a tier, or of a part of the full tier.
+/// Runs every stage of a tier, or of one shard of the full tier.
 ///
 /// # Errors
-/// When a stage fails, or `cargo xtask ci` exceeds its time limit, which holds on any machine.
+/// If a stage fails, or if `cargo xtask ci` exceeds its hard time limit.
 pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     let begun = Begun::now();
     let mut state = State {
@@ -43,7 +43,8 @@ pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     };
     let mut report = Vec::new();
     for row in STAGES.iter().filter(|row| row.is_in(tier)) {
-        // Every part needs the build; each other stage belongs to one part.
+        // Every shard runs the installation, the build, and its share of the tests. Each other stage belongs to one
+        // shard.
         let everywhere = matches!(row.stage, Stage::Install | Stage::Build | Stage::Tests);
         if everywhere || shard.has(row.name) {
             report.push(stage(row, &mut state));
@@ -52,7 +53,7 @@ pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     summary(&report, begun.took(), &state)
 }
 
-/// Returns the time limit of a tier: the hard limit, and eight times that for the full tier.
+/// Returns the time limit of a tier: [`HARD_LIMIT`], or eight times this limit for the full tier.
 fn limit(tier: Tier) -> Duration {
     match tier {
         Tier::Test | Tier::Ci => HARD_LIMIT,
@@ -151,7 +152,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether a test was skipped because of something that `cargo xtask ci` installs.
+/// Returns whether a test was skipped because a tool is missing that `cargo xtask ci` has installed, which is a
+/// failure.
 fn installed(why: &str) -> bool {
     [
         "chromium",
@@ -171,7 +173,7 @@ fn failures(totals: &Totals, before: u64) -> Outcome {
     }
 }
 
-/// Checks the published figures: in the full tier all, else a part that the commit selects.
+/// Checks the published figures: all in the full tier, otherwise a slice that the commit selects.
 fn figures(tier: Tier) -> Result<Outcome> {
     match tier {
         Tier::Test | Tier::Ci => {
@@ -185,7 +187,7 @@ fn figures(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs Linux's own mm selftests, all or a part of them; none without their sources.
+/// Runs Linux's mm selftests, or those of the tier. Skips them if their sources are not available.
 fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),

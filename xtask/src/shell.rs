@@ -1,4 +1,4 @@
-//! Runs other programs, and announces each before it starts.
+//! Runs other programs, and prints the command line of each before it starts.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ pub fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Returns the folder that cargo builds into.
+/// Returns cargo's target folder.
 pub fn target_folder() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),
@@ -20,14 +20,14 @@ pub fn target_folder() -> PathBuf {
     }
 }
 
-/// Returns a command of the cargo that started this task, in the root of the workspace.
+/// Returns a command that runs the cargo that started this task, in the root of the workspace.
 pub fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Returns the command line as a user would type it, for printing.
+/// Returns the command line for printing, with the name of the program instead of its path.
 pub fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut line = program
@@ -55,10 +55,10 @@ pub fn step(text: &str) {
     eprintln!("==> {text}");
 }
 
-/// Prints the command, runs it with this process's input and output, and returns its exit status.
+/// Prints the command, runs it with the standard input and output of this process, and returns the exit status.
 ///
 /// # Errors
-/// When it cannot be started.
+/// If the program cannot be started.
 pub fn status(command: &mut Command) -> Result<ExitStatus> {
     step(&line(command));
     command
@@ -69,7 +69,7 @@ pub fn status(command: &mut Command) -> Result<ExitStatus> {
 /// Prints the command and runs it.
 ///
 /// # Errors
-/// When it cannot be started or does not exit with 0.
+/// If the program cannot be started or does not exit with 0.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = status(command)?;
     if !status.success() {
@@ -78,10 +78,10 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Prints the command and runs it, but kills it and the processes that it has started when `deadline` passes.
+/// Prints the command and runs it. If `deadline` passes, kills the program and the processes that it has started.
 ///
 /// # Errors
-/// When it cannot be started, fails, or is still running at the deadline.
+/// If the program cannot be started, fails, or is still running at the deadline.
 pub fn run_until(command: &mut Command, deadline: Instant) -> Result<()> {
     step(&line(command));
     let mut child = command
@@ -109,7 +109,7 @@ pub fn run_until(command: &mut Command, deadline: Instant) -> Result<()> {
     }
 }
 
-/// Returns the ids of the processes that a process has started, directly or not.
+/// Returns the ids of the descendants of a process.
 fn descendants(id: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -117,7 +117,7 @@ fn descendants(id: u32) -> Vec<u32> {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let pairs = names.filter_map(|name| {
         let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
-        // The name of the program is in brackets; the state and the parent follow it.
+        // The name of the program is in parentheses; the state and the id of the parent follow it.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
         Some((parent.parse().ok()?, name.parse().ok()?))
     });
@@ -132,7 +132,7 @@ fn descendants(id: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Returns whether the command starts and exits with 0; its output is discarded.
+/// Runs the command without output. Returns whether it starts and exits with 0.
 pub fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -142,7 +142,7 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Returns what the command prints, without surrounding white space, or `None` when it fails.
+/// Returns the standard output of the command, without surrounding white space, or `None` if the command fails.
 pub fn output(command: &mut Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())
@@ -155,20 +155,20 @@ pub fn output(command: &mut Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the path of a program in the search path.
+/// Returns the path of a program in the folders of `PATH` or in the `sbin` folders.
 pub fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Debian keeps some programs in folders that an ordinary user's PATH lacks.
+    // Some programs of Debian are in folders that are not in the `PATH` of an ordinary user.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }
 
-/// Runs git at the root of the workspace. Returns what it printed.
+/// Runs git in the root of the workspace, and returns its standard output.
 ///
 /// # Errors
-/// Git is missing or fails; output that is not UTF-8.
+/// If git is missing or fails, or if its output is not UTF-8.
 pub fn git<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Result<String> {
     let mut command = Command::new("git");
     command.current_dir(root()).args(arguments);
@@ -197,7 +197,7 @@ mod tests {
             let ids = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
             ids.filter(runs).count()
         };
-        // A killed process may take a moment to end.
+        // A killed process may not end at once.
         let ended = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             count() == 0

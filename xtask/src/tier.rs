@@ -1,6 +1,6 @@
-//! The three tiers of the tests, the stages of each, and how long a stage may take.
+//! The three tiers of the tests, with the stages of each and the time budget of each stage.
 //!
-//! `cargo xtask test` is the first tier, `cargo xtask ci` the second, and `cargo xtask test --full` the last. Each
+//! `cargo xtask test` is the first tier, `cargo xtask ci` the second, and `cargo xtask test --full` the last. Each tier
 //! contains the tests of the previous one. `suite/table.rs` assigns tests to tiers.
 
 use std::time::Duration;
@@ -14,8 +14,9 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Returns the environment variables that tell long tests how much to run. `MEMWRIGHT_TIER` names the tier;
-    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-linux-sim/corpus` derives, and their seed.
+    /// Returns the environment variables that determine how much a long test runs. `MEMWRIGHT_TIER` is the name of the
+    /// tier. `MEMWRIGHT_GROWN` is the number of inputs that `memwright-linux-sim/corpus` derives, and the seed for
+    /// them.
     pub fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "500,1")],
@@ -33,7 +34,7 @@ impl Tier {
         }
     }
 
-    /// Returns the time limit of the tier on two idle cores, if it has one.
+    /// Returns the time budget of the tier on two idle cores; `None` if it has none.
     pub fn budget(self) -> Option<Duration> {
         match self {
             Tier::Test => Some(minutes(15)),
@@ -43,7 +44,7 @@ impl Tier {
     }
 }
 
-/// `cargo xtask ci` fails when it takes longer than this, whatever the machine.
+/// The time limit of `cargo xtask ci` on any machine.
 pub const HARD_LIMIT: Duration = minutes(85);
 
 const fn minutes(count: u64) -> Duration {
@@ -84,8 +85,8 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// A stage, its name, and the seconds that it may take in each tier on two idle cores. A tier without a figure omits
-/// the stage. The full tier has no budgets: there a figure of 0 says that the stage runs.
+/// A stage, its name, and its time budget in seconds for each tier, on two idle cores. A tier with `None` omits the
+/// stage. A budget of 0 means that the tier runs the stage without a budget.
 pub struct Row {
     pub stage: Stage,
     pub name: &'static str,
@@ -98,7 +99,7 @@ impl Row {
         self.seconds[tier as usize].is_some()
     }
 
-    /// Returns the budget of the stage in this tier.
+    /// Returns the time budget of the stage in this tier; `None` if it has none.
     pub fn budget(&self, tier: Tier) -> Option<Duration> {
         self.seconds[tier as usize]
             .filter(|seconds| *seconds > 0)

@@ -1,4 +1,4 @@
-//! Programs that tasks need and that no package of Debian has: built once into the cache.
+//! Programs that tasks need and that are not in Debian. Each is built once, in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{apt, shell};
 
-/// Returns the path of a program of a package of crates.io; builds it if the cache lacks it. `takes` says how long that
-/// is.
+/// Returns the path of a program of a package of crates.io. Builds the program if it is not in the cache. `takes` is
+/// the expected time of the build, in words.
 ///
 /// # Errors
-/// It cannot be built.
+/// If the program cannot be built.
 pub fn of_crates_io(
     (package, version): (&str, &str),
     program: &str,
@@ -26,10 +26,11 @@ pub fn of_crates_io(
     })
 }
 
-/// Returns the path of a program in a folder of the cache. `build` makes the folder if it is missing.
+/// Returns the path of a program in the folder `name` of the cache. If the folder is missing, calls `build` with the
+/// path of a temporary folder to fill. `takes` is the expected time of the build, in words.
 ///
 /// # Errors
-/// Those of `build`, or a folder that cannot be made.
+/// Those of `build`, and an error if a folder cannot be created.
 pub fn cached(
     name: &str,
     program: &str,
@@ -46,7 +47,8 @@ pub fn cached(
         "building {name} into {} once: {takes}",
         folder.display()
     ));
-    // A temporary folder, renamed when it is complete: another run may do the same at the same time.
+    // The temporary folder is renamed when it is complete, because another task may build the same program at the same
+    // time.
     let work = tools.join(format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     let built = build(&work);

@@ -1,4 +1,5 @@
-//! `cargo xtask unsafe`: lists where `unsafe` is used, counts it, and checks that each use says why it is sound.
+//! `cargo xtask unsafe`: counts the uses of `unsafe`, and checks that each is in a permitted place and has a comment
+//! that states why it is sound.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// The only places where `unsafe` is permitted.
+/// The folders and files in which `unsafe` is permitted.
 const PERMITTED: &[&str] = &[
     "crates/memwright-table/src/",
     "crates/memwright-kernel/",
@@ -15,14 +16,14 @@ const PERMITTED: &[&str] = &[
     "crates/memwright-mark/src/lib.rs",
 ];
 
-/// What the keyword introduces.
+/// The construct that the keyword introduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A block: its author guarantees soundness.
+    /// A block. The author of the block guarantees soundness.
     Block,
-    /// An `impl` of an unsafe trait: its author guarantees soundness.
+    /// An `impl` of an unsafe trait. The author of the `impl` guarantees soundness.
     Impl,
-    /// A function or a trait: its callers or implementers must guarantee soundness.
+    /// A function or a trait. Its callers or implementers must guarantee soundness.
     Contract,
     /// A foreign block or an attribute.
     Foreign,
@@ -36,10 +37,10 @@ struct Use {
     explained: bool,
 }
 
-/// Prints the number of uses per crate.
+/// Checks every use of `unsafe`, and prints the number of uses in each crate.
 ///
 /// # Errors
-/// A use outside of the permitted places, or one without its `SAFETY` comment or `# Safety` section.
+/// If a use is outside of the permitted places, or has no `SAFETY` comment or `# Safety` section.
 pub fn run() -> Result<()> {
     let root = shell::root();
     let mut files = Vec::new();
@@ -80,7 +81,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Collects the Rust files of a folder, in order.
+/// Appends the paths of the Rust files in a folder and its subfolders to `files`, sorted by name.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -173,7 +174,7 @@ fn code_of(line: &str) -> String {
     code
 }
 
-/// Returns whether `word` is in the line, or in the comments above the statement that the line belongs to.
+/// Returns whether `word` is in the line, or in the comments above the statement that contains the line.
 fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
     if lines[index].contains(word) {
         return true;
@@ -183,7 +184,7 @@ fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
         .rev()
         .map(|line| line.trim())
         .peekable();
-    // The statement may begin some lines before.
+    // The statement may begin on an earlier line.
     while above.next_if(|line| !ends_statement(line)).is_some() {}
     above
         .take_while(|line| {
@@ -192,7 +193,7 @@ fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
         .any(|line| line.contains(word))
 }
 
-/// Returns whether the line is in an `impl` of a trait, whose documentation states the contract.
+/// Returns whether the line is in an `impl` of a trait. The documentation of the trait then states the contract.
 fn is_of_trait(lines: &[&str], index: usize) -> bool {
     let outer = |line: &&&str| line.starts_with(|c: char| c.is_alphabetic());
     let inner = lines[index].starts_with(' ');
@@ -200,7 +201,7 @@ fn is_of_trait(lines: &[&str], index: usize) -> bool {
     inner && head.is_some_and(|line| line.contains("impl") && line.contains(" for "))
 }
 
-/// Returns whether the next line begins a new statement, as far as one line can tell.
+/// Returns whether the next line begins a new statement, guessed from this line alone.
 fn ends_statement(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("//")

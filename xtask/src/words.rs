@@ -1,21 +1,21 @@
-//! The words that the prose does not use: one list, for Vale and for `cargo xtask house`.
+//! The words that the prose must not use, from the list that Vale and `cargo xtask house` share.
 
 use std::path::Path;
 
-/// The list, which Vale reads too.
+/// The text of the list.
 const LIST: &str = include_str!("../../.vale/styles/Memwright/Words.yml");
 
 /// A word or phrase, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry<'a> {
     text: &'a str,
-    /// Texts before it with which it is good English.
+    /// Texts that permit the word if they precede it.
     not_after: Vec<&'a str>,
-    /// Texts behind it with which it is good English.
+    /// Texts that permit the word if they follow it.
     not_before: Vec<&'a str>,
 }
 
-/// The words that the prose does not use.
+/// The words that the prose must not use.
 pub struct Words<'a>(Vec<Entry<'a>>);
 
 impl Words<'static> {
@@ -26,7 +26,7 @@ impl Words<'static> {
 }
 
 impl<'a> Words<'a> {
-    /// Parses the keys of a map `swap` in YAML, one to a line, which is the last map of the text.
+    /// Parses the keys of the YAML map `swap`, one on each line. The map must be the last of the text.
     fn parse(list: &'a str) -> Self {
         let lines = list.lines().skip_while(|line| *line != "swap:").skip(1);
         let keys = lines.filter_map(|line| {
@@ -40,8 +40,8 @@ impl<'a> Words<'a> {
         Self(keys.map(Entry::parse).collect())
     }
 
-    /// Returns whether a line of prose has one of the words. Text in backquotes is code, names of files are no prose,
-    /// and a word in capitals is the name of a parameter.
+    /// Returns whether a line of prose contains one of the words. Ignores text in backquotes, names of files, and words
+    /// in capitals, which are names of parameters.
     pub fn are_in(&self, line: &str) -> bool {
         let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
         let words: Vec<String> = plain.split_whitespace().map(lowered).collect();
@@ -88,7 +88,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns a word in lower case, or a dash for one that is no prose.
+/// Returns a word in lower case, or a dash if the word is the name of a file or a parameter.
 fn lowered(word: &str) -> String {
     let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     let kind = Path::new(bare).extension().and_then(|kind| kind.to_str());

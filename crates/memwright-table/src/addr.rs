@@ -1,12 +1,12 @@
-//! Addresses, pages and frames as types: no signature of this crate takes a bare integer for one.
+//! Types for addresses, pages and frames. No function of this crate takes a bare integer for one of them.
 
 use core::fmt;
 
-/// Bytes of the smallest page and of a frame.
+/// The size in bytes of the smallest page and of a frame.
 pub const PAGE_SIZE: usize = 4096;
 /// The base-2 logarithm of [`PAGE_SIZE`].
 pub const PAGE_SHIFT: u32 = 12;
-/// The largest number of CPUs of a machine.
+/// The maximum number of CPUs of a machine.
 pub const MAX_CPUS: usize = 64;
 
 /// A virtual address: any 64-bit value, canonical or not, mapped or not.
@@ -36,7 +36,7 @@ impl VirtAddr {
         Page(self.0 >> PAGE_SHIFT)
     }
 
-    /// Bytes from the start of the page.
+    /// The offset of the address in its page, in bytes.
     #[inline]
     pub const fn offset(self) -> usize {
         (self.0 & (PAGE_SIZE as u64 - 1)) as usize
@@ -105,7 +105,7 @@ impl fmt::Debug for PhysAddr {
     }
 }
 
-/// The number of a frame of physical memory. It is only a name and implies no ownership.
+/// The number of a frame of physical memory. Owning a number does not own the frame or hold a reference to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Frame(u32);
 
@@ -145,7 +145,7 @@ pub struct FrameRange {
 }
 
 impl FrameRange {
-    /// The number after that of the last frame.
+    /// The number of the last frame plus 1.
     #[inline]
     pub const fn end_number(self) -> u64 {
         self.start.0 as u64 + self.count as u64
@@ -214,14 +214,15 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// Creates the range from `start` to before `end`; it is empty if `end` is not after `start`.
+    /// Creates the range from `start` up to but not including `end`. The range is empty if `end` is not after `start`.
     #[inline]
     pub const fn new(start: Page, end: Page) -> Self {
         let end = if end.0 < start.0 { start } else { end };
         Self { start, end }
     }
 
-    /// Returns the pages that `length` bytes from `address` touch, or `None` if they wrap around the address space.
+    /// Returns the pages that contain the `length` bytes from `address` on, or `None` if these bytes wrap around the
+    /// address space.
     pub const fn from_addresses(address: VirtAddr, length: u64) -> Option<Self> {
         if length == 0 {
             return Some(Self::new(address.page(), address.page()));
@@ -315,13 +316,14 @@ impl PageSize {
         1 << (9 * self.level_above_leaf())
     }
 
-    /// The buddy order of one such page.
+    /// The buddy order of a page of this size.
     #[inline]
     pub const fn order(self) -> u8 {
         9 * self.level_above_leaf()
     }
 
-    /// The level above that of 4 KiB entries: 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    /// The number of levels between the table with entries of this size and the lowest table: 0 for 4 KiB, 1 for 2 MiB,
+    /// 2 for 1 GiB.
     #[inline]
     pub(crate) const fn level_above_leaf(self) -> u8 {
         match self {
@@ -347,8 +349,8 @@ impl CpuId {
         Self(number)
     }
 
-    /// The CPU with this number, for a machine that numbers its CPUs below [`MAX_CPUS`]. A larger number is reduced
-    /// modulo [`MAX_CPUS`].
+    /// The CPU with this number, without a check that can panic. The machine must number its CPUs below [`MAX_CPUS`]; a
+    /// larger number is reduced modulo [`MAX_CPUS`].
     #[inline(always)]
     pub const fn known(number: u32) -> Self {
         Self((number % MAX_CPUS as u32) as u16)
@@ -387,19 +389,19 @@ impl CpuSet {
         Self(1 << cpu.0)
     }
 
-    /// Whether there is no member.
+    /// Whether the set has no member.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether there is more than one member.
+    /// Whether the set has more than one member.
     #[inline]
     pub const fn has_several(self) -> bool {
         self.0 & self.0.wrapping_sub(1) != 0
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[inline]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
@@ -425,7 +427,7 @@ impl CpuSet {
         Self(self.0 & !(1 << cpu.0))
     }
 
-    /// Each member, lowest first.
+    /// Iterates over the members in ascending order.
     pub fn iter(self) -> impl Iterator<Item = CpuId> {
         (0..MAX_CPUS as u16)
             .filter(move |n| self.0 & (1 << n) != 0)

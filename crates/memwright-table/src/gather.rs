@@ -1,22 +1,22 @@
-//! The TLB gather: what an operation must invalidate, and what it is allowed to free only afterwards.
+//! The TLB gather: the translations that an operation must invalidate, and the frames that it may free only after that.
 //!
 //! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing runs
 //! at most one invalidation on this CPU and sends at most one interrupt to each other CPU that may hold a stale
-//! translation. Only then are displaced frames and tables freed. Until then the frames are in a list linked through
-//! their metadata, so that nothing is allocated.
+//! translation. After that, the gather frees the displaced frames and tables. Until then they are in lists that are
+//! linked through the metadata of the frames, so the gather allocates no memory.
 //!
-//! **How much is invalidated.** Exactly the pages that need it, each huge page once. Up to [`PAGES_AT_A_TIME`] pages
-//! are invalidated one by one; more cause a full invalidation. Linux measured this on Intel processors, where one
-//! INVLPG costs about as much as the refill of a few entries, and uses the same number
-//! (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG charges one instruction for
-//! either.
+//! **How much is invalidated.** The gather invalidates exactly the pages whose entries need it, each huge page once. It
+//! invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are more. Linux uses
+//! the same number, which was measured on Intel processors, where one INVLPG costs about as much as the refill of a few
+//! entries (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG counts either kind of
+//! invalidation as one instruction.
 //!
-//! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is in no TLB: "the
+//! **What is elided.** A translation is in no TLB if the accessed bit was clear when the entry was exchanged: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
 //! TLB use, in substance). Every clearing of an accessed bit is a [`Change::LostCachedBit`] and is therefore flushed. A
 //! clear bit thus proves that no CPU caches the translation (rule: elide-only-uncached), unless another operation
-//! cleared the bit and has not flushed yet. A gather that elided a flush while another operation has invalidations
-//! pending therefore flushes nevertheless (rule: see-pending-flushes).
+//! cleared the bit and has not flushed yet. A gather that elided a flush therefore flushes everything if another
+//! operation has invalidations pending (rule: see-pending-flushes).
 
 mod send;
 
@@ -30,21 +30,22 @@ use crate::machine::{Invalidation, Machine};
 use crate::root::{CpuShare, Table};
 use send::send;
 
-/// The largest number of pages that are invalidated one by one.
+/// The maximum number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The number of deferred frames at which a gather flushes early. They are freed without a scheduling point between
-/// them.
+/// The number of deferred frames at which a gather flushes early. The gather frees them without a scheduling point, so
+/// the number bounds the latency.
 const MOST_HELD: u32 = 4096;
 
-/// The limit while pages may have copies in swap slots: freeing such a page takes many times as long.
+/// Replaces `MOST_HELD` if pages may have copies in swap slots, because freeing such a page takes many times as long.
 const MOST_HELD_SWAPPING: u32 = 1024;
 
-/// The number of frames that a deferred whole folio counts as: freeing the folio takes as long as freeing that many
+/// The number of frames that a deferred whole folio counts for: freeing the folio takes as long as freeing this many
 /// frames.
 const WHOLE_HELD: u32 = 128;
 
-/// The number of deferred blocks that a gather can record outside of its lists, because they are already in a list.
+/// The number of deferred blocks that a gather can record outside of its lists. A block that is already in a list
+/// cannot be linked again.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
     frame: Frame::new(0),
@@ -60,7 +61,8 @@ struct Noted {
     references: u32,
 }
 
-/// When and what a gather invalidates: Memwright's policy, and older ones for comparison.
+/// The policy that decides when a gather flushes and which entries it flushes. All but the default are older policies,
+/// for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushPolicy {
@@ -68,15 +70,16 @@ pub enum FlushPolicy {
     Immediate = 0,
     /// Invalidates every changed entry, in one flush.
     Gather = 1,
-    /// Like `Gather`, but skips entries with a clear accessed bit. Rights that grow are flushed on every CPU.
+    /// Like `Gather`, but elides the flush of entries with a clear accessed bit. Entries whose rights grew are flushed
+    /// on every CPU.
     Elide = 2,
-    /// Like `Elide`, and rights that grow interrupt no other CPU.
+    /// Like `Elide`, but entries whose rights grew are flushed only on the CPU that changed them.
     #[default]
     ElideGrow = 3,
 }
 
 impl FlushPolicy {
-    /// Whether entries with a clear accessed bit are flushed like the others.
+    /// Whether the policy flushes entries with a clear accessed bit, too.
     const fn flushes_untouched(self) -> bool {
         match self {
             Self::Immediate | Self::Gather => true,
@@ -85,37 +88,37 @@ impl FlushPolicy {
     }
 }
 
-/// What a gather did. The counts of several gathers can be added up.
+/// The counts of what a gather did. The counts of several gathers can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherCounts {
-    /// Entries changed, by [`Change::index`].
+    /// The number of changed entries, by [`Change::index`].
     pub changed: [u64; Change::COUNT],
-    /// Flushes on this CPU, each counted once regardless of what it covers.
+    /// The number of flushes on this CPU, regardless of how many translations each covers.
     pub local: u32,
-    /// Full flushes among them.
+    /// The number of full flushes among `local`.
     pub local_full: u32,
-    /// Translations invalidated one by one by the other flushes. A huge page counts once.
+    /// The number of translations that the other local flushes invalidated one by one. A huge page counts once.
     pub local_pages: u64,
-    /// Invalidations sent to other CPUs.
+    /// The number of shootdowns: invalidations sent to other CPUs.
     pub remote: u32,
-    /// CPUs interrupted for them.
+    /// The sum of the numbers of CPUs that these shootdowns interrupted.
     pub interrupted: u32,
-    /// Flushes, local and remote, that were elided because no changed entry had its accessed bit set.
+    /// The number of flushes, local and remote, that were elided because no changed entry had its accessed bit set.
     pub elided_not_accessed: u32,
-    /// Flushes, local and remote, that were elided because rights only grew.
+    /// The number of flushes, local and remote, that were elided because rights only grew.
     pub elided_grew: u32,
-    /// Flushes that were elided because no CPU had the table loaded.
+    /// The number of flushes that were elided because no CPU had the table loaded.
     pub elided_not_loaded: u32,
-    /// Flushes made early because too many frames were deferred.
+    /// The number of flushes before the end of the operation, because too many frames were deferred.
     pub early: u32,
-    /// Flushes made because another operation had a flush pending.
+    /// The number of flushes that were performed because another operation had a flush pending.
     pub completed: u32,
-    /// Frames to which references were dropped. A whole-folio reference counts as all frames of the folio, or as none
-    /// if the folio belongs to the huge page pool.
+    /// The number of dropped references to frames. A whole-folio reference counts for every frame of the folio, or for
+    /// none if the folio belongs to the huge page pool.
     pub released: u64,
-    /// The frames among them that were pages of objects.
+    /// The part of `released` that was pages of objects.
     pub released_objects: u64,
-    /// Removed entries that named a page in swap.
+    /// The number of removed swap entries.
     pub slots: u64,
 }
 
@@ -157,9 +160,10 @@ impl GatherCounts {
     }
 }
 
-/// The pages to invalidate, in runs, until there are too many.
+/// The pages to invalidate, as runs. Runs are recorded only while the pages are few enough to be invalidated one by
+/// one.
 struct Pages {
-    /// The number of translations, in which a huge page counts once. More than [`PAGES_AT_A_TIME`] stand for all.
+    /// The number of translations; a huge page counts once. A number above [`PAGES_AT_A_TIME`] means all translations.
     count: u64,
     /// The number of runs.
     used: usize,
@@ -186,7 +190,7 @@ impl Pages {
     /// Adds `leaves` consecutive translations of `size` from `start` on.
     #[inline]
     fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
-        // No table has so many entries that this wraps.
+        // Too few entries exist for the sum to wrap.
         self.count = self.count.wrapping_add(leaves);
         if self.is_many() {
             return;
@@ -218,7 +222,7 @@ impl Pages {
                 return;
             }
         }
-        // Each run has at least one page, so there is room.
+        // Each run has at least one page, so there are at most `PAGES_AT_A_TIME` runs.
         self.runs[self.used].write(Invalidation::Pages {
             first: start,
             count: leaves as u32,
@@ -260,29 +264,30 @@ impl Pages {
 #[must_use = "call `finish`: stale translations remain until then"]
 pub struct Gather<'t, M: Machine> {
     table: &'t Table<M>,
-    /// What every CPU must invalidate.
+    /// The pages that every CPU must invalidate.
     shrunk: Pages,
-    /// What this CPU should invalidate because rights grew.
+    /// The pages that this CPU should invalidate because their rights grew.
     grown: Pages,
-    /// Whether cached upper-level entries must be invalidated too: a table was freed or unlinked, for example.
+    /// Whether CPUs must also invalidate cached upper-level entries, for example because a table was freed or unlinked.
     tables: bool,
-    /// The CPU's share of the table in which this gather is counted as pending.
+    /// The share of the table's counts in which this gather is counted as pending; `None` if it is not.
     pending: Option<&'t CpuShare>,
-    /// Whether a flush was elided because of a clear accessed bit, or a right was found already gone. Either is safe
-    /// only if no other operation has a flush pending.
+    /// Whether a flush was elided because of a clear accessed bit, or a right that the operation removes was already
+    /// absent. Both are safe only if no other operation has a flush pending.
     relied: bool,
     /// Whether an entry with a clear accessed bit changed.
     untouched: bool,
     finished: bool,
     policy: FlushPolicy,
-    /// Deferred frames, linked through their metadata.
+    /// The first of the deferred frames, which are linked through their metadata.
     held: u32,
     held_count: u32,
-    /// Deferred whole folios, linked through `back` in their metadata.
+    /// The first of the deferred whole folios, which are linked through `back` in their metadata.
     wholes: u32,
-    /// The number of frames in deferred whole folios beyond what `held_count` counts for them; wraps.
+    /// The number of frames of the deferred whole folios, minus the number that `held_count` counts for these folios;
+    /// wraps if negative.
     held_more: u32,
-    /// Deferred blocks that were already in a list, and how many references to them are deferred.
+    /// The deferred blocks that were already in a list, each with the number of its deferred references.
     shared: Option<[Noted; SHARED_HELD]>,
     shared_count: u32,
     counts: GatherCounts,
@@ -325,8 +330,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that the translation of `size` at `page` changed. Call it before the lock that protects the entry is
-    /// released.
+    /// Records that the translation of `size` at `page` changed. Call this before releasing the lock that protects the
+    /// entry.
     #[inline]
     pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
         self.record_run(page, size, change, 1);
@@ -369,14 +374,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
         } else if matches!(change, Change::Same) {
-            // Hardware sees no difference. A right that this operation removes can have been gone already, and the
-            // operation that removed it may not have flushed yet (rule: see-pending-flushes).
+            // The change affects no CPU. The right that this operation removes may have been absent because another
+            // operation removed it and has not flushed yet (rule: see-pending-flushes).
             self.relied = true;
         }
     }
 
-    /// Records a change under a policy that flushes more than is needed: a change that only this CPU needs to flush is
-    /// flushed on all CPUs.
+    /// Records a change under one of the older policies, which flush more than is needed: all CPUs flush a change that
+    /// only this CPU needs to flush.
     #[cold]
     fn record_older(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.pending.is_none() {
@@ -395,8 +400,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that a table was unlinked in order to be reused, not freed, and that a page of another size takes its
-    /// place. Every CPU must also invalidate the upper-level entries that it cached.
+    /// Records that a table was unlinked to be reused, not freed, and that a huge page replaces it. Every CPU must then
+    /// also invalidate its cached upper-level entries.
     pub(crate) fn record_unlinked(&mut self) {
         self.counts.changed[Change::Resized.index()] += 1;
         self.tables = true;
@@ -405,8 +410,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that last-level tables with `entries` entries were unlinked in order to be linked elsewhere. Every CPU must
-    /// also invalidate the upper-level entries that it cached.
+    /// Records that last-level tables with `entries` entries in total were unlinked to be linked at another address.
+    /// Every CPU must then also invalidate its cached upper-level entries.
     pub(crate) fn record_tables_moved(&mut self, entries: u64) {
         self.counts.changed[Change::Freed.index()] += entries;
         self.tables = true;
@@ -416,7 +421,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared. Every CPU
-    /// must invalidate what it cached through the entry, at all levels (rule: fold-before-clearing).
+    /// must then invalidate all that it cached through this entry, at all levels (rule: fold-before-clearing).
     pub(crate) fn record_upper_cleared(&mut self) {
         self.counts.changed[Change::LostCachedBit.index()] += 1;
         self.tables = true;
@@ -425,7 +430,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Whether another gather has recorded an invalidation that it has not made yet.
+    /// Whether another gather has recorded an invalidation that it has not performed yet.
     pub(crate) fn others_pending(&self) -> bool {
         self.table.pending() > u64::from(self.pending.is_some())
     }
@@ -443,14 +448,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.relied = true;
     }
 
-    /// Whether a change that takes rights also clears the accessed bits, so that the next change of pages that are not
-    /// used again needs no flush. This is done only where the flush interrupts another CPU anyway.
+    /// Whether an edit that removes rights also clears the accessed bits, so that the next edit of pages that were not
+    /// accessed in between needs no flush. True only if the present flush interrupts another CPU anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
         self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
     }
 
-    /// Records that the entry that was just emptied is filled with another page: the change counts as moved, not freed.
+    /// Records that the entry that was just emptied is filled with another page, so that the change counts as `Moved`,
+    /// not `Freed`.
     #[inline]
     pub fn note_replaced(&mut self) {
         let changed = &mut self.counts.changed;
@@ -460,8 +466,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         *moved = moved.wrapping_add(1);
     }
 
-    /// Records that the operation found a right already gone, so that the next flush covers what other operations have
-    /// pending (rule: see-pending-flushes).
+    /// Records that a right that the operation removes may have been absent already. The next flush then also covers
+    /// the pending invalidations of other operations (rule: see-pending-flushes).
     #[inline]
     pub fn rely_on_pending(&mut self) {
         self.relied = true;
@@ -492,7 +498,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_count += 1;
     }
 
-    /// Drops the uses of swap slots by entries that are gone. No flush is needed, because CPUs cache nothing of such
+    /// Drops the references of removed swap entries to their slots. No flush is needed, because CPUs do not cache swap
     /// entries.
     #[cold]
     pub(crate) fn release_slots(&mut self, slots: &[u64]) {
@@ -514,7 +520,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.hold_shared(head, true);
         }
         self.held_count += WHOLE_HELD;
-        // Pages of the huge page pool are not resident memory: `released` does not count them.
+        // Pages of the huge page pool do not count as resident memory, so `released` does not count them.
         let kind = self.table.frames().kind(head);
         let frames = if kind.is_pool() { 0 } else { FOLIO_FRAMES };
         if kind == FrameKind::Object {
@@ -523,8 +529,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
-    /// Defers a block that is already in a list: of another gather, or of this one for another part of the block. The
-    /// caller may not have recorded yet what it took out of the table, so a flush that makes room covers all pages.
+    /// Defers dropping a reference to a block that is already in a list: the list of another gather, or of this gather
+    /// for another part of the block. Flushes first if `shared` is full. That flush covers all pages, because the
+    /// caller may not have recorded yet which entries it removed.
     #[cold]
     fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
@@ -550,7 +557,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.shared_count += 1;
     }
 
-    /// Flushes if too much is deferred. Cursors call it between tables.
+    /// Flushes if too many frames are deferred. Cursors call this between tables.
     #[inline]
     pub fn relieve(&mut self) {
         let is_full = self.held_count >= MOST_HELD_SWAPPING
@@ -561,8 +568,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Makes the invalidations recorded so far, and then frees what was deferred. An operation that replaces a frame
-    /// empties the entry, flushes, and fills it (rule: flush-what-shrank).
+    /// Performs the invalidations recorded so far, and then frees the deferred frames. An operation that replaces a
+    /// frame empties the entry, calls this, and then fills the entry (rule: flush-what-shrank).
     #[inline]
     pub fn flush(&mut self) {
         if self.has_recorded() {
@@ -574,13 +581,13 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Whether anything requires an invalidation, or a check for pending flushes of other operations.
+    /// Whether the gather must flush, or must check for pending flushes of other operations.
     #[inline]
     fn has_recorded(&self) -> bool {
         self.pending.is_some() || self.relied || !self.grown.is_empty()
     }
 
-    /// Resets the record after the invalidations have been made.
+    /// Resets the record after the invalidations have been performed.
     #[inline]
     fn forget_recorded(&mut self) {
         self.shrunk.clear();
@@ -614,8 +621,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Invalidates on this CPU the entries whose rights grew, along with a flush of other pages. This is optional: it
-    /// only avoids faults.
+    /// Invalidates on this CPU the entries whose rights grew, during a flush of other pages. This is optional: it only
+    /// avoids spurious faults.
     #[cold]
     fn invalidate_grown_too(&mut self, loaded: CpuSet) {
         let machine = self.table.frames().machine();
@@ -629,9 +636,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Counts a flush that is elided for one of two reasons. If too many rights grew, a full invalidation on this CPU
-    /// would cost more than the few faults that it avoids. If the accessed bits of all changed entries were clear, no
-    /// CPU holds a translation of them.
+    /// Counts a flush that is elided, for one of two reasons. Either the rights of so many pages grew that a full
+    /// invalidation on this CPU would cost more than the few faults that it avoids. Or the accessed bits of all changed
+    /// entries were clear, so no CPU has cached a translation of them.
     #[inline]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
@@ -652,20 +659,20 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Returns the number of flushes that are elided: 1 for all other CPUs that have the table loaded, plus 1 for this
-    /// CPU if it has the table loaded too.
+    /// Returns the number of elided flushes: 1 for the other CPUs together, plus 1 if this CPU has the table loaded,
+    /// too.
     #[cold]
     fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
         let cpu = self.table.frames().machine().cpu();
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// Makes a full invalidation. `others_pending`: whether another gather has an unfinished flush that may cover an
-    /// elided entry.
+    /// Performs a full invalidation. `others_pending` is whether another gather has a pending flush that may cover an
+    /// entry whose flush this gather elided.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
         self.counts.completed += u32::from(others_pending);
-        // What the other gather has pending can include upper levels.
+        // The pending flush of the other gather can include upper-level entries.
         let what = if self.tables || others_pending {
             Invalidation::AllAndTables
         } else {
@@ -704,23 +711,23 @@ impl<'t, M: Machine> Gather<'t, M> {
         let mut number = core::mem::replace(&mut self.wholes, END);
         while number != END {
             let head = Frame::new(number);
-            // Unlink before dropping the reference: the holder of another reference may then link the folio again.
+            // Unlink before dropping the reference: after that, the gather of another holder may link the folio again.
             number = frames.meta(head).back.swap(UNLINKED, Ordering::Relaxed);
             frames.release_whole(head);
         }
     }
 
-    /// Flushes once, frees what was deferred, and returns the counts.
+    /// Flushes once, frees the deferred frames, and returns the counts.
     #[inline]
     pub fn finish(mut self) -> GatherCounts {
         *self.close()
     }
 
-    /// Like `finish`, but returns the counts by reference, because a gather is large to move. The gather must not be
-    /// used afterwards.
+    /// Like `finish`, but does not move the gather, which is large: returns the counts by reference. The gather must
+    /// not be used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
-        // Nothing more is recorded, so the record need not be reset.
+        // The gather records no further change, so the record need not be reset.
         if self.has_recorded() {
             self.invalidate_recorded();
         }
@@ -738,8 +745,8 @@ impl<M: Machine> Drop for Gather<'_, M> {
             return;
         }
         if panicking() {
-            // An assertion may have failed while frames were being freed: it is unknown which of them remain to be
-            // freed, so all of them leak.
+            // An assertion may have failed while the gather was freeing frames. It is unknown which of them remain to
+            // be freed, so the gather leaks them all.
             if let Some(share) = self.pending.take() {
                 share.end_pending();
             }
@@ -753,7 +760,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     }
 }
 
-/// Whether the thread is unwinding. The drop must then not panic, so that the first panic is reported.
+/// Whether the thread is unwinding. If so, `drop` must not panic, so that the first panic is reported.
 fn panicking() -> bool {
     #[cfg(any(test, feature = "std"))]
     {

@@ -1,7 +1,7 @@
-//! Lists behind a lock that grow while the lock is not held.
+//! Lists that a lock protects and that grow while the lock is not held.
 //!
-//! The heap may take frames when it grows. It must not do so under a lock of a rank that allocating a frame acquires, or
-//! of a later one.
+//! The heap may allocate frames when it grows. It must not grow while the caller holds a lock whose rank is that of a
+//! lock that frame allocation acquires, or a later rank.
 
 extern crate alloc as rust_alloc;
 
@@ -12,7 +12,7 @@ use crate::handle::OutOfMemory;
 use crate::rising::{Rising, RisingRoom};
 use crate::sync::{Lock, LockGuard};
 
-/// A collection behind a lock that grows by memory that is allocated before the lock is taken.
+/// A collection that a lock protects. The memory by which it grows is allocated before the lock is acquired.
 pub trait Grows: Sized {
     /// The allocated memory.
     type Room;
@@ -20,7 +20,7 @@ pub trait Grows: Sized {
     /// Returns whether `more` further elements fit.
     fn has_room(&self, more: usize) -> bool;
 
-    /// Returns the capacity to allocate so that `more` further elements fit and the capacity about doubles.
+    /// Returns the capacity to allocate. `more` further elements fit in it, and it is about twice the present capacity.
     fn wanted(&self, more: usize) -> usize;
 
     /// Allocates memory for this capacity.
@@ -29,8 +29,8 @@ pub trait Grows: Sized {
     /// [`OutOfMemory`].
     fn with_room(wanted: usize) -> Result<Self::Room, OutOfMemory>;
 
-    /// Takes over the allocated memory if the collection has less capacity. Leaves memory that is to be freed in
-    /// `room`.
+    /// Takes over the allocated memory if the collection has less capacity. On return, `room` holds the memory that the
+    /// caller must free after it releases the lock.
     fn take_room(&mut self, room: &mut Self::Room);
 }
 
@@ -78,7 +78,7 @@ impl<T> Grows for Rising<T> {
     }
 
     fn with_room(length: usize) -> Result<Self::Room, OutOfMemory> {
-        /// Every block but the first has a capacity of at least this many elements.
+        /// The minimum capacity, in elements, of every block except the first.
         const FEWEST: usize = 64;
         let list = 2 * (length / FEWEST) + 4;
         Self::find_room(list, length + 4)
@@ -92,9 +92,9 @@ impl<T> Grows for Rising<T> {
 grow_in_one_piece!(Vec);
 grow_in_one_piece!(VecDeque);
 
-/// Takes a lock after making room for one element in a list behind it. The list grows while the lock is not held. The
-/// heap must not grow under a lock of a high rank, such as that of a wait queue, and programs determine the length of
-/// such lists.
+/// Acquires a lock after making room for one element in a list that the lock protects. The list grows while the lock is
+/// not held, because the heap must not grow under a lock of a high rank, such as that of a wait queue. User programs
+/// determine the length of such lists, so no fixed capacity suffices.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -105,7 +105,7 @@ pub fn lock_with_room<S, L: Grows>(
     lock_with_room_for(lock, 1, list)
 }
 
-/// Takes a lock after making room for `more` elements in a list behind it, like [`lock_with_room`].
+/// Acquires a lock after making room for `more` elements in a list that the lock protects, like [`lock_with_room`].
 ///
 /// # Errors
 /// [`OutOfMemory`].

@@ -1,4 +1,4 @@
-//! Fallible heap allocation: counted pointers, and vectors whose growth can fail (rule: fail-whole).
+//! Fallible heap allocation: reference-counted pointers, and vectors whose growth can fail (rule: fail-whole).
 
 extern crate alloc as rust_alloc;
 
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use rust_alloc::vec::Vec;
 
-/// The kernel heap has no room.
+/// The error that the kernel heap has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -22,8 +22,8 @@ impl fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// Allocations left before the injected failure; `u64::MAX` for none. On a host each thread has its own count, so that
-/// a test does not fail allocations of another test.
+/// The number of allocations before the injected failure; `u64::MAX` if none is injected. On a host each thread has its
+/// own count, so that a test does not fail allocations of another test.
 mod left {
     use core::sync::atomic::AtomicU64;
 
@@ -44,13 +44,13 @@ mod left {
     }
 }
 
-/// Makes the allocation after the next `count` allocations through this module fail, once; `None` cancels that. For
-/// tests: with the feature `std`, it affects the calling thread only.
+/// Makes one allocation through this module fail: the one after the next `count` allocations. `None` cancels a failure
+/// that is still to happen. For tests. With the feature `std`, the call affects the calling thread only.
 pub fn fail_heap_after(count: Option<u64>) {
     left::with(|left| left.store(count.unwrap_or(u64::MAX), Ordering::Relaxed));
 }
 
-/// Whether a failure requested by [`fail_heap_after`] has not happened yet.
+/// Whether a failure that [`fail_heap_after`] requested is still to happen.
 pub fn heap_failure_pending() -> bool {
     left::with(|left| left.load(Ordering::Relaxed) != u64::MAX)
 }
@@ -76,7 +76,7 @@ struct Counted<T: ?Sized> {
     value: T,
 }
 
-/// A counted pointer, like `Arc`, whose creation can fail. It has no weak counterpart.
+/// A reference-counted pointer, like `Arc`, whose creation can fail. There are no weak references.
 pub struct Shared<T: ?Sized> {
     inner: NonNull<Counted<T>>,
 }
@@ -111,12 +111,12 @@ impl<T> Shared<T> {
 }
 
 impl<T: ?Sized> Shared<T> {
-    /// Whether both point to the same value.
+    /// Whether both handles point to the same value.
     pub fn ptr_eq(a: &Self, b: &Self) -> bool {
         core::ptr::addr_eq(a.inner.as_ptr(), b.inner.as_ptr())
     }
 
-    /// The number of handles. It may change at any time.
+    /// The number of handles to the value. Other threads may change it at any time.
     pub fn references(this: &Self) -> usize {
         this.counted().references.load(Ordering::Relaxed)
     }
@@ -251,7 +251,7 @@ impl<T> TryPush<T> for Vec<T> {
             if missing > self.capacity() - self.len() && injected_failure() {
                 return Err(OutOfMemory);
             }
-            // Exactly as much as needed: the final length is known.
+            // The final length is known, so no spare capacity is reserved.
             self.try_reserve_exact(missing).map_err(|_| OutOfMemory)?;
             self.resize(length, value);
         }

@@ -2,7 +2,7 @@
 //!
 //! This crate is the foundation of the Memwright memory manager and contains all of its `unsafe` code. It defines what
 //! an entry means, which locks protect it, which translations the CPUs must invalidate after a change, and when a frame
-//! becomes free again. It knows nothing of VMAs, page faults or system calls.
+//! becomes free again. VMAs, page faults and system calls are defined in other crates.
 //!
 //! # Modules
 //! | Module | Contents |
@@ -12,8 +12,8 @@
 //! | [`frame`] | [`Frames`]: buddy allocator, per-CPU caches, per-frame metadata |
 //! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding is private to one file |
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
-//! | [`gather`] | [`Gather`]: what to invalidate, and what is freed only after the flush |
-//! | [`tags`] | which root each address-space tag (PCID) of a CPU stands for |
+//! | [`gather`] | [`Gather`]: the pending invalidations, and the frames that are freed only after the flush |
+//! | [`tags`] | the root to which each address-space tag (PCID) of a CPU is assigned |
 //! | [`sync`] | locks with a documented order, and the hooks through which tests control scheduling |
 //! | [`handle`] | [`Shared`] and [`TryPush`]: fallible heap allocation |
 //!
@@ -87,9 +87,9 @@
 //! ```
 //!
 //! # Lock order
-//! A thread acquires locks from the root of this tree towards a leaf, and never two locks of one rank, except address
-//! spaces by `SpreadLock::write_beside`. [`sync::Rank`] is the complete order as an enum, and debug builds check it.
-//! `Table` and the ranks below it belong to this crate; the ranks above it are for its users.
+//! A thread acquires locks from the root of this tree towards a leaf. It never holds two locks of one rank, except
+//! those of address spaces, by `SpreadLock::write_beside`. [`sync::Rank`] is the complete order as an enum, and debug
+//! builds check it. `Table` and the ranks below it belong to this crate; the ranks above it are for its users.
 //! ```text
 //! Process ─ Signals               process tree; signal state of a process
 //! ├─ FileTable ─ FileSystem ─ File
@@ -102,16 +102,16 @@
 //! Scheduler ─ Wait ─ Console      under any of these
 //! Leaf ─ Heap                     under any other; under a leaf memory may be freed, not allocated
 //! ```
-//! A CPU is allowed to send a remote invalidation while it holds any lock up to `TableChild`: a CPU that waits for a
-//! lock serves invalidations meanwhile ([`Machine::relax`]).
+//! A CPU may send a remote invalidation while it holds any lock up to `TableChild`, because a CPU that waits for a lock
+//! serves invalidations ([`Machine::relax`]).
 //!
 //! # Obligations of callers
 //! Safe functions of this crate cannot break Rust's memory safety, but misuse can break the guarantees of the memory
 //! manager. Callers must ensure three things:
 //!
-//! - A reference that is stored raw ([`FrameRef::into_raw`]) is adopted exactly once.
+//! - A reference that was converted into a raw frame ([`FrameRef::into_raw`]) is adopted exactly once.
 //! - Tables are freed only under the write lock of their address space.
-//! - A root is loaded by [`Table::load`], or noted, so that its CPU receives invalidations.
+//! - A CPU loads a root by [`Table::load`], or calls [`Table::note_loaded`] first, so that it receives invalidations.
 #![no_std]
 #![deny(missing_docs)]
 

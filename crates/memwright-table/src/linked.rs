@@ -1,8 +1,8 @@
-//! A machine that is linked into the image. Its methods are known at link time, so that a build that optimizes the
-//! whole image inlines them, which is impossible for calls through a trait object.
+//! A machine that is linked into the image. Its methods are known at link time, so a build that optimizes the whole
+//! image can inline them. Calls through a trait object cannot be inlined.
 //!
-//! [`link_machine!`](crate::link_machine) names the one machine of an image, and [`Linked`] stands for it. An image
-//! that uses `Linked` without naming a machine does not link.
+//! [`link_machine!`](crate::link_machine) names the one machine of an image, and [`Linked`] forwards to it. An image
+//! that uses `Linked` but names no machine fails to link.
 
 use core::ptr::NonNull;
 
@@ -29,7 +29,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
 }
 
-/// The machine that [`link_machine!`](crate::link_machine) named.
+/// The machine that [`link_machine!`](crate::link_machine) named; a handle without a field.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linked;
 
@@ -145,7 +145,7 @@ macro_rules! link_machine {
         $name:ident, $method:ident($($argument:ident: $type:ty),*) -> $result:ty;
     )*) => {
         $(
-            // SAFETY: no other symbol begins like this, and `link_machine!` is used once per image.
+            // SAFETY: no other symbol has this prefix, and `link_machine!` is used once per image.
             #[unsafe(no_mangle)]
             #[inline(always)]
             fn $name($($argument: $type),*) -> $result {

@@ -1,54 +1,55 @@
-//! The machine underneath: what an embedder must provide.
+//! The machine on which the memory manager runs: what an embedder must provide.
 
 use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
 
-/// What CPUs must invalidate.
+/// A set of translations that CPUs must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
-    /// `count` translations, `stride` apart, from `first` on.
+    /// `count` translations from `first` on, at a distance of `stride`.
     Pages {
         /// The first page.
         first: Page,
         /// The number of translations.
         count: u32,
-        /// The size of each.
+        /// The size of the page that each translation maps.
         stride: PageSize,
     },
-    /// Every translation of user memory. Cached upper-level entries are allowed to stay.
+    /// Every translation of user memory. CPUs may keep cached upper-level entries.
     All,
-    /// Every translation of user memory and every cached upper-level entry: a table was freed.
+    /// Every translation of user memory and every cached upper-level entry. Used after a table was freed or unlinked.
     AllAndTables,
 }
 
 /// The machine: its memory, its CPUs, and their TLBs.
 ///
-/// The kernel implements it on hardware and the simulated machine on a host; other embedders implement their own. The
-/// trait is dyn-compatible, and `&'static T` implements it wherever `T` does.
+/// The kernel implements this trait on hardware, and the simulated machine implements it on a host. The trait is
+/// dyn-compatible, and `&'static T` implements it wherever `T` does.
 ///
 /// # Safety
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's
 ///   provenance, for as long as the machine lives, and no Rust reference to them exists.
-/// - When `invalidate_local` returns, this CPU uses no translation that `what` names and that was cached before the
-///   call. When `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept
-///   translations of it.
-/// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, not even one that it
-///   had kept.
+/// - When `invalidate_local` returns, this CPU uses no translation in `what` that was cached before the call. When
+///   `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept translations
+///   of it.
+/// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, including those that
+///   it had kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
-/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
-/// - The frame that `template` returns is a live root table, and its bytes are where `memory_base` says.
+/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
+///   target.
+/// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
     fn memory_base(&self) -> NonNull<u8>;
 
-    /// Whether all of `range` is memory that this crate is allowed to manage.
+    /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half can be copied into new
-    /// tables.
+    /// The root table of the embedder, if it has one. Its frame is one that `has_memory` rejects. New tables can copy
+    /// its kernel half.
     fn template(&self) -> Option<Frame> {
         None
     }
@@ -56,25 +57,25 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// The calling CPU.
     fn cpu(&self) -> CpuId;
 
-    /// The number of CPUs that exist.
+    /// The number of CPUs of the machine.
     fn cpu_count(&self) -> usize;
 
     /// Performs one step of a spin wait: pauses, and serves invalidations that other CPUs request from this one.
     fn relax(&self);
 
-    /// Makes `root` the table of this CPU. Drops every non-global translation of the old root, or keeps them separately
-    /// for [`load_kept_root`](Machine::load_kept_root), and drops translations that were kept of an earlier root in the
-    /// same frame.
+    /// Makes `root` the root table of this CPU. Drops every non-global translation of the old root, or keeps these
+    /// under their own tag for [`load_kept_root`](Machine::load_kept_root). Drops translations that the CPU kept of an
+    /// earlier root table in the frame `root`.
     fn load_root(&self, root: Frame);
 
     /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the
-    /// PCIDs of x86-64. The answer never changes.
+    /// PCIDs of x86-64. The result never changes.
     fn keeps_translations(&self) -> bool {
         false
     }
 
-    /// Makes `root`, which this CPU had loaded before, its table again. The translations that the CPU kept of it match
-    /// the tables, so it is allowed to use them.
+    /// Loads `root`, which this CPU had loaded before. The translations that the CPU kept of `root` match the tables,
+    /// so the CPU may use them.
     fn load_kept_root(&self, root: Frame) {
         self.load_root(root);
     }
@@ -82,12 +83,13 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// Invalidates translations on this CPU.
     fn invalidate_local(&self, what: &Invalidation);
 
-    /// Invalidates all of `what` on `targets`, by one interrupt each, and returns when all have done so. A target that
-    /// no longer has `root` loaded drops all translations that it kept of `root`, if any.
+    /// Invalidates all of `what` on `targets`, with one interrupt for each target. Returns when every target has
+    /// invalidated. A target that no longer has `root` loaded drops all translations that it kept of `root`, if any.
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
-    /// Returns the accesses that this CPU denies to pages with a protection key, like x86-64's PKRU: for key `k`, bit
-    /// `2k` denies all data accesses and bit `2k + 1` denies stores. 0 where there are no protection keys.
+    /// Returns the accesses that this CPU denies to pages with a protection key, in the format of x86-64's PKRU: for
+    /// key `k`, bit `2k` denies all data accesses and bit `2k + 1` denies stores. 0 if the machine has no protection
+    /// keys.
     fn key_rights(&self) -> u32 {
         0
     }
@@ -95,8 +97,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// Fills `frame`, which `has_memory` has accepted, with zeroes.
     fn clear_frame(&self, frame: Frame) {
         let target = frame_pointer(self.memory_base(), frame);
-        // SAFETY: the trait's contract makes the frame's bytes valid for writes. A frame shared
-        // with user programs may be written at the same time by them; no Rust reference exists.
+        // SAFETY: the trait's contract makes the frame's bytes valid for writes. User programs that share the frame may
+        // write it at the same time; no Rust reference to it exists.
         unsafe { target.write_bytes(0, PAGE_SIZE) };
     }
 
@@ -118,8 +120,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
     }
 }
 
-/// Returns a pointer to the first byte of `frame`. It uses `wrapping_add`: forming the pointer does not require it to
-/// be valid.
+/// Returns a pointer to the first byte of `frame`. The pointer may be invalid: the function computes it with
+/// `wrapping_add`, which permits that.
 #[inline]
 pub(crate) fn frame_pointer(base: NonNull<u8>, frame: Frame) -> *mut u8 {
     base.as_ptr()

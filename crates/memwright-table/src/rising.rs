@@ -1,7 +1,7 @@
 //! A list whose elements have ascending numbers and can be removed anywhere.
 //!
-//! The heap has no large blocks, so the elements are stored in blocks of a page, in the order of their numbers. Finding
-//! an element takes a binary search; removing one moves the elements behind it in its block.
+//! The heap has no large blocks, so the list stores the elements in blocks of a page, in the order of their numbers. A
+//! lookup is a binary search; a removal moves the later elements of the same block.
 
 extern crate alloc as rust_alloc;
 
@@ -14,7 +14,7 @@ const BLOCK: usize = 4096;
 /// A list of numbered elements.
 #[derive(Debug)]
 pub struct Rising<T> {
-    /// Only the last block can be empty, after `take_room`.
+    /// The blocks of elements. None is empty, except that the last one may be after `take_room`.
     blocks: Vec<Vec<(u64, T)>>,
     length: usize,
     next: u64,
@@ -63,7 +63,7 @@ impl<T> Rising<T> {
         self.length == 0
     }
 
-    /// Appends an element. Returns its number, which is higher than all numbers before.
+    /// Appends an element. Returns its number, which is higher than that of every earlier element.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -82,7 +82,7 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Inserts an element with a given number, which usually is higher than all previous numbers.
+    /// Inserts an element with the number `number`, which usually is higher than that of every other element.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -116,7 +116,8 @@ impl<T> Rising<T> {
         last.is_some_and(|last| last.len() < last.capacity().min(Self::TOGETHER))
     }
 
-    /// The capacity that a new list of blocks needs so that one more element fits; 0 if the present list has room.
+    /// Returns the capacity, in blocks, that a new list of blocks needs so that one more element fits; 0 if the present
+    /// list has room.
     #[must_use]
     pub fn wanted(&self) -> usize {
         if self.blocks.len() < self.blocks.capacity() {
@@ -126,8 +127,8 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Allocates memory for `elements` more elements, but at least 4 and at most one block of them, and for a list of
-    /// `list` blocks.
+    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The number of elements is raised
+    /// to 4 and limited to one block.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -168,13 +169,13 @@ impl<T> Rising<T> {
         }
     }
 
-    /// The index of the first block that ends with this number or a higher one.
+    /// Returns the index of the first block whose last element has this number or a higher one.
     fn block_of(&self, number: u64) -> usize {
         let ends_before = |block: &Vec<(u64, T)>| block.last().is_some_and(|last| last.0 < number);
         self.blocks.partition_point(ends_before)
     }
 
-    /// Returns the element with this number, or the first one after it.
+    /// Returns the first element whose number is this one or a higher one, with its number.
     #[must_use]
     pub fn first_from(&self, number: u64) -> Option<(u64, &T)> {
         let block = self.blocks.get(self.block_of(number))?;
@@ -200,8 +201,8 @@ impl<T> Rising<T> {
         Some(value)
     }
 
-    /// Removes block `index` if it is empty. Otherwise merges it with the next block if both together fill at most half
-    /// a block.
+    /// Removes block `index` if it is empty. Otherwise merges it with the next block if the elements of both fill at
+    /// most half a block.
     fn join(&mut self, index: usize) {
         let length = |index: usize| self.blocks.get(index).map_or(Self::TOGETHER, Vec::len);
         if length(index) == 0 {
@@ -278,7 +279,7 @@ mod tests {
                 if step % 2 == 0 && !list.has_room() {
                     let found = Rising::<u64>::find_room(list.wanted(), list.len());
                     list.take_room(&mut found.ok().unwrap());
-                    // The empty block stays for the element that is pushed next.
+                    // The list keeps an empty block for the next push.
                 }
                 let number = list.try_push(step).unwrap();
                 assert!(map.insert(number, step).is_none());

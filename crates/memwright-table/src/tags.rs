@@ -1,22 +1,23 @@
-//! Address-space tags: PCIDs on x86-64, ASIDs elsewhere. A CPU that has them keeps translations of roots that it no
-//! longer has loaded, those of each root under a separate tag.
+//! Address-space tags: PCIDs on x86-64, ASIDs elsewhere. A CPU with tags keeps translations of roots that it no longer
+//! has loaded. The translations of each root have a separate tag.
 //!
-//! Kept translations may be used again on two conditions. First, nothing was removed from the tables meanwhile: the
-//! [`Table`](crate::Table) tracks this, and calls [`load_kept_root`](crate::Machine::load_kept_root) only then. Second,
-//! their tag was not assigned to another root meanwhile: [`Tags`] tracks this.
+//! A CPU may use kept translations again on two conditions. First, no translation or right was removed from the tables
+//! since the CPU unloaded the root. [`Table`](crate::Table) tracks this, and calls
+//! [`load_kept_root`](crate::Machine::load_kept_root) only if it holds. Second, the tag was not assigned to another
+//! root since then. [`Tags`] tracks this.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addr::Frame;
 
-/// The largest number of tags that one CPU uses: Linux's number (`TLB_NR_DYN_ASIDS`, arch/x86/include/asm/tlbflush.h,
+/// The maximum number of tags that one CPU uses, as on Linux (`TLB_NR_DYN_ASIDS`, arch/x86/include/asm/tlbflush.h,
 /// 7.2).
 pub const MOST_TAGS: usize = 6;
 
-/// No frame has this number.
+/// The value of a tag that is assigned to no root. No frame has this number.
 const UNUSED: u32 = u32::MAX;
 
-/// The roots that the tags of one CPU stand for. Only that CPU calls the methods, with interrupts disabled.
+/// The roots to which the tags of one CPU are assigned. Only that CPU calls the methods, with interrupts disabled.
 #[derive(Debug)]
 pub struct Tags {
     roots: [AtomicU32; MOST_TAGS],
@@ -24,12 +25,12 @@ pub struct Tags {
     next: AtomicU32,
 }
 
-/// How a root is to be loaded.
+/// The tag with which a CPU loads a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagChoice {
     /// The tag, counted from 0.
     pub tag: usize,
-    /// Whether the translations under it are kept; otherwise the load drops them.
+    /// Whether the CPU may keep the translations that have the tag. If not, the load of the root must drop them.
     pub kept: bool,
 }
 
@@ -40,7 +41,7 @@ impl Default for Tags {
 }
 
 impl Tags {
-    /// Creates the state in which no tag stands for a root.
+    /// Creates the state in which no tag is assigned.
     pub const fn new() -> Self {
         Self {
             roots: [const { AtomicU32::new(UNUSED) }; MOST_TAGS],
@@ -48,8 +49,8 @@ impl Tags {
         }
     }
 
-    /// Chooses one of the first `count` tags for loading `root`. The translations kept under it are used if the tag
-    /// already belongs to `root` and `keep` says that they match the tables.
+    /// Chooses one of the first `count` tags for loading `root`. The choice keeps the translations with the tag if the
+    /// tag is already assigned to `root` and `keep` is true, which means that these translations match the tables.
     ///
     /// # Panics
     /// If `count` is not from 1 to [`MOST_TAGS`].
@@ -68,7 +69,7 @@ impl Tags {
         TagChoice { tag, kept: false }
     }
 
-    /// Drops the tag of `root`, which is not loaded: the next load of the root finds no kept translations.
+    /// Releases the tag of `root`, which must not be loaded. The next load of the root uses no kept translations.
     pub fn forget(&self, root: Frame) {
         for of in &self.roots {
             if of.load(Ordering::Relaxed) == root.number() {

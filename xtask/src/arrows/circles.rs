@@ -1,8 +1,8 @@
-//! Finds the cycles among folders.
+//! Finds the cycles of a graph of folders or files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns every maximal set of folders in which each folder can be reached from each other, in order.
+/// Returns the strongly connected components that contain a cycle, each with its nodes in order.
 pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = leads
         .keys()
@@ -23,7 +23,7 @@ pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     circles
 }
 
-/// Returns everything that can be reached from a folder.
+/// Returns the nodes that can be reached from the node `from`.
 fn reached<'a>(leads: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut waiting: Vec<&str> = vec![from];

@@ -1,4 +1,5 @@
-//! Reads rust-analyzer's index of the source: where each item is defined, and where it is referred to.
+//! Reads rust-analyzer's index of the source: the place of the definition of each item, and the places of the
+//! references to it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,15 +10,14 @@ use prost::Message;
 
 use crate::shell;
 
-/// The bit of an occurrence's roles that marks a definition.
+/// The bit in the roles of an occurrence that marks a definition.
 const DEFINITION: i32 = 1;
 /// The prefix of the names of items that are local to one file.
 const LOCAL: &str = "local ";
-/// The suffix of the names of modules. A reference to a module itself does not count; a reference to an item in it
-/// does.
+/// The suffix of the names of modules. References to a module do not count, but references to its items do.
 const MODULE: char = '/';
 
-/// An index in the SCIP format, reduced to the fields that are read here.
+/// An index in the SCIP format. Only the fields that this program reads are declared.
 #[derive(Clone, PartialEq, Message)]
 struct Index {
     #[prost(message, repeated, tag = "2")]
@@ -33,7 +33,7 @@ struct Document {
     occurrences: Vec<Occurrence>,
 }
 
-/// A place where an item is named.
+/// An occurrence of the name of an item.
 #[derive(Clone, PartialEq, Message)]
 struct Occurrence {
     #[prost(int32, repeated, tag = "1")]
@@ -56,9 +56,9 @@ pub struct Place {
 /// A reference from one file to an item that another file defines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
-    /// Where the item is named.
+    /// The place of the reference.
     pub from: Place,
-    /// Where it is defined.
+    /// The place of the definition.
     pub to: Place,
 }
 
@@ -74,7 +74,8 @@ pub fn arrows() -> Result<Vec<Arrow>> {
         .args(["scip", ".", "--exclude-vendored-libraries", "--output"])
         .arg(&path)
         .current_dir(shell::root());
-    // The warnings are dropped: rust-analyzer warns about modules without a name, such as the root of each crate.
+    // Standard error is discarded, because rust-analyzer warns about modules without a name, such as the root of each
+    // crate.
     let output = command.output().context("cannot start rust-analyzer")?;
     ensure!(
         output.status.success(),

@@ -1,20 +1,21 @@
-//! The modules of each crate in layers, from the bottom up. A module is allowed to refer only to modules below it.
+//! The layers of the modules of each crate, from the lowest up. A module may refer only to modules in lower layers.
 
-/// A crate whose modules are in layers. A module is a folder of the source, a file there, or both under one name.
+/// A crate whose modules are in layers. A module is a top-level folder of the source, a top-level file, or both with
+/// the same name.
 pub struct Crate {
-    /// The folder of its source, relative to the root of the workspace.
+    /// The source folder, relative to the root of the workspace.
     pub source: &'static str,
-    /// Its modules. Each refers only to those before it.
+    /// The modules, from the lowest layer up. Each may refer only to those before it.
     pub modules: &'static [&'static str],
-    /// The maximum number of references to a later module. It is only ever lowered; the goal is 0.
+    /// The maximum number of references to a later module. It may only be lowered; the goal is 0.
     pub upward: usize,
-    /// The maximum number of folders in cycles. It is only ever lowered; the goal is 0.
+    /// The maximum number of folders in cycles. It may only be lowered; the goal is 0.
     pub circles: usize,
-    /// The maximum number of files in cycles of ten files or more. It is only ever lowered; the goal is 0.
+    /// The maximum number of files in cycles of ten files or more. It may only be lowered; the goal is 0.
     pub large_circles: usize,
 }
 
-/// The crates that are checked. A crate that still has exceptions lists its modules in the order that has the fewest.
+/// The crates that are checked. The modules of a crate with exceptions are in the order that has the fewest exceptions.
 #[rustfmt::skip]
 pub const CRATES: &[Crate] = &[
     Crate {
@@ -152,10 +153,10 @@ pub const CRATES: &[Crate] = &[
     },
 ];
 
-/// Returns the layer of a file of a crate, or `None` for a file of another crate.
+/// Returns the layer of a file of the crate, or `None` if the file belongs to another crate.
 ///
 /// # Errors
-/// A module that is in no layer.
+/// If the module of the file is in no layer.
 pub fn layer(one: &Crate, file: &str) -> Option<Result<usize, String>> {
     let inside = file.strip_prefix(one.source)?.strip_prefix('/')?;
     let first = inside.split_once('/').map_or(inside, |(folder, _)| folder);

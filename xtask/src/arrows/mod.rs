@@ -1,8 +1,8 @@
-//! `cargo xtask arrows`: checks that modules refer only to modules below them, by `use` and by method call alike.
+//! `cargo xtask arrows`: checks that modules refer only to modules in lower layers, both by `use` and by method calls.
 //!
 //! Each crate has ceilings for its exceptions. A crate above a ceiling fails the check, which then prints every
 //! exception. A crate below a ceiling fails, too, until the ceiling in `layers.rs` is lowered, so that an improvement
-//! is never lost.
+//! cannot be undone unnoticed.
 
 mod circles;
 mod index;
@@ -16,13 +16,14 @@ use anyhow::{Result, anyhow, bail};
 use self::index::Arrow;
 use self::layers::{CRATES, Crate, layer};
 
-/// The number of files from which a cycle of files is an exception: so many cannot be read one after another.
+/// The number of files at which a cycle of files counts as an exception.
 const LARGE: usize = 10;
 
-/// Checks every crate. With `--show SOURCE`, prints the exceptions of one crate instead, each with both of its places.
+/// Checks every crate. With `--show SOURCE`, prints the exceptions of one crate instead, each with the places of the
+/// reference and of the definition.
 ///
 /// # Errors
-/// A crate that is not at its ceilings; a module without a layer; arguments that are not known.
+/// If a crate is not exactly at its ceilings, if a module is in no layer, or if an argument is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let shown = match arguments {
         [] => None,
@@ -68,7 +69,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     bail!("{}", wrong.join("\n"))
 }
 
-/// Prints the references between the files of a circle, the first from each file to each other.
+/// Prints the references between the files of a cycle, only the first one for each pair of files.
 fn print_between(one: &Crate, arrows: &[Arrow], circle: &[String]) {
     let inside = |file: &str| {
         let inside = file.strip_prefix(one.source)?.strip_prefix('/')?;
@@ -92,16 +93,16 @@ fn print_between(one: &Crate, arrows: &[Arrow], circle: &[String]) {
 /// The exceptions of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exceptions {
-    /// References to a later module.
+    /// The number of references to a later module.
     upward: usize,
-    /// Folders in cycles.
+    /// The number of folders in cycles.
     in_circles: usize,
-    /// Files in cycles of at least [`LARGE`] files.
+    /// The number of files in cycles of at least [`LARGE`] files.
     in_large_circles: usize,
 }
 
 impl Exceptions {
-    /// Returns whether no figure is above that of `most`.
+    /// Returns whether no number is above that in `most`.
     fn is_within(&self, most: &Self) -> bool {
         self.upward <= most.upward
             && self.in_circles <= most.in_circles
@@ -130,7 +131,7 @@ impl Crate {
     }
 }
 
-/// Returns a complaint if the exceptions of a crate are not exactly at its ceilings.
+/// Returns an error message if the exceptions of a crate are not exactly at its ceilings.
 fn complaint(one: &Crate, now: Exceptions) -> Option<String> {
     let most = one.most();
     if now == most {
@@ -175,8 +176,8 @@ fn files(one: &Crate, arrows: &[Arrow]) -> BTreeMap<String, BTreeSet<String>> {
     graph(one, arrows, |inside| Some(inside))
 }
 
-/// Returns, for each node of a crate, the nodes to which it refers. `node` returns the node of a file, given by its path
-/// in the crate's source.
+/// Returns, for each node of a crate, the nodes to which it refers. `node` returns the node of a file from the file's
+/// path in the crate's source.
 fn graph(
     one: &Crate,
     arrows: &[Arrow],

@@ -1,4 +1,4 @@
-//! `--against A,B`: compares two columns, without a run.
+//! `--against A,B`: compares two columns, without running tests.
 
 use super::column::Column;
 use super::expected::{self, Expectation, Expected};
@@ -7,16 +7,16 @@ use super::tap::Ending;
 use super::{column, read};
 use anyhow::Result;
 
-/// The name of the column of the expectations.
+/// The name of the column with the expectations for Memwright.
 const MEMWRIGHT: &str = "memwright";
 
-/// One subtest in a column.
+/// A subtest in a column.
 struct Row {
     test: String,
     number: u32,
     name: String,
     ending: Ending,
-    /// Why it does not pass, if that is known.
+    /// The reason why the subtest does not pass; empty if none is known.
     reason: String,
 }
 
@@ -26,10 +26,10 @@ impl Row {
     }
 }
 
-/// What differs between two columns.
+/// The result of comparing two columns.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Comparison {
-    /// One line for each difference.
+    /// One line of text for each difference.
     lines: Vec<String>,
     differ: usize,
     only_left: usize,
@@ -37,13 +37,13 @@ struct Comparison {
     same: usize,
 }
 
-/// Prints what differs between two columns, and the counts.
+/// Prints the differences between two columns, and their number.
 ///
 /// # Errors
-/// No column of that name.
+/// If there is no column of one of these names.
 pub fn run(left: &str, right: &str) -> Result<()> {
     let (rows, others) = (rows(left)?, rows(right)?);
-    // The expectations do not distinguish an expected failure from a pass.
+    // The expectations do not distinguish an expected failure (XFAIL) from a pass.
     let exact = left != MEMWRIGHT && right != MEMWRIGHT;
     let compared = compare(&rows, &others, exact);
     println!("{:<26} {:>6} {left:>9} {right:>9}  name", "test", "number");
@@ -54,7 +54,7 @@ pub fn run(left: &str, right: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a column: the expectations, or the file of a series.
+/// Reads a column: the expectations for `memwright`, or the file of a kernel series.
 fn rows(name: &str) -> Result<Vec<Row>> {
     if name == MEMWRIGHT {
         return Ok(of_expectations(&Expected::read(&read(expected::FILE)?)?));
@@ -95,7 +95,7 @@ fn of_expectations(expected: &Expected) -> Vec<Row> {
     rows.collect()
 }
 
-/// Compares two columns. Unless it is `exact`, an expected failure is the same as a pass.
+/// Compares two columns. Unless `exact`, an expected failure is equal to a pass.
 fn compare(left: &[Row], right: &[Row], exact: bool) -> Comparison {
     let mut compared = Comparison::default();
     let mut tests: Vec<&str> = Vec::new();
@@ -139,7 +139,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the closing line.
+    /// Returns the closing line with the counts.
     fn closing(&self, left: &str, right: &str) -> String {
         let Self {
             lines: _,
@@ -158,7 +158,7 @@ fn is_same(one: Ending, other: Ending, exact: bool) -> bool {
     one == other || !exact && one.passes() && other.passes()
 }
 
-/// Returns the line of a subtest that differs, or that one column lacks.
+/// Returns the line for a subtest that differs or that is in only one column.
 fn line(left: Option<&Row>, right: Option<&Row>) -> String {
     let word = |row: Option<&Row>| row.map_or("-", |row| row.ending.word());
     let rows = [right, left];

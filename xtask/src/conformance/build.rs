@@ -1,4 +1,4 @@
-//! Builds the tests with their own makefile, statically linked.
+//! Builds the tests with their makefile, statically linked.
 
 use super::list::Test;
 use super::source::Source;
@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the programs of these tests that are not built yet. Returns their folder.
+/// Builds the programs of these tests, unless they are built already. Returns their folder.
 ///
 /// # Errors
-/// When a tool is missing and cannot be installed, or a program does not build.
+/// If a tool is missing and cannot be installed, or if a program does not build.
 pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     let output = source.folder.join("build");
     fs::create_dir_all(&output)?;
@@ -50,9 +50,9 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// Removes programs that were configured and built without liburing, because they lack subtests.
+/// Removes programs that were built without liburing, because they lack subtests.
 fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
-    // Its name until Linux 7.2, and since.
+    // The name of the file up to Linux 7.2, and in later versions.
     let names = ["local_config.h", "local_config.h_gen"].map(|name| tests.join(name));
     let Some(configured) = names.into_iter().find(|file| file.is_file()) else {
         return Ok(());
@@ -75,7 +75,7 @@ fn log(source: &Source) -> PathBuf {
     source.folder.join("make.log")
 }
 
-/// Returns a make command, whose output goes to the end of a log.
+/// Returns a make command that appends its output to the log.
 fn make(source: &Source) -> Result<Command> {
     let log = File::options()
         .create(true)
@@ -85,7 +85,7 @@ fn make(source: &Source) -> Result<Command> {
     let mut command = Command::new("make");
     command.arg(format!("-j{jobs}"));
     command.stdout(log.try_clone()?).stderr(log);
-    // The variables that cargo sets for its tasks must not reach make.
+    // Cargo sets these variables for its tasks; they must not affect make.
     command
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS");

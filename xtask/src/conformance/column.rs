@@ -1,33 +1,34 @@
-//! A column: the results of all tests on one Linux kernel, as a file in the folder of the lists.
+//! A column: the results of all tests on one Linux kernel, in a file of the folder of the lists.
 
 use super::matching::{self, Label};
 use super::tap::{Ending, Subtest};
 use anyhow::{Context, Result, bail};
 
-/// What the first line begins with; the kernel follows.
+/// The prefix of the first line. The kernel follows.
 const KERNEL: &str = "# ";
-/// The second line.
+/// The second line: the heading.
 const HEADING: &str = "test\tnumber\tresult\tname";
 
-/// The results on one kernel.
+/// The results of all tests on one Linux kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The kernel, and the version of the tests.
+    /// The version text of the kernel, and the version of the tests.
     pub kernel: String,
-    /// One entry for each subtest, with the test that it belongs to.
+    /// The subtests, each with the name of its test.
     pub entries: Vec<(String, Subtest)>,
 }
 
-/// Returns the name of the file of a series of kernels, as `linux-7.3.tsv`.
+/// Returns the name of the file of a kernel series, such as `linux-7.3.tsv`.
 pub fn file(series: &str) -> String {
     format!("linux-{series}.tsv")
 }
 
 impl Column {
-    /// Parses the file: the kernel, the heading, and one line for each subtest, with its parts separated by tabs.
+    /// Parses the text of a file: the kernel, the heading, and one line for each subtest, with columns separated by
+    /// tabs.
     ///
     /// # Errors
-    /// A line that is none of these.
+    /// If a line is invalid.
     pub fn read(text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let kernel = lines.next().and_then(|line| line.strip_prefix(KERNEL));
@@ -73,7 +74,7 @@ impl Column {
         entries.map(|(_, subtest)| subtest).collect()
     }
 
-    /// Returns the ending of each of these subtests of a test; `None` where the kernel did not run it.
+    /// Returns the ending of each of these subtests of a test; `None` for a subtest that did not run on the kernel.
     pub fn endings(&self, test: &str, labels: &[Label<'_>]) -> Vec<Option<Ending>> {
         let of_test = self.of(test);
         let others: Vec<Label<'_>> = of_test.iter().map(|subtest| subtest.label()).collect();
@@ -81,7 +82,7 @@ impl Column {
         found.map(|at| at.map(|at| of_test[at].ending)).collect()
     }
 
-    /// Replaces the subtests of a test by new ones, and keeps the tests in the order of `tests`.
+    /// Replaces the subtests of a test, and sorts the entries by the order of `tests`.
     pub fn replace(&mut self, test: &str, subtests: Vec<Subtest>, tests: &[&str]) {
         self.entries.retain(|(name, _)| name != test);
         let new = subtests.into_iter();

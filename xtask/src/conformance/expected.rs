@@ -4,23 +4,23 @@ use super::matching::Label;
 use super::tap::Ending;
 use anyhow::{Context, Result, bail};
 
-/// The file in the folder of the lists.
+/// The name of the file in the folder of the lists.
 pub const FILE: &str = "expected.tsv";
 
-/// The expected result of a subtest. Each reason is a sentence.
+/// The expected result of a subtest. Each reason is a complete sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// It passes.
+    /// The subtest passes.
     Pass,
-    /// It needs something that Memwright does not support, for this reason.
+    /// The subtest needs a feature that Memwright does not support, for this reason.
     Unsupported(String),
-    /// It is skipped here and on the reference, for this reason.
+    /// The subtest is skipped both here and on the reference, for this reason.
     Skipped(String),
-    /// It deliberately differs.
+    /// Memwright deliberately differs, so the subtest does not pass.
     Deliberate {
         /// The reason.
         rule: String,
-        /// The policy under which it passes.
+        /// The policy under which the subtest passes, if there is one.
         unless: Option<String>,
     },
 }
@@ -59,7 +59,7 @@ impl Expectation {
         }
     }
 
-    /// Returns the expectation when these policies are set.
+    /// Returns the expectation for a run with these policies.
     fn under(self, policies: &[String]) -> Self {
         match self {
             Self::Deliberate {
@@ -87,7 +87,7 @@ impl Expectation {
         }
     }
 
-    /// Judges a subtest that ended like this; `None` if it did not run.
+    /// Compares the expectation with the ending `seen` of the subtest; `None` if the subtest did not run.
     pub fn judge(&self, seen: Option<Ending>) -> Verdict {
         let passes = seen.is_some_and(Ending::passes);
         match (self, seen) {
@@ -103,37 +103,38 @@ impl Expectation {
     }
 }
 
-/// Returns whether a reason begins with a capital letter, or the name of a file or setting, and ends with a full stop.
+/// Returns whether a reason is a complete sentence: it begins with a capital letter, or the name of a file or setting,
+/// and ends with a full stop.
 fn is_sentence(reason: &str) -> bool {
     let begins = |first: char| first.is_uppercase() || matches!(first, '/' | '`');
     reason.starts_with(begins) && reason.ends_with('.') && reason.contains(' ')
 }
 
-/// The comparison of a subtest with its line.
+/// The comparison of the ending of a subtest with its line in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The subtest ended as its line says.
+    /// The subtest ended as expected.
     AsExpected,
-    /// The subtest did worse: Memwright must be fixed.
+    /// The subtest ended worse than expected: Memwright must be fixed.
     Worse,
-    /// The subtest did better: the line must be updated.
+    /// The subtest ended better than expected: the line must be updated.
     Better,
 }
 
-/// One line of the list.
+/// A line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     test: String,
-    /// The number that the test gives it.
+    /// The number of the subtest, as the test prints it.
     pub number: u32,
     /// The expected result.
     pub expectation: Expectation,
-    /// The name that the test gives it.
+    /// The name of the subtest, as the test prints it.
     pub name: String,
 }
 
 impl Line {
-    /// Returns what it is matched by.
+    /// Returns the key by which the subtest is matched.
     pub fn label(&self) -> Label<'_> {
         (self.number, &self.name)
     }
@@ -143,10 +144,10 @@ impl Line {
 pub struct Expected(Vec<Line>);
 
 impl Expected {
-    /// Parses the list: one line each after the heading, columns separated by tabs.
+    /// Parses the list: a heading, then one line for each subtest, with columns separated by tabs.
     ///
     /// # Errors
-    /// A line with a wrong number of columns, or with an invalid expectation.
+    /// If a line has a wrong number of columns or an invalid expectation.
     pub fn read(text: &str) -> Result<Self> {
         let lines = text.lines().skip(1).map(|line| {
             let columns: Vec<&str> = line.split('\t').collect();
@@ -163,7 +164,7 @@ impl Expected {
         lines.collect::<Result<_>>().map(Self)
     }
 
-    /// Applies these policies to the expectations.
+    /// Returns the expectations for a run with these policies.
     pub fn under(mut self, policies: &[String]) -> Self {
         for line in &mut self.0 {
             line.expectation = line.expectation.clone().under(policies);
@@ -176,7 +177,7 @@ impl Expected {
         self.0.iter().filter(|line| line.test == test).collect()
     }
 
-    /// Returns whether a result is expected of the test, so that it runs by default.
+    /// Returns whether a subtest of the test is expected to pass, so that the test runs by default.
     pub fn runs(&self, test: &str) -> bool {
         let mut lines = self.0.iter().filter(|line| line.test == test);
         lines.any(|line| line.expectation == Expectation::Pass)

@@ -1,44 +1,44 @@
-//! The list of tests, and how each is started.
+//! The list of tests, with the way in which each is started.
 
 use anyhow::{Context, Result, ensure};
 
-/// The file in the folder of the lists.
+/// The name of the file in the folder of the lists.
 pub const FILE: &str = "tests.tsv";
 
-/// One way to start a program. A program that is started in several ways has several entries.
+/// A test: one way to start a program. A program that is started in several ways has several entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Its name in the lists.
+    /// The name in the lists.
     pub name: String,
-    /// The program.
+    /// The name of the program.
     pub program: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// The user ID that it must run as.
+    /// The user ID of the process.
     pub user: u32,
-    /// Memory of the machine, as `memwright run --memory` takes it.
+    /// The memory of the machine, in the format of `memwright run --memory`.
     pub memory: String,
-    /// CPUs of the machine.
+    /// The number of CPUs of the machine.
     pub cpus: u32,
-    /// Wall-clock seconds after which it is killed.
+    /// The time limit, in seconds of wall-clock time.
     pub seconds: u32,
-    /// Whether the bounded run includes it.
+    /// Whether the run with `--slice` includes the test.
     pub slice: bool,
-    /// Whether child processes continue after it has exited, as the option `--children` says. The run then waits until
-    /// no process is left that could print.
+    /// Whether child processes continue after the program has exited (the option `--children` in the list). The run
+    /// then waits until all processes that could print have ended.
     pub children: bool,
-    /// Whether it needs files on a disk in /tmp, as the option `--disk` says. Linux gets one; on Memwright every file is
-    /// in memory.
+    /// Whether the test needs files on a disk in /tmp (the option `--disk` in the list). A guest with Linux gets a
+    /// disk. On Memwright, all files are in memory.
     pub disk: bool,
-    /// Additional options of `memwright run`; `{program}` stands for the program's path.
+    /// Additional options of `memwright run`. `{program}` is replaced by the path of the program.
     pub options: Vec<String>,
 }
 
 impl Test {
-    /// Parses the list: one line each after the heading, columns separated by tabs.
+    /// Parses the list: a heading, then one line for each test, with columns separated by tabs.
     ///
     /// # Errors
-    /// A line with a wrong number of columns.
+    /// If a line has a wrong number of columns or an invalid value.
     pub fn read(text: &str) -> Result<Vec<Self>> {
         let lines = text.lines().skip(1);
         lines

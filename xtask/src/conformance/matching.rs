@@ -1,11 +1,11 @@
-//! Pairs the subtests of two runs.
+//! Matches the subtests of two runs.
 
-/// What a subtest is matched by: its number and its name.
+/// The key by which a subtest is matched: its number and its name.
 pub type Label<'a> = (u32, &'a str);
 
-/// Returns, for each label, the index of the one of `others` that is the same subtest: the one with the same number
-/// where both lists have the same length, else the one with the same name. Repeated names match in order, and an empty
-/// name matches nothing.
+/// Returns, for each label, the index of the same subtest in `others`, if there is one. If both lists have the same
+/// length, it is the label with the same number, otherwise the one with the same name. Repeated names match in order,
+/// and an empty name matches no label.
 pub fn matches(labels: &[Label<'_>], others: &[Label<'_>]) -> Vec<Option<usize>> {
     let by_number = labels.len() == others.len();
     let mut taken = vec![false; others.len()];

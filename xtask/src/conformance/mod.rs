@@ -1,7 +1,8 @@
-//! Runs Linux's own mm selftests, unmodified, on Memwright or on Linux in the same machine, and compares the results.
+//! Runs Linux's mm selftests, unmodified, on Memwright or on Linux in the same virtual machine, and compares the
+//! results.
 //!
-//! The sources are Debian's package, fetched into a cache outside the tree. The tree contains only the names of the
-//! subtests.
+//! The sources are from a package of Debian, in a cache outside of the tree. The tree contains only the names and
+//! results of the subtests.
 
 mod against;
 mod build;
@@ -32,25 +33,25 @@ use report::Totals;
 use run::Kernel;
 use settings::{Settings, VERSION};
 
-/// The series whose column was recorded before there was a command that makes one.
+/// The kernel series whose column was recorded by hand, before `--reference` existed.
 const RECORDED: &str = "7.2";
 
-/// The folder of the lists in the tree.
+/// The folder of the lists, relative to the root of the workspace.
 const FOLDER: &str = "conformance";
 
 /// The outcome of a run.
 pub enum Outcome {
     /// The sources are not available, for this reason.
     NoSource(String),
-    /// The tests ran; counts of the subtests.
+    /// The tests ran, with these counts of subtests.
     Ran(Totals),
 }
 
-/// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to run; or makes a
-/// column, or compares two.
+/// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to pass. With
+/// `--reference`, writes a column instead; with `--against`, compares two.
 ///
 /// # Errors
-/// Unknown options, a failed build, and a subtest that does worse, or better, than expected.
+/// If an option is unknown, if the build fails, or if a subtest ends worse or better than expected.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments, |name| std::env::var(name).ok())?;
     if let Some((left, right)) = &settings.against {
@@ -82,10 +83,11 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier with these policies: in the full tier all that are expected to run, else a part.
+/// Runs the tests of a tier with these policies: all that are expected to pass in the full tier, otherwise those of the
+/// slice.
 ///
 /// # Errors
-/// Like [`run()`], except that unexpected results are in the totals.
+/// As for [`run()`], except that unexpected results are part of the totals.
 pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     let policies = policies.iter().flat_map(|policy| ["--policy", policy]);
     let slice = match tier {
@@ -97,10 +99,10 @@ pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     run_with(&settings)
 }
 
-/// Returns the parts of pages that the lists decide.
+/// Returns the generated blocks of pages that depend on the lists.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// If a list cannot be read.
 pub fn blocks() -> Result<Vec<Block>> {
     let tests = Test::read(&read(list::FILE)?)?;
     let expected = Expected::read(&read(expected::FILE)?)?;
@@ -123,7 +125,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     };
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
-    // A few tests are over before an optimised command would be built.
+    // A few tests take less time than the build of an optimised command.
     let are_few = settings.slice || !settings.tests.is_empty();
     let command = command::built(match are_few {
         true => Profile::Dev,
@@ -143,7 +145,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     Ok(Outcome::Ran(totals))
 }
 
-/// Returns the named tests, in order, or without names those with an expected result.
+/// Returns the named tests, in the given order. If no test is named, returns those that are expected to pass.
 fn choose<'a>(
     tests: &'a [Test],
     expected: &Expected,
@@ -156,7 +158,7 @@ fn choose<'a>(
     named(tests, &settings.tests)
 }
 
-/// Returns the tests of these names, in order.
+/// Returns the tests with these names, in the given order.
 fn named<'a>(tests: &'a [Test], names: &[String]) -> Result<Vec<&'a Test>> {
     let mut chosen = Vec::new();
     for name in names {
@@ -172,7 +174,7 @@ fn folder() -> PathBuf {
     shell::root().join(FOLDER)
 }
 
-/// Reads the column of a series.
+/// Reads the column of a kernel series.
 fn column(series: &str) -> Result<Column> {
     let file = column::file(series);
     Column::read(&read(&file)?).with_context(|| format!("{FOLDER}/{file}"))
@@ -197,19 +199,19 @@ mod tests {
         )
     }
 
-    /// The tests that are not in the column of the reference, because they take long on the instruction clock.
+    /// The tests that are not in the column of the reference, because they take too long on the instruction clock.
     const NOT_RUN: [&str; 3] = ["transhuge-stress", "folio_split_race_test", "migration"];
 
     #[test]
     fn the_lists_name_the_same_tests() {
         let (tests, expected) = lists();
         let names = tests.iter().map(|test| test.name.as_str());
-        // No run of this test on Linux has ended, so its subtests are not known.
+        // This test never ended on Linux, so its subtests are unknown.
         let known = names.filter(|name| *name != "folio_split_race_test");
         assert_eq!(expected.tests(), known.collect::<Vec<&str>>());
     }
 
-    /// Returns the numbers of subtests in a column, by their ending.
+    /// Returns the numbers of subtests in a column, by ending.
     fn counts(series: &str) -> [usize; 4] {
         let column = column(series).unwrap();
         let labels = column
@@ -257,7 +259,7 @@ mod tests {
             for (line, theirs) in expected.of(&test.name).iter().zip(reference.of(&test.name)) {
                 let skipped_here = matches!(line.expectation, Expectation::Skipped(_));
                 let skipped = theirs.ending == Ending::Skipped;
-                // Where this machine has what the reference lacked, the subtest passes.
+                // The subtest passes if this machine has a feature that the reference lacked.
                 let passes = line.expectation == Expectation::Pass;
                 let place = (&test.name, line.number);
                 assert_eq!(skipped_here, skipped && !passes, "{place:?}");

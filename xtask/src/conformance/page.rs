@@ -1,4 +1,4 @@
-//! The parts of the documentation that are generated from the lists.
+//! Generates the blocks of the documentation that depend on the lists.
 
 use super::column::Column;
 use super::expected::{Expectation, Expected};
@@ -8,10 +8,10 @@ use super::tap::Ending;
 use crate::block::Block;
 use crate::number::grouped;
 
-/// The longest line of a paragraph.
+/// The maximum number of columns of a line of text.
 const COLUMNS: usize = 120;
 
-/// Returns every block. `recorded` is the column of an earlier series.
+/// Returns every block. `recorded` is the column of an earlier kernel series.
 pub fn blocks(
     tests: &[Test],
     expected: &Expected,
@@ -65,7 +65,7 @@ pub fn blocks(
     ]
 }
 
-/// Returns a table of the kernels, and how many subtests ended in which way on each.
+/// Returns a table with the number of subtests on each kernel, by ending.
 fn columns(columns: &[&Column]) -> String {
     let mut text =
         "| Kernel and tests | subtests | pass | xfail | skip | fail |\n|---|--:|--:|--:|--:|--:|\n"
@@ -83,7 +83,7 @@ fn columns(columns: &[&Column]) -> String {
     text
 }
 
-/// Returns a table of the subtests that are not expected to pass although Linux passes or fails them.
+/// Returns a table of the subtests that are not expected to pass, except those that are skipped on the reference, too.
 fn differences(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Pass | Expectation::Skipped(_) => None,
@@ -97,7 +97,7 @@ fn differences(tests: &[Test], expected: &Expected) -> String {
     table("that do not pass", tests, expected, reason)
 }
 
-/// Returns a table of the subtests that are skipped here and on the reference.
+/// Returns a table of the subtests that are skipped both here and on the reference.
 fn skipped(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Skipped(reason) => Some(reason.clone()),
@@ -106,7 +106,7 @@ fn skipped(tests: &[Test], expected: &Expected) -> String {
     table("that are skipped", tests, expected, reason)
 }
 
-/// Returns a table with a row for each test and reason, with the number of subtests.
+/// Returns a table of the number of subtests for each test and reason.
 fn table(
     what: &str,
     tests: &[Test],
@@ -131,7 +131,7 @@ fn table(
     text
 }
 
-/// Wraps the text into lines of at most [`COLUMNS`].
+/// Wraps a text into lines of at most [`COLUMNS`] characters.
 fn wrapped(words: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

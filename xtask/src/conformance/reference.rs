@@ -1,4 +1,4 @@
-//! `--reference KERNEL`: runs the tests on a Linux kernel, and writes its column.
+//! `--reference KERNEL`: runs the tests on a Linux kernel, and writes the column of the kernel.
 
 use super::column::{self, Column};
 use super::list::Test;
@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
-/// Runs the tests on a kernel, one after the other, and writes the column of its series after each.
+/// Runs the tests on a kernel, one after another, and writes the column of the kernel's series after each test.
 ///
 /// # Errors
-/// No kernel of that name, no sources of its series, a test that cannot be started, and named tests if the column is of
-/// another kernel.
+/// If there is no kernel of this name or no source of its series, or if a test cannot be started. If only some tests
+/// are chosen, but the existing column is of another kernel.
 pub fn run(command: &Path, kernel: &str, all: &[Test], settings: &Settings) -> Result<()> {
     let uname = run::uname(command, kernel)?;
     let series = series(&uname).with_context(|| format!("not a version of Linux: {uname}"))?;
@@ -51,7 +51,7 @@ pub fn run(command: &Path, kernel: &str, all: &[Test], settings: &Settings) -> R
     Ok(())
 }
 
-/// Returns the named tests, or without names all, or those of the slice.
+/// Returns the named tests. If no test is named, returns all tests, or those of the slice.
 fn choose<'a>(all: &'a [Test], settings: &Settings) -> Result<Vec<&'a Test>> {
     if !settings.tests.is_empty() {
         return named(all, &settings.tests);
@@ -60,8 +60,8 @@ fn choose<'a>(all: &'a [Test], settings: &Settings) -> Result<Vec<&'a Test>> {
     Ok(all.iter().filter(wanted).collect())
 }
 
-/// Returns the column to which results are added: the one in the file if it is of the same kernel and the same tests,
-/// else an empty one, which a part of the tests cannot fill.
+/// Returns the column to which results are added: the existing column if it is of the same kernel and the same version
+/// of the tests, otherwise an empty column. Fails in the second case if `is_part`, because some tests would be missing.
 fn begin(path: &Path, kernel: String, is_part: bool) -> Result<Column> {
     if path.exists() {
         let context = || path.display().to_string();
@@ -83,7 +83,7 @@ fn begin(path: &Path, kernel: String, is_part: bool) -> Result<Column> {
     })
 }
 
-/// Returns the series of the kernel that says this of itself: the first two numbers of its release.
+/// Returns the series of a kernel, which is the first two numbers of its release, from the output of `uname -srv`.
 fn series(uname: &str) -> Option<String> {
     let release = uname.strip_prefix("Linux ")?;
     let (major, rest) = release.split_once('.')?;
@@ -93,7 +93,8 @@ fn series(uname: &str) -> Option<String> {
     are_numbers.then(|| numbers.join("."))
 }
 
-/// Returns the subtests of one run. After a run that ended badly comes one more, failed and named after the end.
+/// Returns the subtests of one run. If the program did not exit by itself, appends a failed subtest whose name
+/// describes the end.
 fn subtests(output: &Output) -> Vec<Subtest> {
     let Some(end) = &output.bad_end else {
         return tap::read(&output.text, output.code);
@@ -107,7 +108,7 @@ fn subtests(output: &Output) -> Vec<Subtest> {
     subtests
 }
 
-/// Returns the number of subtests by their ending, as a line.
+/// Returns the numbers of subtests, by ending, as a line of text.
 fn counts<'a>(subtests: impl Iterator<Item = &'a Subtest>) -> String {
     let mut counts = [0; Ending::ALL.len()];
     for subtest in subtests {

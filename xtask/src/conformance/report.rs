@@ -1,4 +1,5 @@
-//! The output of a run: one line for each test, with the reference beside it, and what did worse than expected.
+//! The output of a run: one line for each test, with the counts on the reference next to those on Memwright, followed
+//! by the subtests with unexpected results.
 
 use super::column::Column;
 use super::expected::{Expectation, Line, Verdict};
@@ -10,18 +11,18 @@ use super::tally::Tally;
 use super::tap::{self, Ending};
 use std::collections::BTreeMap;
 
-/// Counts of subtests, by result. Failed are those that did worse than expected.
+/// The numbers of subtests, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Passed.
+    /// The number of subtests that passed.
     pub passed: u64,
-    /// Worse than expected.
+    /// The number of subtests that ended worse than expected.
     pub failed: u64,
-    /// Skipped, or not expected to pass yet.
+    /// The number of subtests that were skipped or are not expected to pass.
     pub skipped: u64,
-    /// Passed although the list does not expect it (also in `passed`).
+    /// The number of subtests that passed unexpectedly. They are also part of `passed`.
     pub better: u64,
-    /// All subtests, by their result on the reference.
+    /// The numbers of all subtests, by their result on the reference.
     pub tally: Tally,
 }
 
@@ -47,12 +48,13 @@ impl Totals {
         format!("{passed} passed; {failed} failed; {skipped} skipped")
     }
 
-    /// Returns a sentence on how the passed subtests ended on the reference.
+    /// Returns a sentence on the results that the passed subtests had on the reference.
     pub fn passes(self) -> String {
         format!("passed: {}", self.tally.sentence())
     }
 
-    /// Returns what is wrong with the run or with the list; either must be fixed.
+    /// Returns an error message if subtests ended worse or better than expected, because then Memwright or the list
+    /// must be fixed.
     pub fn complaint(self) -> Option<String> {
         let parts = [
             (self.failed, "did worse than expected"),
@@ -67,7 +69,7 @@ impl Totals {
     }
 }
 
-/// Counts of passed, skipped and failed subtests, as the program reports them.
+/// The numbers of passed, skipped and failed subtests, as the program reports them.
 #[derive(Default)]
 struct Counts([u64; 3]);
 
@@ -103,7 +105,7 @@ pub fn heading() {
     println!("{:<26} {columns}   {columns}", "test");
 }
 
-/// Prints the line of one test and its unexpected results, and counts its subtests.
+/// Prints the line of a test and its unexpected results. Returns the counts of its subtests.
 pub fn test(test: &Test, lines: &[&Line], reference: &Column, output: &Output) -> Totals {
     let seen = tap::read(&output.text, output.code);
     let ours = Counts::of(seen.iter().map(|subtest| subtest.ending)).columns();

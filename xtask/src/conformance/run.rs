@@ -1,4 +1,4 @@
-//! Runs one test on Memwright, or on a Linux kernel in the same machine.
+//! Runs a test on Memwright, or on a Linux kernel in the same virtual machine.
 
 use super::list::Test;
 use crate::shell;
@@ -7,49 +7,49 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a test printed, and how it ended.
+/// The output and the end of a test.
 pub struct Output {
-    /// Its standard output.
+    /// The standard output.
     pub text: String,
-    /// Its exit code, unless a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// What went wrong, if it did not exit by itself.
+    /// The reason for the end, if the program did not exit by itself.
     pub bad_end: Option<String>,
 }
 
 /// The kernel on which a test runs.
 #[derive(Clone, Copy)]
 pub enum Kernel<'a> {
-    /// Memwright's, with these policies.
+    /// Memwright, with these policies.
     Memwright(&'a [String]),
-    /// The Linux kernel of this name or path.
+    /// The Linux kernel with this name or path.
     Linux(&'a str),
 }
 
-/// How many times the seconds of its line a test may take on Linux, whose kernel executes more instructions.
+/// The factor by which the time limit of a test is longer on Linux, whose kernel executes more instructions.
 const LONGER_ON_LINUX: u32 = 5;
 
-/// Provides what the tests need of Linux besides the files that every guest has: memory of POSIX, and the kernel's debug
-/// files.
+/// The shell commands that mount the file systems that tests need on Linux: a tmpfs for POSIX shared memory, and
+/// debugfs.
 const PREPARE: &str =
     "mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm; mount -t debugfs debug /sys/kernel/debug; ";
 
-/// Lets a process write to its own memory through `/proc/self/mem` whatever the protection, as tests do and Debian's
-/// kernels refuse.
+/// The boot option that permits a process to write to its own memory through `/proc/self/mem` regardless of the
+/// protection. Tests do this, and Debian's kernels deny it by default.
 const WRITE_ANY_MEMORY: &str = "proc_mem.force_override=always";
 
-/// Makes a file system on the disk, which every guest with one has as swap, and shows it in the folder in which tests
-/// create their files.
+/// The shell commands that create a file system on the disk, which the guest uses as swap before, and mount it on the
+/// folder in which tests create their files.
 const PREPARE_DISK: &str =
     "swapoff /dev/vda; /usr/sbin/mkfs.ext4 -q /dev/vda; mount -t ext4 /dev/vda /tmp; cd /tmp; ";
 
-/// The options for a guest of Linux with a disk.
+/// The options for a guest with Linux and a disk.
 const DISK: [&str; 4] = ["--swap", "disk:600M", "--file", "/usr/sbin/mkfs.ext4"];
 
-/// Runs one test as its line in the list says.
+/// Runs a test in the way that its line in the list specifies.
 ///
 /// # Errors
-/// When the command cannot be started.
+/// If the command cannot be started.
 pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -> Result<Output> {
     let mut command = Command::new(memwright);
     let program = programs.join(&test.program);
@@ -68,10 +68,10 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -
     })
 }
 
-/// Returns what a Linux kernel says of itself: its name, release and version.
+/// Returns the name, release and version of a Linux kernel, as printed by `uname -srv`.
 ///
 /// # Errors
-/// No such kernel, or it does not boot.
+/// If there is no such kernel, or if it does not boot.
 pub fn uname(memwright: &Path, kernel: &str) -> Result<String> {
     let mut command = Command::new(memwright);
     command.args(["run", "--kernel", kernel, "--no-verify", "--no-count"]);
@@ -82,8 +82,8 @@ pub fn uname(memwright: &Path, kernel: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the options for the kernel and the machine. On Linux, CPUs always take turns: the command has no parallel ones
-/// there.
+/// Returns the options of `memwright run` for the kernel and the machine. With a Linux kernel, the CPUs always take
+/// turns, because the command does not support parallel CPUs there.
 fn machine(test: &Test, kernel: Kernel<'_>, program: &Path) -> Vec<String> {
     let mut words = vec!["run".to_owned()];
     let mut add = |option: &str, value: &str| words.extend([option.to_owned(), value.to_owned()]);
@@ -119,7 +119,7 @@ fn machine(test: &Test, kernel: Kernel<'_>, program: &Path) -> Vec<String> {
     words
 }
 
-/// Returns the guest's further files, and the command line that starts the program in the guest.
+/// Returns the options for additional files of the guest, and the command line that starts the program in the guest.
 fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<OsString>> {
     let mut words: Vec<OsString> = Vec::new();
     let mut start: Vec<OsString> = Vec::new();
@@ -129,7 +129,7 @@ fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<O
         let passwd = super::folder().join(PASSWD);
         words.extend(["--file".into(), with_place(&passwd, "/etc/passwd")]);
         start.push(busybox()?.into());
-        // The words with which busybox switches to a user, which it looks up in the user list.
+        // The arguments with which busybox switches to a user. It looks the user up in /etc/passwd.
         let user = format!("{0}:{0}", test.user);
         let switch = ["start-stop-daemon", "-S", "-c", &user, "-x"];
         start.extend(switch.map(OsString::from));
@@ -153,7 +153,7 @@ fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<O
     Ok(words)
 }
 
-/// Returns what a shell in the guest does to start the program; nothing if there is no need of one.
+/// Returns the shell commands that start the program in the guest; empty if no shell is needed.
 fn script(test: &Test, kernel: Kernel<'_>) -> String {
     let mut script = match (kernel, test.disk) {
         (Kernel::Memwright(_), _) => String::new(),
@@ -161,7 +161,7 @@ fn script(test: &Test, kernel: Kernel<'_>) -> String {
         (Kernel::Linux(_), true) => format!("{PREPARE}{PREPARE_DISK}"),
     };
     if test.children {
-        // The shell reads the program's output until its last child process has ended.
+        // `cat` reads the output until the last child process of the program has ended.
         script.push_str("set -o pipefail; \"$0\" \"$@\" | cat");
     } else if !script.is_empty() {
         script.push_str("exec \"$0\" \"$@\"");
@@ -173,9 +173,9 @@ fn busybox() -> Result<PathBuf> {
     shell::which("busybox").context("busybox is not in PATH")
 }
 
-/// The only user in our user list besides root.
+/// The ID of the only user in `PASSWD` besides root.
 const NOBODY: u32 = 65_534;
-/// The user list.
+/// The name of the user list for guests, in the folder of the lists.
 const PASSWD: &str = "passwd";
 
 fn with_place(file: &Path, place: &str) -> OsString {
@@ -185,7 +185,8 @@ fn with_place(file: &Path, place: &str) -> OsString {
     argument
 }
 
-/// Returns why a test that did not exit by itself ended, from the exit codes of `memwright run`.
+/// Returns the reason for the end of a test that did not exit by itself, from the exit code of `memwright run`; `None`
+/// if the test exited by itself.
 fn bad_end(code: Option<i32>, errors: &str) -> Option<String> {
     match code {
         Some(124) => Some("out of time".to_owned()),

@@ -1,44 +1,45 @@
-//! The options of the task.
+//! The options of `cargo xtask conformance`.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 
-/// The suites of Debian's archive that may have the sources, unless other ones are given.
+/// The default suites of Debian's archive in which the sources are searched for.
 const SUITES: &str = "unstable,testing,trixie-backports";
 
-/// The series of kernels whose tests the lists name, and whose column is the reference.
+/// The kernel series whose tests are in the lists, and whose column is the reference.
 pub const VERSION: &str = "7.3";
 
-/// The settings of one run.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Suites of the archive, by name.
+    /// The names of the suites of the archive.
     pub suites: Vec<String>,
-    /// The series of the sources: the first two parts of a kernel's version.
+    /// The kernel series of the sources, which is the first two numbers of the version; `None` for [`VERSION`].
     pub version: Option<String>,
-    /// The Linux kernel whose column is made.
+    /// The Linux kernel whose column is written, with `--reference`.
     pub reference: Option<String>,
-    /// The two columns that are compared.
+    /// The two columns that are compared, with `--against`.
     pub against: Option<(String, String)>,
-    /// An unpacked kernel source to use instead of a package.
+    /// The archive of kernel sources that is used instead of a package.
     pub source: Option<PathBuf>,
-    /// Search the archive for a newer package even if the cache has one.
+    /// Whether the archive is searched for a newer package even if the cache has one.
     pub newest: bool,
-    /// Run only the bounded part.
+    /// Whether only the tests of the slice run.
     pub slice: bool,
-    /// Print what the tests print.
+    /// Whether the output of the tests is printed.
     pub verbose: bool,
-    /// Policies of Memwright that all tests run with.
+    /// The policies of Memwright with which all tests run.
     pub policies: Vec<String>,
-    /// The tests that were named.
+    /// The names of the tests to run; empty for the default.
     pub tests: Vec<String>,
 }
 
 impl Settings {
-    /// Parses the arguments. `variable` looks up the environment, over which they take precedence.
+    /// Parses the arguments. `variable` returns the value of an environment variable. Arguments override environment
+    /// variables.
     ///
     /// # Errors
-    /// An unknown option, or one without its value.
+    /// If an option is unknown or lacks its value.
     pub fn parse(arguments: &[&str], variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut suites = variable("MEMWRIGHT_LINUX_SUITES").unwrap_or_else(|| SUITES.to_owned());
         let mut settings = Self {
@@ -85,13 +86,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Returns the series of the sources.
+    /// Returns the kernel series of the sources.
     pub fn series(&self) -> &str {
         self.version.as_deref().unwrap_or(VERSION)
     }
 }
 
-/// Splits the names of two columns.
+/// Splits the argument of `--against` into the names of two columns.
 fn pair(text: &str) -> Result<(String, String)> {
     let pair = text.split_once(',').filter(|(_, b)| !b.contains(','));
     let (a, b) = pair.with_context(|| format!("--against A,B, not {text}"))?;

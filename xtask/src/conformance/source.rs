@@ -1,4 +1,4 @@
-//! The sources of the tests: Debian's package of the kernel sources, fetched with apt into a private cache.
+//! The sources of the tests: Debian's package of the kernel sources, which apt downloads into a private cache.
 
 use super::settings::Settings;
 use crate::apt::{self, Archive};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The parts of the sources that are unpacked: what `make headers` and the tests read.
+/// The parts of the sources that are unpacked: the files that `make headers` and the tests need.
 const PARTS: &[&str] = &[
     "*/Makefile",
     "*/scripts",
@@ -27,18 +27,18 @@ const PARTS: &[&str] = &[
     "*/lib/test_hmm_uapi.h",
 ];
 
-/// Unpacked sources.
+/// Unpacked kernel sources.
 pub struct Source {
-    /// The version of the package, or the name of the given archive.
+    /// The version of the package, or a name for the archive that was given.
     pub version: String,
-    /// Contains the sources in `source`, and what is built from them in `build`.
+    /// The folder with the sources in `source` and the built programs in `build`.
     pub folder: PathBuf,
 }
 
-/// Finds the sources in the cache, or fetches and unpacks them.
+/// Returns the sources from the cache. If they are not in the cache, downloads and unpacks them first.
 ///
 /// # Errors
-/// The sources are not available; the error gives the reason.
+/// If the sources are not available. The error gives the reason.
 pub fn obtain(settings: &Settings) -> Result<Source> {
     let cache = apt::cache_folder("selftests")?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
@@ -68,7 +68,7 @@ pub fn obtain(settings: &Settings) -> Result<Source> {
     })
 }
 
-/// Downloads and unpacks a package of sources. Returns the archive inside.
+/// Downloads and unpacks a package of sources. Returns the path of the source archive in the package.
 fn download(archive: &Archive, name: &str, version: &str, work: &Path) -> Result<PathBuf> {
     let package = work.join("package");
     shell::step(&format!("fetching {name}={version} (about 160 MB)"));
@@ -81,7 +81,7 @@ fn download(archive: &Archive, name: &str, version: &str, work: &Path) -> Result
     Ok(sources)
 }
 
-/// Returns the newest version of `series` in the cache.
+/// Returns the newest version of the kernel series in the cache, if there is one.
 fn newest_cached(cache: &Path, series: &str) -> Result<Option<String>> {
     let mut versions = Vec::new();
     for entry in fs::read_dir(cache)? {
@@ -97,7 +97,8 @@ fn newest_cached(cache: &Path, series: &str) -> Result<Option<String>> {
     Ok(apt::newest_of(versions))
 }
 
-/// Returns the sources of that version. `fetch` downloads their archive into a folder if the cache lacks them.
+/// Returns the sources of this version. If they are not in the cache, calls `fetch` with the path of a temporary folder
+/// to download their archive, and unpacks it.
 fn unpacked(
     cache: &Path,
     version: String,
@@ -108,7 +109,8 @@ fn unpacked(
     if source.folder.join("source").is_dir() {
         return Ok(source);
     }
-    // A temporary folder, renamed when it is complete: another run may do the same at the same time.
+    // The temporary folder is renamed when it is complete, because another task may unpack the same sources at the same
+    // time.
     let work = cache.join(format!("unpacking-{}", std::process::id()));
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(work.join("source"))?;

@@ -1,4 +1,4 @@
-//! Counts of passed subtests, by their result on the reference.
+//! Counts passed subtests, by their result on the reference.
 
 use super::column::Column;
 use super::expected::{Expectation, Expected};
@@ -6,10 +6,10 @@ use super::matching::Label;
 use super::tap::Ending;
 use crate::number::grouped;
 
-/// The results on the reference: the endings, and none.
+/// The number of possible results on the reference: the endings, and not run.
 const RESULTS: usize = Ending::ALL.len() + 1;
 
-/// Counts of subtests, by their result on the reference.
+/// The numbers of passed subtests and of all subtests, by their result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     passed: [u64; RESULTS],
@@ -17,7 +17,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts the lines of the list; those that are expected to pass count as passed.
+    /// Counts the lines of the list. Lines that are expected to pass count as passed.
     pub fn expected(expected: &Expected, reference: &Column) -> Self {
         let mut tally = Self::default();
         for test in expected.tests() {
@@ -30,7 +30,7 @@ impl Tally {
         tally
     }
 
-    /// Counts one subtest, which ended like this on the reference, if it ran there.
+    /// Counts a subtest. `reference` is its ending on the reference, or `None` if it did not run there.
     pub fn count(&mut self, reference: Option<Ending>, passes: bool) {
         let at = place(reference);
         self.all[at] += 1;
@@ -45,12 +45,12 @@ impl Tally {
         }
     }
 
-    /// Returns the number of passed subtests.
+    /// Returns the total number of passed subtests.
     pub fn passed(&self) -> u64 {
         self.passed.iter().sum()
     }
 
-    /// Returns a sentence on how the passed subtests ended on the reference.
+    /// Returns a sentence on the results that the passed subtests had on the reference.
     pub fn sentence(&self) -> String {
         let of = |results: &[Option<Ending>]| {
             let sum = |counts: &[u64]| results.iter().map(|one| counts[place(*one)]).sum();
@@ -72,7 +72,7 @@ impl Tally {
     }
 }
 
-/// Returns the place of a result in the counts.
+/// Returns the index of a result in the counts.
 fn place(reference: Option<Ending>) -> usize {
     reference.map_or(Ending::ALL.len(), |ending| ending as usize)
 }

@@ -1,17 +1,18 @@
-//! Parses what a test prints: the Test Anything Protocol as Linux's selftests use it, or nothing but an exit code.
+//! Parses the output of a test, which is in the Test Anything Protocol as Linux's selftests use it. A test without such
+//! output has only an exit code.
 
 use super::matching::Label;
 
 /// How a subtest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It passed.
+    /// The subtest passed.
     Passed,
-    /// It failed, as its author says that it must (XFAIL).
+    /// The subtest failed, and is marked as an expected failure (XFAIL).
     FailedAsExpected,
-    /// It was not applicable.
+    /// The subtest was skipped.
     Skipped,
-    /// It failed.
+    /// The subtest failed.
     Failed,
 }
 
@@ -29,7 +30,7 @@ impl Ending {
         Self::ALL.into_iter().find(|ending| ending.word() == word)
     }
 
-    /// Returns the word for the ending, as columns have it.
+    /// Returns the word for the ending in the file of a column.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Passed => "pass",
@@ -39,37 +40,38 @@ impl Ending {
         }
     }
 
-    /// Returns whether the subtest passed: an expected failure counts as passed.
+    /// Returns whether the subtest counts as passed, which includes an expected failure.
     pub const fn passes(self) -> bool {
         matches!(self, Self::Passed | Self::FailedAsExpected)
     }
 }
 
-/// One subtest.
+/// A subtest and its ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subtest {
-    /// Its number, as printed.
+    /// The number, as printed.
     pub number: u32,
-    /// Its name; empty where the program gives only a reason for skipping it.
+    /// The name; empty if the program prints only a reason for skipping the subtest.
     pub name: String,
-    /// How it ended.
+    /// The ending.
     pub ending: Ending,
 }
 
 impl Subtest {
-    /// Returns what it is matched by.
+    /// Returns the key by which the subtest is matched.
     pub fn label(&self) -> Label<'_> {
         (self.number, &self.name)
     }
 }
 
-/// Parses the subtests of one run. A program that prints none is one subtest, with the result of its exit code.
+/// Parses the subtests of a run. A program that prints no subtest counts as one subtest, whose ending depends on the
+/// exit code.
 pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
     let subtests = printed(text);
     if !subtests.is_empty() {
         return subtests;
     }
-    // kselftest.h: KSFT_PASS, KSFT_SKIP; "1..0 # SKIP" means that there is no subtest to run.
+    // The exit codes KSFT_PASS and KSFT_SKIP of kselftest.h. A program that prints "1..0 # SKIP" has no subtest to run.
     let ending = match code {
         Some(0) => Ending::Passed,
         Some(4) => Ending::Skipped,
@@ -82,7 +84,7 @@ pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
     }]
 }
 
-/// Parses the subtests that a run printed.
+/// Parses the subtests in the output of a run.
 pub fn printed(text: &str) -> Vec<Subtest> {
     text.lines().filter_map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! The table of locks of ARCHITECTURE.md, from the ranks and their documentation.
+//! Generates the table of locks in ARCHITECTURE.md from the ranks and their documentation.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::shell;
 /// The file that declares the ranks.
 const SOURCE: &str = "crates/memwright-table/src/sync/order.rs";
 
-/// Returns the table.
+/// Returns the generated block with the table.
 ///
 /// # Errors
 /// If the file that declares the ranks cannot be read.
@@ -27,8 +27,7 @@ pub fn block() -> Result<Block> {
     })
 }
 
-/// Returns the ranks that a source declares, in their order, each with the first paragraph of its
-/// documentation.
+/// Returns the ranks that are declared in a source text, in their order, each with its documentation.
 fn ranks(source: &str) -> Vec<(String, String)> {
     let body = source
         .split_once("pub enum Rank {")

@@ -1,5 +1,6 @@
-//! Charts of experiments on growth: for each run a picture with a panel for each operation, in which each kernel is a line.
-//! Both axes are logarithmic, so the slope of a line is the exponent of its growth.
+//! Draws the charts of experiments that measure how costs grow with a size. The chart of a run has a panel for each
+//! operation, and a panel has a line for each kernel. Both axes are logarithmic, so the slope of a line is the exponent
+//! of the growth.
 
 use std::fmt::Write;
 
@@ -7,32 +8,32 @@ use anyhow::Result;
 
 use super::figures::{Figures, Table};
 
-/// The measure of a row that has the exponent of a growth.
+/// The suffix of the measure of a row with the exponent of a growth.
 const EXPONENT: &str = ": exponent";
-/// The colours of kernels, in turn; they are distinguishable for colour-blind readers, and on white and on black.
+/// The colours of the kernels, in their order. Colour-blind readers can distinguish them, on white and on black.
 const COLOURS: [&str; 6] = [
     "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
 ];
-/// Sizes in pixels: two panels beside each other.
+/// The number of panels in a row of the chart. The sizes below are in pixels.
 const ACROSS: usize = 2;
 const PANEL: (f64, f64) = (400.0, 230.0);
-/// The part of a panel inside its axes: the left end, the top, the width and the height.
+/// The area of a panel inside the axes: the left end, the top, the width and the height.
 const PLOT: (f64, f64, f64, f64) = (52.0, 26.0, 332.0, 160.0);
 const LEGEND: f64 = 30.0;
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#57606a}.case{font-weight:600}\
     .axis{stroke:#8b949e}.mark{stroke:#8b949e;stroke-opacity:.3}polyline{fill:none;stroke-width:2}\
     @media(prefers-color-scheme:dark){text{fill:#c9d1d9}}";
 
-/// An operation, with the points of each kernel: the size and the cost.
+/// An operation with a line for each kernel. A point of a line is a size and a cost.
 struct Panel {
     operation: String,
     lines: Vec<Vec<(f64, f64)>>,
 }
 
-/// Returns the picture of each run that measures growth, with the run's label.
+/// Returns the chart of each run that measures growth, as SVG, with the label of the run.
 ///
 /// # Errors
-/// A cell that is not a number.
+/// If a cell is not a number.
 pub fn charts(figures: &Figures) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for table in &figures.tables {
@@ -72,7 +73,7 @@ fn panel(table: &Table, operation: &str) -> Result<Panel> {
     })
 }
 
-/// Returns what the sizes are of: the words after the number.
+/// Returns the unit of the sizes: the words after the number.
 fn things(table: &Table) -> &str {
     let mut sizes = table.rows.iter().filter_map(|row| {
         let (_, size) = row.name.measure.rsplit_once(": ")?;
@@ -182,14 +183,14 @@ fn draw(out: &mut String, panel: &Panel, things: &str) {
     }
 }
 
-/// A logarithmic axis from one power of ten to another.
+/// A logarithmic axis, from the power of ten with the exponent `first` to that with the exponent `last`.
 struct Scale {
     first: i32,
     last: i32,
 }
 
 impl Scale {
-    /// Returns the shortest axis that contains these values, which are above 0.
+    /// Returns the shortest axis that contains these values, which must be above 0.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let logarithms: Vec<f64> = values.map(|value| value.max(1.0).log10()).collect();
         let least = logarithms.iter().copied().fold(f64::INFINITY, f64::min);
@@ -201,7 +202,7 @@ impl Scale {
         }
     }
 
-    /// Returns where a value is, as a part of the axis.
+    /// Returns the position of a value on the axis, from 0 at its start to 1 at its end.
     fn share(&self, value: f64) -> f64 {
         let length = f64::from(self.last - self.first);
         (value.max(1.0).log10() - f64::from(self.first)) / length
@@ -212,7 +213,7 @@ impl Scale {
     }
 }
 
-/// Formats a power of ten.
+/// Formats a power of ten with the suffix k, M or G.
 fn short(power: f64) -> String {
     match power {
         power if power >= 1e9 => format!("{}G", power / 1e9),
@@ -247,7 +248,7 @@ mod tests {
             panic!("{} charts", charts.len());
         };
         assert_eq!(label, "areas");
-        // The cost of 100 is the lowest mark, and that of 1,000 the highest.
+        // The axis of costs begins at 100 and ends at 1,000.
         for part in [
             "points=\"52.0,186.0 384.0,186.0\"",
             "points=\"52.0,26.0\"",

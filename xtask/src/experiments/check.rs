@@ -1,4 +1,4 @@
-//! Measures published figures again, and fails if a cell has changed, whatever the reason.
+//! Measures published figures again, and fails if a cell has changed.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,18 +14,18 @@ use super::{kept, measure};
 use crate::command::{self, Profile};
 use crate::shell;
 
-/// Which figures are measured again.
+/// The figures that are measured again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Memwright's columns of some pages, chosen by a seed.
+    /// Memwright's columns of some runs, which are chosen by a seed.
     Slice(u64),
     /// Memwright's columns of these pages.
     Pages(Vec<&'a str>),
-    /// Every column of every page, with Linux's where the kernel of the page is available.
+    /// Every column of every page. Linux's columns are included if the kernel of the page is available.
     All,
 }
 
-/// Returns a seed that changes with every commit, and is the same wherever that commit is tested.
+/// Returns a seed that is derived from the commit that is checked out.
 pub fn head() -> u64 {
     let mut git = Command::new("git");
     git.args(["rev-parse", "HEAD"]).current_dir(shell::root());
@@ -35,10 +35,10 @@ pub fn head() -> u64 {
         .unwrap_or_default()
 }
 
-/// What is measured again on one page.
+/// The runs and columns of a page that are measured again.
 struct Chosen {
     page: String,
-    /// The labels of its runs; empty for all runs.
+    /// The labels of the runs; empty for all runs.
     labels: Vec<&'static str>,
     with_linux: bool,
 }
@@ -75,7 +75,7 @@ impl Part<'_> {
     }
 }
 
-/// The result over all pages.
+/// The sum of the results of all pages.
 #[derive(Default)]
 struct Total {
     cells: usize,
@@ -84,11 +84,11 @@ struct Total {
     commands: Vec<String>,
 }
 
-/// Measures again, and compares the values with the pages.
+/// Measures figures again, and compares the values with those on the pages.
 ///
 /// # Errors
-/// A cell that has changed, by its name, with the command that updates it; a page without figures in this form; a bench
-/// that fails.
+/// If a cell has changed: the error names the cell and the command that updates it. If a page has no figures that can
+/// be parsed, or if a bench fails.
 pub fn check(part: Part<'_>) -> Result<()> {
     let memwright = command::built(Profile::Dev)?;
     let mut total = Total::default();
@@ -156,12 +156,12 @@ fn check_page(memwright: &Path, chosen: &Chosen, total: &mut Total) -> Result<()
     Ok(())
 }
 
-/// Compares every column that was measured.
+/// Compares the measured columns with those of the page.
 fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> {
     compare::compare(published, measured, &measured.columns())
 }
 
-/// Returns the command that updates the page, if it differs from what was measured.
+/// Returns the command that updates the page, if a figure differs.
 fn mends(
     name: &str,
     published: &Figures,
@@ -187,13 +187,14 @@ fn mends(
     Some(format!("cargo xtask experiments --memwright {name}{why}"))
 }
 
-/// Returns the kernels of a page that are still available by name, with an image that has the hash on the page.
+/// Returns the names of the kernels of a page that are available with the same image: its hash must be the one on the
+/// page.
 fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> {
     let words = page.words();
     let mut found = Vec::new();
     for name in page::kernels(&words) {
         if kept(memwright, name).is_none() {
-            // Without a network the kernel cannot be fetched, and its columns are not checked.
+            // If the kernel cannot be fetched, for example without a network, its columns are not checked.
             let _ = shell::status(Command::new(memwright).args(["kernels", "add", name]));
         }
         let hash = page::hash_of(published, name);
@@ -236,7 +237,7 @@ mod tests {
                 "cargo xtask experiments --memwright x (of the same kernel: this machine gave other counts)"
             )
         );
-        // If the program, or a kernel of Linux, is another one, every column must be measured.
+        // If the program or a Linux kernel has changed, every column must be measured again.
         let all = Some("cargo xtask experiments x");
         let other_program = ours.replace("sha256 dd", "sha256 d0");
         assert_eq!(mended(&other_program).as_deref(), all);

@@ -1,4 +1,4 @@
-//! Compares measured figures with published ones, cell by cell and by value.
+//! Compares the values of the cells of measured figures with published ones.
 
 use anyhow::Result;
 
@@ -9,14 +9,14 @@ use super::figures::{Figures, Name, Row, Table};
 pub struct Compared {
     /// The number of published cells that were measured again.
     pub cells: usize,
-    /// A line for each cell whose value differs.
+    /// A line of text for each cell whose value differs.
     pub differences: Vec<String>,
 }
 
-/// Compares these columns.
+/// Compares the values in the columns with these names.
 ///
 /// # Errors
-/// A cell that is not a number.
+/// If a cell is not a number.
 pub fn compare(published: &Figures, measured: &Figures, columns: &[&str]) -> Result<Compared> {
     let mut compared = Compared::default();
     let empty = Table::default();
@@ -68,7 +68,7 @@ impl Compared {
     }
 }
 
-/// Returns the value of a cell, or `None` where the row or the column does not exist.
+/// Returns the value of a cell, or `None` if it was not measured or if the row or column does not exist.
 fn value(table: &Table, name: &Name, column: &str) -> Result<Option<f64>> {
     match (table.row(name), table.column(column)) {
         (Some(row), Some(column)) => row.value(column),
@@ -114,7 +114,7 @@ mod tests {
     fn equal_figures_are_counted() {
         let same = compared(EXAMPLE);
         assert_eq!((same.cells, same.differences.len()), (10, 0));
-        // Another text with the same value is the same figure, and other columns are not compared.
+        // A different text with the same value does not differ, and other columns are not compared.
         let other = EXAMPLE
             .replace("1,012.25", "1012.250")
             .replace("| 20 |", "| 21 |");
@@ -161,7 +161,7 @@ mod tests {
             &format!("{row}{}", row.replace("faults |", "copies |")),
         );
         assert_eq!(compared(&more).differences.len(), 2);
-        // A page on which nothing was measured does not agree.
+        // If no cell was measured, all published cells differ.
         let nothing = compared("### x: What does it cost?\n");
         assert_eq!(nothing.differences.len(), 10);
         let renamed = EXAMPLE.replace("**two**", "**three**");

@@ -1,48 +1,48 @@
-//! The figures of a page: tables as `memwright bench --md` writes them, with notes on kernels and programs below.
+//! The figures of a page: tables in the format of `memwright bench --md`, followed by notes on kernels and programs.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The cell of a kernel that lacks a measure.
+/// The text of a cell whose kernel was not measured.
 pub const NOT_MEASURED: &str = "not measured";
 
-/// The first cells of a table's heading; the kernels follow.
+/// The first cells of the heading of a table. The kernels follow.
 const WORDS: [&str; 3] = ["", "unit", "statistic"];
 
-/// All tables of a page.
+/// All tables and notes of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// The experiment and its question.
+    /// The name of the experiment and its question.
     pub heading: String,
     /// One table for each run.
     pub tables: Vec<Table>,
-    /// The notes below: whether the run repeats, kernels, QEMU, the program.
+    /// The notes below the tables: whether the runs repeat, the kernels, QEMU, and the program.
     pub notes: Vec<String>,
 }
 
 /// The table of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// The run's label; may be empty.
+    /// The label of the run; empty if the experiment has one run.
     pub title: String,
-    /// The kernels.
+    /// The names of the kernels.
     pub columns: Vec<String>,
-    /// The measures.
+    /// The rows, in the order of the table.
     pub rows: Vec<Row>,
 }
 
-/// One statistic of one measure.
+/// A row: one statistic of a measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What was measured.
+    /// The key of the row.
     pub name: Name,
     /// One cell for each column.
     pub cells: Vec<String>,
 }
 
-/// The key of a row, unique in its table.
+/// The key of a row. It is unique in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The case and the measure.
+    /// The name of the measure, with its case.
     pub measure: String,
     /// The unit.
     pub unit: String,
@@ -63,10 +63,10 @@ impl Table {
 }
 
 impl Row {
-    /// Returns the value of a column, or `None` where it was not measured.
+    /// Returns the value of a column, or `None` if it was not measured.
     ///
     /// # Errors
-    /// A cell that is not a number.
+    /// If the cell is not a number.
     pub fn value(&self, column: usize) -> Result<Option<f64>> {
         let cell = self.cells.get(column).context("a row is too short")?;
         value(cell).with_context(|| self.name.measure.clone())
@@ -89,7 +89,7 @@ impl Figures {
     /// Parses the output of `memwright bench --md`.
     ///
     /// # Errors
-    /// An unknown line, a cell that is not a number, or two rows with the same name.
+    /// If a line is unknown, if a cell is not a number, or if two rows have the same name.
     pub fn parse(text: &str) -> Result<Self> {
         let mut found = Self::default();
         let mut title = String::new();
@@ -152,7 +152,7 @@ impl Figures {
         out
     }
 
-    /// Returns the columns of all tables, each once.
+    /// Returns the names of the columns of all tables, each once.
     pub fn columns(&self) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for column in self.tables.iter().flat_map(|table| &table.columns) {
@@ -163,7 +163,7 @@ impl Figures {
         found
     }
 
-    /// Returns only the tables with these titles.
+    /// Returns the figures with only those tables that have these titles.
     #[must_use]
     pub fn restricted(&self, titles: &[&str]) -> Self {
         let is_wanted = |table: &&Table| titles.contains(&table.title.as_str());
@@ -173,7 +173,7 @@ impl Figures {
         }
     }
 
-    /// Returns the rest of each note that begins with these words.
+    /// Returns, for each note that begins with `beginning`, the rest of the note.
     pub fn notes_of(&self, beginning: &str) -> Vec<&str> {
         let notes = self.notes.iter();
         notes
@@ -205,7 +205,7 @@ impl Table {
     }
 }
 
-/// Parses the kernels of a table.
+/// Parses the heading of a table. Returns the names of the kernels.
 fn heading(line: &str) -> Result<Vec<String>> {
     let cells = cells(line)?;
     let Some(columns) = cells.strip_prefix(&WORDS.map(str::to_owned)) else {
@@ -214,7 +214,7 @@ fn heading(line: &str) -> Result<Vec<String>> {
     Ok(columns.to_vec())
 }
 
-/// Splits a line into cells. A bar inside a cell has a backslash before it.
+/// Splits a line of a table into cells. A bar inside a cell is escaped by a backslash.
 fn cells(line: &str) -> Result<Vec<String>> {
     let inner = line
         .strip_prefix('|')
@@ -239,7 +239,7 @@ fn cells(line: &str) -> Result<Vec<String>> {
 fn line<'a>(cells: impl Iterator<Item = &'a String>) -> String {
     let mut out = String::from("|");
     for cell in cells {
-        // An empty first cell is written as one blank, as the bench does.
+        // An empty cell is written as one blank, like in the output of the bench.
         if !cell.is_empty() {
             out.push(' ');
             out.push_str(cell);
@@ -254,7 +254,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a String>) -> String {
 pub mod tests {
     use super::*;
 
-    /// The output of the bench for two runs on three kernels.
+    /// The output of a bench with two runs on three kernels.
     pub const EXAMPLE: &str = "\
 ### x: What does it cost?
 

@@ -1,22 +1,22 @@
-//! Combines new measurements of Memwright's columns with Linux's published columns.
+//! Merges new measurements of Memwright's columns with Linux's published columns.
 
 use anyhow::{Result, ensure};
 
 use super::figures::{Figures, NOT_MEASURED, Row, Table};
 
-/// The beginning of the note that says which program all columns ran, and on what.
+/// The prefix of the note on the program that all columns ran. `QEMU` is the prefix of the notes on the emulator.
 const PROGRAM: &str = "program ";
 const QEMU: &str = "QEMU ";
-/// The end of the note on a QEMU that only the kept columns used.
+/// The suffix of the note on a QEMU that only the kept columns used.
 const OF_LINUX: &str = " (Linux's columns)";
-/// The end of a note that says that a run repeats, and the beginning of one that says where it does not.
+/// The suffix of the note that a run repeats. `DIFFERS` marks a note on a column that does not.
 const REPEATS: &str = "repeats: second runs gave the same figures";
 const DIFFERS: &str = "DOES NOT REPEAT: ";
 
-/// Returns the new figures, with the old columns that were not measured again.
+/// Returns the new figures, plus the old columns that were not measured again.
 ///
 /// # Errors
-/// The program has changed: all columns of a table must be of the same one.
+/// If the program has changed, because all columns must be of the same program.
 pub fn merge(old: &Figures, new: &Figures) -> Result<Figures> {
     let (one, other) = (old.notes_of(PROGRAM), new.notes_of(PROGRAM));
     ensure!(
@@ -43,7 +43,7 @@ pub fn merge(old: &Figures, new: &Figures) -> Result<Figures> {
     })
 }
 
-/// Returns the new table with the `kept` columns of the old one, and with the rows that only these columns have.
+/// Returns the new table with the columns `kept` of the old table added, including rows that only these columns have.
 fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
     let cells_of = |row: Option<&Row>| -> Vec<String> {
         let cell = |column: &&str| {
@@ -69,7 +69,7 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
         if is_there || cells.iter().all(|cell| cell == NOT_MEASURED) {
             continue;
         }
-        // The row is inserted after the row that preceded it in the old table.
+        // Insert the row after the row that preceded it in the old table.
         let before = old.rows[..place].last().map(|row| &row.name);
         let after = rows.iter().position(|row| Some(&row.name) == before);
         let ours = vec![NOT_MEASURED.to_owned(); new.columns.len()];
@@ -87,8 +87,8 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
     }
 }
 
-/// Returns the new notes and the old ones about the kept columns, in the order of the bench: whether it repeats, the
-/// kernels, QEMU, the program.
+/// Returns the new notes, and the old notes about the kept columns, in the order of the bench: whether the runs repeat,
+/// the kernels, QEMU, the program.
 fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
     let is_of = |note: &&String, form: &dyn Fn(&str) -> String, begins: bool| {
         kept.iter().any(|column| {
@@ -110,7 +110,7 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
         .notes
         .iter()
         .filter(|note| is_of(note, &|column| format!("{column}: "), true));
-    // A run does not repeat if one of its kept columns did not.
+    // Drop the note that a run repeats if a kept column of the run does not.
     let contradicted = |note: &str| {
         note.strip_suffix(REPEATS).is_some_and(|place| {
             let line = format!("{place}{DIFFERS}");
@@ -125,12 +125,12 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
         .chain(emulators(old, new))
         .map(|note| (rank(&note), note))
         .collect();
-    // A stable sort: Memwright stays before Linux.
+    // The sort is stable, so that notes on Memwright stay before those on Linux.
     notes.sort_by_key(|(rank, _)| *rank);
     notes.into_iter().map(|(_, note)| note).collect()
 }
 
-/// Returns the QEMU of the kept columns if it differs from that of the new columns.
+/// Returns the notes on the QEMU of the kept columns if it differs from that of the new columns.
 fn emulators(old: &Figures, new: &Figures) -> Vec<String> {
     let all = old.notes_of(QEMU);
     let marked: Vec<&str> = all
@@ -162,7 +162,7 @@ mod tests {
     use super::super::figures::tests::EXAMPLE;
     use super::*;
 
-    /// Returns the example without Linux's column, which then lacks the row of tables.
+    /// Returns the example without Linux's column and without the row on tables.
     fn ours() -> String {
         let mut text = String::new();
         for line in EXAMPLE.lines() {

@@ -1,7 +1,7 @@
-//! The figures in `docs/experiments`: runs the command that each page names, and updates its figures.
+//! `cargo xtask experiments`: runs the command of each page in `docs/experiments`, and updates the figures of the page.
 //!
-//! A page states what was measured, on which kernels, by which program, in which QEMU. Memwright's columns change with
-//! its kernel: `--memwright` measures only them. `--check` measures again and fails where a cell has changed.
+//! A page states the measures, the kernels, the program and the version of QEMU. `--memwright` measures only
+//! Memwright's columns, which change with its kernel. `--check` measures again and fails if a cell has changed.
 
 mod chart;
 mod check;
@@ -24,17 +24,17 @@ use crate::{install, shell};
 
 pub use self::check::{Part, check, head};
 
-/// The exit code of `memwright bench` when a second run gave other figures; the page says which.
+/// The exit code of `memwright bench` if figures of a second run differ. The page then names these figures.
 const DIFFERS: i32 = 1;
 
-/// What to do with the pages.
+/// The task for the pages.
 #[derive(Debug, PartialEq, Eq)]
 enum Task<'a> {
-    /// Measure every column and write the figures into the pages.
+    /// Measure every column, and write the figures into the pages.
     All(Vec<&'a str>),
-    /// Measure Memwright's columns, and keep those of Linux.
+    /// Measure Memwright's columns, and write them into the pages. Keep those of Linux.
     Memwright(Vec<&'a str>),
-    /// Measure again and compare.
+    /// Measure again, and compare with the pages.
     Check(Part<'a>),
 }
 
@@ -57,11 +57,11 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Task<'a>> {
     })
 }
 
-/// Measures for the named pages, or all, and writes the figures or compares them.
+/// Measures the figures of the named pages, or of all, and writes or compares them.
 ///
 /// # Errors
-/// An unknown page, one without a command, a failed command, or a cell that has changed. Figures that do not repeat are
-/// still written, and the page says so.
+/// If a page is unknown or has no command, if a command fails, or, with `--check`, if a cell has changed. Figures that
+/// do not repeat are written nevertheless, with a note.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let task = parse(arguments)?;
     install::install()?;
@@ -93,7 +93,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Returns the named pages, or all.
+/// Returns the names of the chosen pages: `names`, or all pages if it is empty.
 fn chosen(names: &[&str]) -> Result<Vec<String>> {
     if names.is_empty() {
         return page::names();
@@ -123,7 +123,7 @@ fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures
     Figures::parse(&text).with_context(|| format!("`{line}`"))
 }
 
-/// Fetches Debian's kernels that are not in the cache yet.
+/// Fetches those of Debian's kernels in the command `words` that are not in the cache.
 fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
     let kernels = page::kernels(words);
     for name in kernels.iter().filter(|name| name.starts_with("debian:")) {
@@ -134,7 +134,8 @@ fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the beginning of the SHA-256 of the kernel with this name in the cache, and its version text.
+/// Returns the first digits of the SHA-256 of the kernel with this name in the cache, and its version; `None` if it is
+/// not in the cache.
 fn kept(memwright: &Path, name: &str) -> Option<(String, String)> {
     let list = shell::output(Command::new(memwright).args(["kernels", "list"]))?;
     list.lines().find_map(|line| {

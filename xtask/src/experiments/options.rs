@@ -1,5 +1,5 @@
-//! The table of `docs/bench.md` on the cost of Linux's features that Memwright lacks, generated from the page with the
-//! figures.
+//! Generates the table in `docs/bench.md` on the cost of features of Linux that Memwright lacks, from the figures of a
+//! page.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::figures::{Figures, Table};
 use super::page::Page;
 use crate::shell;
 
-/// The page with the figures.
+/// The name of the page with the figures.
 pub const NAME: &str = "linux-options";
 /// The page with the table.
 const PAGE: &str = "docs/bench.md";
@@ -17,7 +17,7 @@ const PAGE: &str = "docs/bench.md";
 const BEGIN: &str = "<!-- experiments: linux-options -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// What Linux does, and the boot option that disables it.
+/// Descriptions of features of Linux, each with the boot option that disables the feature.
 const OPTIONS: [(&str, &str); 6] = [
     (
         "offsets the kernel stack of every system call at random",
@@ -30,7 +30,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("checks for preemption in the kernel", "preempt=none"),
 ];
 
-/// The measures in the table, each with its heading.
+/// The measures in the table, each with the heading of its column.
 const MEASURES: [(&str, &str); 4] = [
     ("system call: getppid", "system call"),
     ("mmap: 4 KiB", "`mmap` of 4 KiB"),
@@ -38,7 +38,7 @@ const MEASURES: [(&str, &str); 4] = [
     ("munmap: 4 MiB populated, per page", "`munmap`, per page"),
 ];
 
-/// Returns the medians of a column, as the page has them.
+/// Returns the texts of the medians of these measures in a column of the page.
 fn medians(table: &Table, column: &str) -> Result<Vec<String>> {
     let place = table
         .column(&column.replace('_', "\\_"))
@@ -92,7 +92,7 @@ fn table(figures: &Figures) -> Result<String> {
     Ok(text)
 }
 
-/// Returns `docs/bench.md` with the table in its place.
+/// Returns the text of `docs/bench.md` with the table replaced.
 fn with_table(page: &str, table: &str) -> Result<String> {
     let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
@@ -102,10 +102,10 @@ fn with_table(page: &str, table: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
-/// Writes the table from the page's figures.
+/// Writes the table from the figures of the page.
 ///
 /// # Errors
-/// A page that lacks a column or a measure, or an I/O error.
+/// If the page lacks a column or a measure, or if there is an I/O error.
 pub fn write() -> Result<()> {
     let path = shell::root().join(PAGE);
     let page = fs::read_to_string(&path).context(PAGE)?;
@@ -113,10 +113,10 @@ pub fn write() -> Result<()> {
     fs::write(&path, written).context(PAGE)
 }
 
-/// Fails if the table does not match the page's figures.
+/// Checks that the table matches the figures of the page.
 ///
 /// # Errors
-/// The table differs; the error names the command that updates it.
+/// If the table differs. The error names the command that updates it.
 pub fn check() -> Result<()> {
     let page = fs::read_to_string(shell::root().join(PAGE)).context(PAGE)?;
     let written = with_table(&page, &table(&Page::read(NAME)?.figures()?)?)?;

@@ -1,4 +1,4 @@
-//! A page of `docs/experiments`: its text, the command that it names, and its figures.
+//! A page of `docs/experiments`: its text, its command, and its figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use super::chart;
 use super::figures::Figures;
 use crate::shell;
 
-/// How a page names its command.
+/// The prefix of the line of a page that contains the command.
 const COMMAND: &str = "    memwright bench ";
-/// The heading of the figures, which extend to the end of the page.
+/// The heading of the figures. They extend to the end of the page.
 const FIGURES: &str = "## Figures\n";
-/// Options of the command that add columns of Linux, each with a value.
+/// The options of the command that add columns of Linux. Each has a value.
 const OF_LINUX: [&str; 2] = ["--kernel", "--append"];
 
-/// A page.
+/// A page of `docs/experiments`.
 pub struct Page {
-    /// Its name, without the file extension.
+    /// The name, without the file extension.
     pub name: String,
     path: PathBuf,
     text: String,
 }
 
 impl Page {
-    /// Reads the page with that name.
+    /// Reads the page with this name.
     ///
     /// # Errors
-    /// The page does not exist, or has no command.
+    /// If the page does not exist or has no command.
     pub fn read(name: &str) -> Result<Self> {
         let path = folder().join(format!("{name}.md"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -45,14 +45,15 @@ impl Page {
         Ok(page)
     }
 
-    /// Returns the arguments of its command.
+    /// Returns the arguments of the command.
     pub fn words(&self) -> Vec<&str> {
         let mut lines = self.text.lines();
         let line = lines.find_map(|line| line.strip_prefix(COMMAND));
         split(line.unwrap_or_default())
     }
 
-    /// Returns the labels of its runs: an empty one where the experiment has one run; none without figures.
+    /// Returns the labels of the runs: one empty label if the experiment has one run, and no label if the page has no
+    /// figures.
     #[cfg(test)]
     pub fn labels(&self) -> Vec<&str> {
         let Some((_, figures)) = self.text.split_once(FIGURES) else {
@@ -68,7 +69,7 @@ impl Page {
     /// Parses the published figures.
     ///
     /// # Errors
-    /// There are none, or they are not in the form of the bench.
+    /// If there are no figures, or if they are not in the format of the bench.
     pub fn figures(&self) -> Result<Figures> {
         let Some((_, figures)) = self.text.split_once(FIGURES) else {
             bail!("{}: no figures", self.path.display());
@@ -76,10 +77,10 @@ impl Page {
         Figures::parse(figures).with_context(|| self.path.display().to_string())
     }
 
-    /// Writes the page with other figures, and its charts.
+    /// Writes the page with these figures, and its charts.
     ///
     /// # Errors
-    /// An I/O error, or a cell that is not a number.
+    /// If there is an I/O error, or if a cell is not a number.
     pub fn write(&self, figures: &Figures) -> Result<()> {
         let text = with_figures(&self.text, &figures.markdown());
         fs::write(&self.path, text).with_context(|| self.path.display().to_string())?;
@@ -89,10 +90,10 @@ impl Page {
         Ok(())
     }
 
-    /// Returns the charts of these figures, each with the file that it belongs in.
+    /// Returns the charts of these figures, each with the path of its file.
     ///
     /// # Errors
-    /// A cell that is not a number.
+    /// If a cell is not a number.
     pub fn charts(&self, figures: &Figures) -> Result<Vec<(PathBuf, String)>> {
         let charts = chart::charts(figures)?.into_iter();
         let place = |label: &str| folder().join(format!("{}-{label}.svg", self.name));
@@ -101,14 +102,14 @@ impl Page {
             .collect())
     }
 
-    /// Returns whether the page shows a picture.
+    /// Returns whether the page contains a link to this picture.
     #[cfg(test)]
     pub fn shows(&self, file: &str) -> bool {
         self.text.contains(&format!("]({file})"))
     }
 }
 
-/// Splits a command line into words; single quotes join several.
+/// Splits a command line into words. Text in single quotes is one word.
 fn split(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -130,7 +131,7 @@ fn folder() -> PathBuf {
 /// Returns the names of all pages, in order.
 ///
 /// # Errors
-/// An I/O error while reading the folder.
+/// If the folder cannot be read.
 pub fn names() -> Result<Vec<String>> {
     let folder = folder();
     let mut found = Vec::new();
@@ -149,7 +150,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the words of a command without the columns of Linux, except for those with these names.
+/// Returns the words of a command without the options that add columns of Linux, except for the columns of `kernels`.
 pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut words = words.iter();
@@ -170,7 +171,7 @@ pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     found
 }
 
-/// Returns the kernels that a command names.
+/// Returns the names of the kernels in a command.
 pub fn kernels<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let pairs = words.iter().zip(words.iter().skip(1));
     pairs
@@ -179,13 +180,13 @@ pub fn kernels<'a>(words: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// Returns the page with these figures in place of its own.
+/// Returns the text of the page with its figures replaced.
 fn with_figures(page: &str, figures: &str) -> String {
     let (head, _) = page.split_once(FIGURES).unwrap_or((page, ""));
     format!("{}\n\n{FIGURES}\n{}\n", head.trim_end(), figures.trim())
 }
 
-/// Returns the SHA-256 of a column's kernel, from the notes of its page.
+/// Returns the SHA-256 of the kernel of a column, from the notes of the page.
 pub fn hash_of<'a>(figures: &'a Figures, column: &str) -> Option<&'a str> {
     let notes = figures.notes_of(&format!("{column}: "));
     let line = notes.into_iter().next_back()?;

@@ -1,20 +1,20 @@
-//! Which published experiments are run again after every change: as many as fit, chosen by a seed.
+//! Chooses the published experiments that are run again after every change, by a seed and a limit of time.
 
 use anyhow::{Result, ensure};
 
-/// Seconds of processor time that a slice may take. The bench uses one processor at a time.
+/// The maximum processor time of a slice, in seconds. The bench uses one processor at a time.
 const SECONDS: u32 = 40;
 
-/// A run of an experiment that a page publishes: the page, and the run's label where it has several.
+/// A run of an experiment with published figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
-    /// The page.
+    /// The name of the page.
     pub page: &'static str,
-    /// The label; empty where the experiment has one run.
+    /// The label of the run; empty if the experiment has one run.
     pub label: &'static str,
 }
 
-/// Every run, with the seconds of processor time that measuring Memwright's columns once takes.
+/// All runs, each with the processor time, in seconds, for measuring Memwright's columns once.
 #[rustfmt::skip]
 const COSTS: &[(Unit, u32)] = &[
     (unit("access-scan", "1 GiB"), 9),
@@ -69,10 +69,11 @@ const fn unit(page: &'static str, label: &'static str) -> Unit {
     Unit { page, label }
 }
 
-/// Returns the runs of a slice: in an order given by the seed, each that still fits.
+/// Returns the runs of a slice. Goes through the runs in an order that depends on the seed, and takes each that fits in
+/// the remaining time.
 ///
 /// # Errors
-/// No run fits.
+/// If no run fits.
 pub fn choose(seed: u64) -> Result<Vec<Unit>> {
     let mut ranked: Vec<(u64, Unit, u32)> = COSTS
         .iter()
@@ -90,7 +91,7 @@ pub fn choose(seed: u64) -> Result<Vec<Unit>> {
     Ok(chosen)
 }
 
-/// Returns the rank of a run in the order: FNV-1a of seed and names, mixed once more.
+/// Returns the rank of a run in the order for a seed: the FNV-1a hash of the seed and the names, mixed once more.
 fn rank(unit: &Unit, seed: u64) -> u64 {
     let names = unit.page.bytes().chain([0]).chain(unit.label.bytes());
     let bytes = seed.to_le_bytes().into_iter().chain(names);

@@ -1,5 +1,5 @@
-//! Coverage-guided fuzzing of the system calls and of the loader, on the simulated machine: the targets of `fuzz/`,
-//! built by a nightly compiler with libFuzzer.
+//! Coverage-guided fuzzing of the system calls and of the ELF loader on the simulated machine. The targets are in
+//! `fuzz/`, and are built by a nightly compiler with libFuzzer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,31 +11,31 @@ use anyhow::{Context, Result, bail};
 use super::{MINUTES, Settings};
 use crate::shell;
 
-/// The targets.
+/// The names of the targets.
 const TARGETS: [&str; 2] = ["syscalls", "elf"];
 
-/// The flags that libFuzzer needs, the same as `cargo fuzz` passes, so that command need not be installed.
+/// The flags that libFuzzer needs. They are those of `cargo fuzz`, which therefore need not be installed.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs per process, limited because the memory of a run's kernel is never freed.
+/// The number of runs of a process. It is limited because the memory of the kernel of a run is never freed.
 const RUNS: u32 = 2000;
 
 /// How the fuzzing ended.
 pub enum Outcome {
-    /// Nothing was found.
+    /// No input made a target fail.
     Clean,
-    /// It could not be done, for this reason.
+    /// The targets could not be built, for this reason.
     Skipped(&'static str),
 }
 
-/// Fuzzes one target for as long as the settings say, starting from the corpus in the tree. New inputs go to the folder
-/// of the settings. Prints at the end what was reached. Without a nightly compiler it only prints a message.
+/// Fuzzes one target for the time in the settings, starting from the corpus in the tree. Saves new inputs in the folder
+/// of the settings, and prints a report at the end. If there is no nightly compiler, only prints a message.
 ///
 /// # Errors
-/// An input that makes the target fail, which is saved, or a failed build.
+/// If an input makes the target fail, or if the build fails. The input is saved.
 pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("--target syscalls|elf, not {target}");
@@ -72,11 +72,11 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     }
 }
 
-/// Runs the corpus in the tree through every target, the same each time. `run` searches for more, but what it finds
-/// depends on the compiler, the machine and chance, so it is not used to reject a change.
+/// Runs every target on the corpus in the tree, without searching for new inputs. A search as by [`run`] is not used to
+/// reject a change, because its result depends on the compiler, the machine and chance.
 ///
 /// # Errors
-/// An input that makes a target fail, which is saved in the folder, or a failed build.
+/// If an input makes a target fail, or if the build fails. The input is saved in `folder`.
 pub fn run_kept(folder: &Path) -> Result<Outcome> {
     let built = match build()? {
         Built::At(built) => built,
@@ -89,15 +89,15 @@ pub fn run_kept(folder: &Path) -> Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// Whether the targets could be built.
+/// The result of building the targets.
 enum Built {
-    /// In this folder.
+    /// The targets are in this folder.
     At(PathBuf),
-    /// Not here, for this reason.
+    /// The targets cannot be built here, for this reason.
     Lacking(&'static str),
 }
 
-/// Builds both targets, if the compilers for them are installed.
+/// Builds the targets, if the compilers that they need are installed.
 fn build() -> Result<Built> {
     let mut nightly = Command::new("rustc");
     nightly.args(["+nightly", "--version"]);
@@ -122,7 +122,7 @@ fn build() -> Result<Built> {
     Ok(Built::At(built.join(TRIPLE).join("release")))
 }
 
-/// Returns a fuzzer of a target that ends after `runs` runs beyond those of the existing inputs.
+/// Returns the command that fuzzes a target. It runs the existing inputs, and then `runs` new ones.
 fn fuzzer(built: &Path, target: &str, folder: &Path, runs: u32) -> Command {
     let mut command = Command::new(built.join(target));
     command
@@ -141,7 +141,7 @@ fn files(folder: &Path) -> Result<usize> {
     Ok(std::fs::read_dir(folder)?.count())
 }
 
-/// Runs all inputs once more, and prints which system calls their programs made and how many succeeded.
+/// Runs all inputs once more, and prints the system calls that their programs made and the number of successful ones.
 fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     let mut command = fuzzer(built, "syscalls", folder, 0);
     command.args(folders).env("MEMWRIGHT_CALLS", "1");
@@ -158,7 +158,7 @@ fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Sums lines of a name, the number of calls, and the number of successful ones.
+/// Adds up, for each name, lines that contain a name, the number of calls, and the number of successful calls.
 fn count(output: &str) -> BTreeMap<&str, (u64, u64)> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for line in output.lines() {

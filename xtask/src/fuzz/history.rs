@@ -1,12 +1,12 @@
-//! What the results before a line say about the state of the memory.
+//! Derives the state of the memory at a line of a script from the results of the lines before it.
 
-/// Splits a result into the words of its line and what follows.
+/// Splits a result into the words of its line and the text after the colon.
 pub(super) fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
     let (line, said) = result.split_once(':')?;
     Some((line.split(' ').collect(), said))
 }
 
-/// Returns whether memory was registered for read-write protection.
+/// Returns whether some memory was registered with a userfaultfd for read-write protection.
 pub(super) fn counts_accesses(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result).is_some_and(|(line, said)| {
@@ -16,7 +16,7 @@ pub(super) fn counts_accesses(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether a move left its old range mapped, or parts of it.
+/// Returns whether a move left its old range, or parts of it, mapped (`MREMAP_DONTUNMAP`).
 pub(super) fn was_kept(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result).is_some_and(|(line, _)| {
@@ -26,7 +26,7 @@ pub(super) fn was_kept(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether memory was registered with a userfaultfd.
+/// Returns whether some memory was registered with a userfaultfd.
 pub(super) fn was_watched(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result)
@@ -34,7 +34,7 @@ pub(super) fn was_watched(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether memory was moved after memory was registered with a userfaultfd.
+/// Returns whether there was a move after some memory was registered with a userfaultfd.
 pub(super) fn was_moved_watched(before: &[String]) -> bool {
     let moves =
         |result: &String| line_of(result).is_some_and(|(line, _)| line.get(1) == Some(&"remap"));
@@ -42,7 +42,7 @@ pub(super) fn was_moved_watched(before: &[String]) -> bool {
     last.is_some_and(|last| was_watched(&before[..last]))
 }
 
-/// Returns whether memory was freed lazily while a child existed.
+/// Returns whether memory was freed lazily (`MADV_FREE`) while a child existed.
 pub(super) fn was_freed(before: &[String]) -> bool {
     let mut child = false;
     before.iter().any(|result| match line_of(result) {
@@ -55,8 +55,8 @@ pub(super) fn was_freed(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether a page is not known to be registered for write protection: the last operation on its area did
-/// something else.
+/// Returns whether a page may not be registered for write protection: the last operation that determines the
+/// registration of its area was not a registration for write protection.
 pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     let last = before.iter().rev().find_map(|result| {
         let (line, said) = line_of(result)?;
@@ -65,7 +65,8 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
         let placed = said
             .strip_prefix(" page ")
             .and_then(|at| at.parse::<u64>().ok());
-        // A move that fails can have moved some areas. Its last word is the target, plus 1000 times its flags.
+        // A move that fails can have moved some areas. The last word of the line is the target page, plus 1000 times
+        // the flags.
         let start = match name {
             "remap" => placed.or_else(|| Some(number(5)? % 1000))?,
             _ => start,
@@ -81,7 +82,7 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     last != Some(true) || before.iter().any(|result| ends_registrations(result))
 }
 
-/// Returns whether the monitor has closed a userfaultfd, or answers faults by unregistering pages.
+/// Returns whether, by this result, the monitor has closed a userfaultfd or answers faults by unregistering pages.
 fn ends_registrations(result: &str) -> bool {
     let answers = line_of(result).filter(|(line, _)| line.get(1) == Some(&"agree"));
     let unregisters = answers.is_some_and(|(line, _)| line.last().is_some_and(|a| a.contains('u')));

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: random programs of memory operations must have the same results on the memory manager and on the
-//! model, or on Linux and on Memwright.
+//! `cargo xtask fuzz`: checks that random programs of memory operations have the same results on the memory manager and
+//! on the model, or on Linux and on Memwright.
 
 pub mod coverage;
 mod history;
@@ -28,27 +28,27 @@ use self::script::{Abilities, Script};
 use self::sides::Sides;
 use crate::shell;
 
-/// Default duration in minutes, where neither minutes nor operations are given.
+/// The default duration in minutes, if neither minutes nor operations are given.
 const MINUTES: f64 = 1.0;
-/// Scripts per guest.
+/// The number of scripts that one guest runs.
 const BATCH: usize = 400;
-/// Approximate number of operations of a script.
+/// The approximate number of operations of a script.
 const LENGTH: u64 = 40;
-/// The maximum number of guests for shrinking one difference.
+/// The maximum number of attempts to shrink one script. Each boots a guest.
 const TRIES: u32 = 150;
-/// Differences that are shrunk and printed, unless another number is given; all are counted.
+/// The default number of differences that are shrunk and printed. All differences are counted.
 const SHOWN: usize = 5;
 
-/// What is compared.
+/// The two sides of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Against {
-    /// The memory manager on the simulated machine, with the model.
+    /// The memory manager on the simulated machine, and the model.
     Model,
-    /// The host's Linux with itself, to measure how many of its results are stable.
+    /// The host's Linux twice, to measure how many of its results are stable.
     Host,
-    /// The host's Linux with Memwright under QEMU.
+    /// The host's Linux, and Memwright under QEMU.
     HostAndGuest,
-    /// This Linux kernel, a name of `memwright kernels`, with Memwright, both under QEMU.
+    /// A Linux kernel, by its name in `memwright kernels`, and Memwright, both under QEMU.
     Linux(String),
 }
 
@@ -69,22 +69,22 @@ impl Against {
 struct Settings {
     against: Against,
     minutes: Option<f64>,
-    /// The search also ends after this many operations.
+    /// The number of operations after which the search ends; `None` for no limit.
     operations: Option<usize>,
     seed: u64,
-    /// Seeds for comparisons with the model, one after another, instead of `seed`.
+    /// The seeds of the searches against the model, which run one after another. They replace `seed`.
     seeds: Vec<u64>,
-    /// For the sequences: CPUs, memory, and number of calls.
+    /// The CPUs, the memory and the number of calls for the target `sequences`.
     guest: sequences::Guest,
     shown: usize,
     folder: PathBuf,
     replay: Vec<PathBuf>,
-    /// A target of coverage-guided fuzzing, instead of a comparison.
+    /// A fuzzing target that runs instead of a comparison.
     target: Option<String>,
 }
 
 impl Settings {
-    /// Returns settings for a comparison over this many operations, with scripts of the first seed.
+    /// Returns settings for a comparison over this number of operations, with scripts from seed 1.
     fn of(against: Against, operations: usize) -> Self {
         Self {
             against,
@@ -135,7 +135,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Builds what the comparison runs.
+    /// Builds the programs that the comparison runs.
     fn sides(&self) -> Result<Sides> {
         let kernel = match &self.against {
             Against::Linux(kernel) => Some(kernel.as_str()),
@@ -144,7 +144,7 @@ impl Settings {
         Sides::prepare(&self.folder, kernel)
     }
 
-    /// Returns the deadline, or `None` where only a number of operations is given.
+    /// Returns the deadline, or `None` if only a number of operations is given.
     fn end(&self) -> Option<Instant> {
         let given = match self.operations {
             Some(_) => self.minutes,
@@ -154,10 +154,10 @@ impl Settings {
     }
 }
 
-/// Generates scripts, or takes the named ones, and compares their results.
+/// Compares the results of generated scripts, or of the named ones.
 ///
 /// # Errors
-/// A difference, a guest that failed, or wrong usage.
+/// If there is a difference, if a guest fails, or if the arguments are invalid.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments)?;
     if settings.target.as_deref() == Some("sequences") {
@@ -177,7 +177,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Generates scripts, and compares their results on both sides.
+/// Generates scripts until the limit is reached, and compares their results on both sides.
 fn search(sides: &Sides, settings: &Settings) -> Result<()> {
     let (referee, guest) = (sides.referee_abilities()?, sides.guest_abilities()?);
     let abilities = Abilities(referee.0.intersection(&guest.0).cloned().collect());
@@ -217,7 +217,7 @@ fn search(sides: &Sides, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Runs one batch on both sides.
+/// Runs one batch of scripts on both sides.
 fn round(
     sides: &Sides,
     scripts: &[Script],
@@ -235,12 +235,12 @@ fn round(
         Against::Host | Against::Model => again.clone(),
     };
     for (index, script) in scripts.iter().enumerate() {
-        // A result that differs when the host runs it again says nothing about the guest.
+        // Skip a script whose result differs when the host runs it again.
         if referee[index] != again[index] {
             summary.unstable += 1;
             continue;
         }
-        // Linux 6.18 loops for ever when it installs a guard where a userfaultfd has write-protected a page of a file.
+        // Linux 6.18 loops forever when it installs a guard on a page of a file that a userfaultfd has write-protected.
         if !referee[index].has_ended() {
             summary.endless += 1;
             continue;
@@ -263,7 +263,7 @@ fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
     let differs = |candidate: &Script| {
         let one = [candidate.clone()];
         let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
-        // A shorter script that does not end on Linux shows something else.
+        // A shorter script that does not end on Linux does not reproduce the difference.
         let ended = referee[0].has_ended();
         Ok(ended && report::first_difference(&referee[0], &guest[0]).is_some())
     };
@@ -291,7 +291,7 @@ fn show(referee: &Outcome, guest: &Outcome) {
     }
 }
 
-/// Runs saved scripts, except for those that need something that this machine lacks.
+/// Runs saved scripts. Skips those that need a feature that the referee lacks.
 fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
     let abilities = sides.referee_abilities()?;
     let mut failed = 0;
@@ -326,12 +326,12 @@ fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
 struct Summary {
     scripts: usize,
     operations: usize,
-    /// How many results differ as a rule says.
+    /// The number of results that differ as a rule predicts, by rule.
     stated: BTreeMap<Rule, usize>,
     unstable: usize,
     endless: usize,
     differences: usize,
-    /// How often one operation came directly after another.
+    /// The number of times that one operation directly followed another, by the two names.
     pairs: BTreeMap<(String, String), usize>,
 }
 
@@ -348,7 +348,7 @@ impl Summary {
                         break;
                     }
                 }
-                // The first difference is printed; later ones may follow from it.
+                // Stop at the first difference, because later ones may result from it.
                 Verdict::Different => break,
                 Verdict::Same => {}
             }
@@ -417,10 +417,11 @@ impl std::fmt::Display for Clock {
     }
 }
 
-/// Ticks per second in `/proc/self/stat`, on every x86-64 Linux.
+/// The number of ticks per second in `/proc/self/stat` on x86-64 Linux.
 const TICKS: f64 = 100.0;
 
-/// Returns the ticks that this process and its waited-for children ran, in user and kernel mode; 0 if unknown.
+/// Returns the user and system time, in ticks, of this process and of the children that it has waited for; 0 if
+/// unknown.
 fn ticks() -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,4 +1,5 @@
-//! The memory manager on the simulated machine against the model: runs a test of `memwright-sim` for a given time.
+//! Compares the memory manager on the simulated machine with the model: runs a test of `memwright-sim` for a given
+//! time.
 
 use std::process::Command;
 
@@ -7,15 +8,15 @@ use anyhow::{Result, bail};
 use super::Settings;
 use crate::shell;
 
-/// Runs the search from each seed in turn, or the named scripts, in an optimised build.
+/// Runs a search from each seed in turn, or the named scripts, in an optimised build.
 ///
 /// # Errors
-/// A difference, or a failed build.
+/// If there is a difference, or if the build fails.
 pub fn run(settings: &Settings) -> Result<()> {
     run_built(settings, &["--release"])
 }
 
-/// Like `run`, from a build with these options of cargo. Without options, runs the binary that the tests built.
+/// Like `run`, with a build that has these options of cargo. Without options, runs the binary that the tests use.
 pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
     for script in &settings.replay {
@@ -33,7 +34,7 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     let mut failed = Vec::new();
     for seed in &settings.seeds {
         println!("seed {seed}");
-        // Continue with the other seeds: each difference is worth knowing.
+        // Continue with the other seeds, to report all differences.
         if let Err(error) = search(settings, options, *seed, settings.seeds.len()) {
             println!("{error:#}");
             failed.push(seed.to_string());
@@ -45,7 +46,8 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Searches from one of `seeds` seeds, which share the operations and the minutes.
+/// Runs a search from `seed`, which is one of `seeds` seeds. Each seed gets an equal share of the operations and the
+/// minutes.
 fn search(settings: &Settings, options: &[&str], seed: u64, seeds: usize) -> Result<()> {
     let mut command = command(settings, options)?;
     command.env("MEMWRIGHT_SEED", seed.to_string());

@@ -1,9 +1,9 @@
-//! Differences between Memwright, which follows Linux 7.3, and Linux 6.18.
+//! The differences between Memwright, which follows Linux 7.3, and Linux 6.18.
 
 use super::history::{is_not_protected, line_of, was_kept, was_moved_watched, was_watched};
 use super::rules::{Rule, Scan, is_written_on, scanned};
 
-/// Returns the rule for a result that Linux has changed since 6.18, if the messages of userfaultfds are equal.
+/// Returns the rule for a result that differs because Linux has changed since 6.18, if there is one.
 pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if differs_in_poison(referee, guest) {
         return Some(Rule::PoisonIsError);
@@ -22,12 +22,12 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         "scan" | "find" => of_scan(before, referee, guest),
         "maps" | "totals" | "out" | "advise" if was_kept(before) => Some(Rule::UnlockedBehind),
-        // The old range is unmapped as an area of its own, and its userfaultfd receives that event.
+        // The old range is unmapped as a separate area, and its userfaultfd receives an unmap event.
         "remap" if was_watched(before) && differs_in_unmap(referee, guest) => {
             Some(Rule::MovedApart)
         }
         "maps" | "wp" | "unwatch" if was_moved_watched(before) => Some(Rule::MovedApart),
-        // What is still registered notifies by a signal.
+        // An access to memory that is still registered causes a signal.
         "read" | "write" if was_moved_watched(before) => {
             let waits = one.contains(" faults ") && other.contains(" SIGBUS code 2 at ");
             waits.then_some(Rule::MovedApart)
@@ -36,8 +36,8 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Returns whether some accesses of a line met poison on the guest where they met no page on the referee, and nothing
-/// else differs.
+/// Returns whether the results differ only in accesses that found a poison marker on the guest and no page on the
+/// referee.
 fn differs_in_poison(referee: &str, guest: &str) -> bool {
     let (one, other): (Vec<&str>, Vec<&str>) =
         (referee.split(' ').collect(), guest.split(' ').collect());
@@ -49,7 +49,7 @@ fn differs_in_poison(referee: &str, guest: &str) -> bool {
         })
 }
 
-/// Returns whether the guest's result is the referee's with further events that memory was unmapped.
+/// Returns whether the guest's result is the referee's with additional unmap events.
 fn differs_in_unmap(referee: &str, guest: &str) -> bool {
     let is_unmap = |line: &str| line.starts_with("  told ") && line.contains(" unmap ");
     let mut expected = referee.lines().peekable();
@@ -59,8 +59,8 @@ fn differs_in_unmap(referee: &str, guest: &str) -> bool {
     follows && expected.next().is_none() && referee != guest
 }
 
-/// Returns the rule for a scan that reports pages as written on Linux alone. Where the scan has room for few pages, it
-/// stops elsewhere.
+/// Returns the rule for a scan that reports pages as written only on Linux. If its output has room for few pages only,
+/// the scan also ends at another page.
 fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (line, one) = referee.split_once(": ")?;
     let (_, other) = guest.split_once(": ")?;

@@ -1,10 +1,10 @@
-//! A small random number generator: the same seed gives the same scripts everywhere.
+//! A small random number generator. The same seed yields the same scripts on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub struct Random(u64);
 
 impl Random {
-    /// Starts from a seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -22,12 +22,12 @@ impl Random {
         self.next() % limit
     }
 
-    /// Returns a number from `least` to `most`.
+    /// Returns a number from `least` to `most`, inclusive.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// Returns true once in `times` calls, on average.
+    /// Returns true with a probability of 1 in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

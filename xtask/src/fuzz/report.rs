@@ -1,4 +1,4 @@
-//! Parses the output of the interpreter, and compares two reports.
+//! Parses the reports that the interpreter prints, and compares two of them.
 
 use super::older;
 use super::rules::Rule;
@@ -8,18 +8,18 @@ use super::rules::Rule;
 pub struct Outcome {
     /// One entry for each executed line of the script, continuation lines included.
     pub results: Vec<String>,
-    /// Whether the Linux is older than the one that Memwright follows.
+    /// Whether the kernel was a Linux that is older than the one that Memwright follows.
     pub older: bool,
 }
 
 impl Outcome {
-    /// Returns whether the script reached its end, and was not killed by its alarm.
+    /// Returns whether the script reached its end, that is, its alarm did not kill it.
     pub fn has_ended(&self) -> bool {
         self.results.last().is_some_and(|last| last == "end 0")
     }
 }
 
-/// Splits a report by the titles of its scripts. A script that was cut short lacks its end.
+/// Splits a report at the titles of the scripts. The results of a script that did not end lack the line `end`.
 pub fn parse(report: &str) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for line in report.lines() {
@@ -41,18 +41,18 @@ pub fn parse(report: &str) -> Vec<Outcome> {
     outcomes
 }
 
-/// How the results of one line compare.
+/// The comparison of the two results of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are equal.
+    /// The results are equal.
     Same,
-    /// They differ as the rule says.
+    /// The results differ as the rule predicts.
     Stated(Rule),
-    /// They differ otherwise.
+    /// The results differ in another way.
     Different,
 }
 
-/// Compares the referee's result number `index` with the guest's.
+/// Compares the referee's result `index` with the guest's result.
 pub fn compare(referee: &Outcome, index: usize, guest: &str) -> Verdict {
     let (before, result) = (&referee.results[..index], &referee.results[index]);
     if result == guest {

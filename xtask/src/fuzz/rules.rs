@@ -1,5 +1,5 @@
-//! The deliberate differences between Memwright and Linux. Each rule predicts one exactly, from the results alone. A
-//! difference that no rule predicts is a bug.
+//! The deliberate differences between Memwright and Linux. Each rule predicts one difference exactly, from the results
+//! alone. A difference that no rule predicts is a bug.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,58 +10,61 @@ use super::history::{counts_accesses, line_of, was_freed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// A store to a present page that is not write-protected by userfaultfd. Linux takes one fault, because a
-    /// protection change or the removal of a write protection left the entry read-only (`can_change_pte_writable` of
-    /// Linux 7.2, `mm/mprotect.c`, requires a dirty entry for shared memory). Memwright restores write permission at
+    /// protection change, or the removal of write protection, left the entry read-only (`can_change_pte_writable` of
+    /// Linux 7.2, `mm/mprotect.c`, requires a dirty entry for shared memory). Memwright makes the entry writable at
     /// once and takes no fault.
     RightsAtOnce,
     /// A store to an exclusive page that an asynchronous userfaultfd write-protected. Linux takes one fault. Memwright
     /// tracks the page by the dirty bit and takes none.
     TrackedWithoutFault,
-    /// A store to a page that an asynchronous userfaultfd write-protected before it was populated: Linux maps the page
-    /// write-protected, and removes the protection with a second fault.
-    /// Memwright maps the page unprotected with one fault.
+    /// A store to a page that an asynchronous userfaultfd write-protected before the page was populated. Linux maps the
+    /// page write-protected, and takes a second fault, which removes the protection. Memwright maps the page
+    /// unprotected with one fault.
     MarkerWithoutProtection,
-    /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table
-    /// for them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
+    /// A scan of absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table for
+    /// them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
     NotThere,
-    /// Adjacent private areas with equal attributes, after a guard was installed. Until Linux 6.18,
+    /// Adjacent private areas with equal attributes, after a guard was installed. Up to Linux 6.18,
     /// `madvise_guard_install` (`mm/madvise.c`) gives the guarded area an `anon_vma`, as if it had pages, and
     /// `is_mergeable_anon_vma` keeps the areas apart. Memwright merges them, as later Linux does.
     GuardedApart,
     /// Adjacent private anonymous areas with equal attributes that are not writable, after a guard was installed. On
-    /// Linux 6.18 an untouched area with a guard has an `anon_vma`, so it stays accounted when it becomes read-only
-    /// (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages. Memwright unaccounts
-    /// it, as later Linux does, and the areas differ.
+    /// Linux 6.18, an area without pages but with a guard has an `anon_vma`. It therefore stays accounted when it
+    /// becomes read-only (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages.
+    /// Memwright unaccounts it, as later Linux does, and does not merge it.
     GuardedPromised,
-    /// A part of an area that had a guard moves to the area's end, and its userfaultfd does not receive remap events.
-    /// The `anon_vma` of 6.18 keeps the two areas apart, so the userfaultfd receives an unmap event for the part and
-    /// stays registered for the rest. Memwright merges them, as later Linux does, and the merged area has no
-    /// userfaultfd. Everything after that may differ, so nothing after it is compared.
+    /// A move of a part of an area, which had a guard, to the end of that area. The userfaultfd of the area does not
+    /// receive remap events. On Linux 6.18, the `anon_vma` keeps the moved part apart, so the userfaultfd receives an
+    /// unmap event for the part and stays registered for the rest. Memwright merges the two, as later Linux does, and
+    /// the merged area has no userfaultfd. Later results are not compared, because all may differ.
     GuardedGone,
-    /// An access to a page that userfaultfd has read-write-protected and whose accesses it only counts. Linux takes one
-    /// fault, which makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
+    /// An access to a page that an asynchronous userfaultfd has read-write-protected. Linux takes one fault, which
+    /// makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
     CountedWithoutFault,
-    /// A registration without write protection of memory that is registered for it. Linux 6.18 ends the write
-    /// protection. Memwright fails with EBUSY, as Linux 7.3 does. Nothing after it is compared.
+    /// A registration of memory without write protection, although the memory is already registered for write
+    /// protection. Linux 6.18 ends the write protection. Memwright fails with EBUSY, as Linux 7.3 does. Later results
+    /// are not compared.
     KeepsProtection,
-    /// A scan covers pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
-    /// Memwright does not, as Linux 7.3.
+    /// A scan of pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
+    /// Memwright does not, like Linux 7.3.
     NotForProtection,
-    /// Areas, or locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`). Linux 6.18 keeps the
-    /// old range locked. Memwright unlocks it, as Linux 7.3 does. Nothing after it is compared.
+    /// The areas, or the amount of locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`).
+    /// Linux 6.18 keeps the old range locked. Memwright unlocks it, as Linux 7.3 does. Later results are not compared.
     UnlockedBehind,
-    /// Areas, or which memory is registered, after a move of memory whose userfaultfd does not receive remap events. Linux
-    /// 6.18 merges the moved area with its neighbours, and the merged area loses its userfaultfd. In Memwright it merges
-    /// with none, as in Linux 7.3. Nothing after it is compared.
+    /// The areas, or the registered memory, after a move of memory whose userfaultfd does not receive remap events.
+    /// Linux 6.18 merges the moved area with its neighbours, and the merged area loses its userfaultfd. Memwright does
+    /// not merge the moved area, like Linux 7.3. Later results are not compared.
     MovedApart,
-    /// An access to poison of userfaultfd. A Linux 6.18 without `CONFIG_MEMORY_FAILURE` reports a missing page
-    /// (`BUS_ADRERR`). Memwright reports a memory error (`BUS_MCEERR_AR`), as Debian's Linux 7.3 does.
+    /// An access to a poison marker (`UFFDIO_POISON`). A Linux 6.18 without `CONFIG_MEMORY_FAILURE` reports a missing
+    /// page (`BUS_ADRERR`). Memwright reports a memory error (`BUS_MCEERR_AR`), as Debian's Linux 7.3 does.
     PoisonIsError,
     /// `UFFDIO_COPY`, `UFFDIO_ZEROPAGE` or `UFFDIO_CONTINUE` beyond the end of a file. Linux 6.18 fails with EFAULT, or
-    /// EINVAL in the last case. Memwright fails with ENOMEM, or EFAULT, as Linux 7.3 does.
+    /// with EINVAL for `UFFDIO_CONTINUE`. Memwright fails with ENOMEM, or with EFAULT for `UFFDIO_CONTINUE`, as Linux
+    /// 7.3 does.
     BeyondFile,
-    /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards it once the other
-    /// process has exited. Memwright does not mark a shared page, and keeps it. Nothing after it is compared.
+    /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards the page once
+    /// the other process has exited. Memwright does not mark a shared page for discarding, so it keeps the page. Later
+    /// results are not compared.
     FreedWhileShared,
 }
 
@@ -85,7 +88,7 @@ impl Rule {
         Self::FreedWhileShared,
     ];
 
-    /// Returns the rule's name in the summary.
+    /// Returns the name of the rule in the summary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RightsAtOnce => "write permission restored at once: one fault fewer",
@@ -108,7 +111,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether everything after the difference can differ, too.
+    /// Returns whether all later results can differ, too, so that they are not compared.
     pub fn ends(self) -> bool {
         matches!(
             self,
@@ -120,8 +123,8 @@ impl Rule {
         )
     }
 
-    /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only
-    /// the rules about guards permit different userfaultfd events.
+    /// Returns the rule that predicts the guest's result from the referee's result and the referee's results `before`
+    /// it. Only the rules about guards permit different userfaultfd events.
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
@@ -134,14 +137,15 @@ impl Rule {
     }
 }
 
-/// Returns a result without its userfaultfd events (the lines `told`), and the events.
+/// Splits a result into the lines that are not userfaultfd events, and the events (the lines `told`).
 fn without_told(result: &str) -> (String, Vec<&str>) {
     let (told, rest): (Vec<&str>, Vec<&str>) =
         result.lines().partition(|line| line.starts_with("  told "));
     (rest.join("\n"), told)
 }
 
-/// A completed access: `PROCESS write PAGE VALUE: BEFORE done faults COUNT`; a read has the value instead of `done`.
+/// A completed access: `PROCESS write PAGE VALUE: BEFORE done faults COUNT`. The result of a read has the value instead
+/// of `done`.
 #[derive(Debug, PartialEq, Eq)]
 struct Done<'a> {
     line: &'a str,
@@ -186,7 +190,8 @@ fn of_access(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Splits a line into the pagemap entries of its pages: a letter for the state of a page, followed by its flags.
+/// Splits a result into the pagemap entries of its pages. An entry is a letter for the state of the page, followed by
+/// its flags.
 fn entries(said: &str) -> Vec<&str> {
     let starts: Vec<usize> = said
         .match_indices(['p', 'f', 's', '.'])
@@ -200,7 +205,7 @@ fn entries(said: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the rule for contents, or pagemap entries, of memory that Linux has discarded.
+/// Returns the rule for results that contain contents, or pagemap entries, of memory that Linux has discarded.
 fn of_contents(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
         let discarded = was_freed(before) && one.before == "." && other.before.starts_with('p');
@@ -259,7 +264,8 @@ impl Scan {
         }
     }
 
-    /// Returns the categories that the scan reports for a page with these categories, if it reports the page.
+    /// Returns the categories that the scan reports for a page with `categories`, or `None` if it does not report the
+    /// page.
     fn told(&self, categories: u64) -> Option<u64> {
         let seen = categories ^ self.inverted;
         let wanted = seen & self.all == self.all && (self.any == 0 || seen & self.any != 0);
@@ -267,8 +273,8 @@ impl Scan {
     }
 }
 
-/// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the
-/// end.
+/// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`. Returns the categories of each reported
+/// page, and the page at which the scan ended.
 pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     let (runs, until) = said.split_once(" until ")?;
     let mut pages = BTreeMap::new();
@@ -282,7 +288,7 @@ pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest.
+/// Returns whether the reports of a page by a scan differ only because the page counts as written on the guest.
 pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
         (referee, guest)
@@ -310,8 +316,8 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
         }
         differ += 1;
     }
-    // A scan stops at a page for which it has no room, while the other scan skips that page. A scan that reported such
-    // pages has room for fewer other pages.
+    // A scan stops at a page for which its output has no room, while the other scan does not report that page and
+    // continues. The scan that reports the additional pages has less room for others.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
@@ -328,7 +334,7 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
 /// The advice `MADV_GUARD_INSTALL`, as scripts write it.
 const GUARD_INSTALL: &str = "102";
 
-/// Returns whether a guard was installed anywhere.
+/// Returns whether a guard was installed on any page.
 fn was_guarded(before: &[String]) -> bool {
     before.iter().any(|result| {
         let line = result.split(':').next().unwrap_or_default();
@@ -337,7 +343,7 @@ fn was_guarded(before: &[String]) -> bool {
     })
 }
 
-/// Returns the rule for results that differ only in their userfaultfd events, after a guard was installed.
+/// Returns the rule for results that differ only in their userfaultfd events, if a guard was installed before.
 fn of_told(
     before: &[String],
     (result, told): (&str, &[&str]),
@@ -357,8 +363,8 @@ fn of_told(
         .then_some(Rule::GuardedGone)
 }
 
-/// Returns the userfaultfd events with adjacent ranges of the same removal or unmap (`  told UFFD remove PAGE COUNT`)
-/// joined into one.
+/// Returns the userfaultfd events, in which remove or unmap events of adjacent ranges (` told UFFD remove PAGE COUNT`)
+/// are joined into one.
 fn whole_parts(told: &[&str]) -> Vec<String> {
     let parse = |line: &str| -> Option<(String, u64, u64)> {
         let (rest, count) = line.rsplit_once(' ')?;
@@ -396,7 +402,8 @@ fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Returns a result in which adjacent equal private areas are joined if `which` accepts the second of them.
+/// Returns a result in which adjacent private areas with equal attributes are joined if `which` returns true for the
+/// second area.
 fn joined(result: &str, which: fn(&Area<'_>) -> bool) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in result.lines() {
@@ -418,7 +425,7 @@ fn joined(result: &str, which: fn(&Area<'_>) -> bool) -> String {
     lines.join("\n")
 }
 
-/// A line of `/proc/self/maps`: page numbers, permissions, offset in bytes, and the file's name, if any.
+/// A line of `/proc/self/maps`: page numbers, permissions, offset in bytes, and the name of the file, if any.
 #[derive(Debug, Clone, Copy)]
 struct Area<'a> {
     start: u64,
@@ -429,7 +436,7 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Returns whether the commit charge can keep such areas apart.
+    /// Returns whether a different commit charge can keep areas like this one apart.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }

@@ -1,70 +1,72 @@
-//! Scripts of memory operations: generated at random, written as text, parsed again.
+//! Scripts of memory operations: generates random scripts, and writes and parses them as text.
 
 use std::collections::BTreeSet;
 
 use super::random::Random;
 
-/// Pages of the range that scripts work on; `programs/fuzz/interpret.c` has the same constant.
+/// The number of pages of the range on which scripts operate. `programs/fuzz/interpret.c` has the same constant.
 const PAGES: u64 = 24;
-/// Pages of the file at the start of a script.
+/// The number of pages of the file at the start of a script.
 const FILE_PAGES: u64 = 12;
-/// The longest range of most operations.
+/// The maximum length, in pages, of the range of most operations.
 const LONGEST: u64 = 8;
 
 /// The lines of a script, without its title.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Each is one operation of the parent (P) or the child (C).
+    /// The operations, one in each line, by the parent (P) or the child (C).
     pub lines: Vec<String>,
 }
 
-/// The advice that both kernels must treat alike, by its number (include/uapi/asm-generic/mman-common.h of Linux 7.2):
-/// NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK,
-/// KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, and two invalid numbers.
+/// The numbers of the `madvise` advice in scripts (include/uapi/asm-generic/mman-common.h of Linux 7.2). A number that
+/// occurs more than once is more frequent: NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK,
+/// DOFORK, DONTDUMP, DODUMP, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, and two
+/// invalid numbers.
 const ADVICE: &[u64] = &[
     0, 1, 2, 3, 8, 8, 8, 4, 4, 4, 4, 9, 10, 11, 16, 17, 18, 19, 20, 22, 22, 23, 23, 24, 7, 77,
 ];
-/// The category of `PAGEMAP_SCAN` that not every kernel knows (include/uapi/linux/fs.h).
+/// The category of `PAGEMAP_SCAN` that not every kernel supports (include/uapi/linux/fs.h).
 const SOFT_DIRTY: u64 = 1 << 7;
 /// `UFFD_FEATURE_RWP` and `UFFD_FEATURE_RWP_ASYNC`.
 const ACCESSES: [u64; 2] = [1 << 17, 1 << 18];
-/// GUARD_INSTALL and GUARD_REMOVE.
+/// The advice GUARD_INSTALL, twice, and GUARD_REMOVE.
 const GUARDS: &[u64] = &[102, 102, 103];
 
-/// The optional features that a kernel has, by the interpreter's names.
+/// The optional features of a kernel, by the interpreter's names for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abilities(pub BTreeSet<String>);
 
 impl Abilities {
-    /// Parses what the interpreter printed.
+    /// Parses the names of features, one in each line, that the interpreter printed.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().map(str::to_owned).collect())
     }
 
-    /// Returns whether a kernel has this feature.
+    /// Returns whether the kernel has this feature.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 }
 
-/// What one script may do.
+/// The properties of a random script.
 struct Kind<'a> {
     abilities: &'a Abilities,
-    /// Whether its memory is registered with userfaultfds.
+    /// Whether the script registers memory with userfaultfds.
     watched: bool,
-    /// The userfaultfd that most of it is registered with.
+    /// The userfaultfd with which the script registers most of the memory.
     watcher: char,
     /// Whether `watcher` is for read-write protection.
     accesses: bool,
-    /// The userfaultfds that receive messages, which the script reads.
+    /// The userfaultfds whose messages the script reads.
     told: &'static [char],
 }
 
-/// Names of userfaultfds that receive messages.
+/// The names of the userfaultfds whose messages a script can read.
 const TOLD: [char; 2] = ['e', 'v'];
-/// The features that such a userfaultfd can request (include/uapi/linux/userfaultfd.h). A script requests each one time
-/// in the number beside it; with 1, three times in four. They are `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`,
-/// `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`, `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
+/// The features that such a userfaultfd can request (include/uapi/linux/userfaultfd.h), each with a number. A script
+/// requests a feature with the number `n` with a probability of 1 in `n`, or 3 in 4 if the number is 1. The features
+/// are `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
+/// `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
 const FEATURES: [(u64, u64); 9] = [
     (1 << 1, 1),
     (1 << 2, 2),
@@ -76,11 +78,11 @@ const FEATURES: [(u64, u64); 9] = [
     (1 << 7, 6),
     (1 << 15, 8),
 ];
-/// How messages are answered, by the interpreter's letters.
+/// The ways to answer messages, by the interpreter's letters for them.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl<'a> Kind<'a> {
-    /// Chooses what a script may do.
+    /// Chooses random properties.
     fn random(random: &mut Random, abilities: &'a Abilities) -> Self {
         let watched = abilities.has("watch") && random.one_in(2);
         let told = match random.below(4) {
@@ -113,7 +115,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns a userfaultfd: mostly the one that the memory is registered with.
+    /// Returns the name of a userfaultfd, most often of the one with which most of the memory is registered.
     fn who(&self, random: &mut Random) -> char {
         match random.below(8) {
             0 => 't',
@@ -127,10 +129,10 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Returns an operation that creates a userfaultfd that receives messages.
+/// Returns an operation that creates a userfaultfd whose messages the script reads.
 fn agree(random: &mut Random, who: char, kind: &Kind<'_>) -> String {
     let mut features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
-        // A feature with the number 1 is requested three times in four.
+        // A feature with the number 1 is requested with a probability of 3 in 4.
         let asked = if *rarity == 1 {
             !random.one_in(4)
         } else {
@@ -156,12 +158,12 @@ fn event(random: &mut Random) -> String {
 }
 
 impl Script {
-    /// Generates a script of about `length` operations that need only features of both kernels.
+    /// Generates a script of about `length` operations that need no feature outside of `abilities`.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
         let kind = Kind::random(random, abilities);
         let mut lines = Vec::new();
         let mut child = false;
-        // Most operations should hit a mapping.
+        // Map memory first, so that most operations find a mapping.
         for _ in 0..random.within(1, 3) {
             lines.push(format!("P {}", map(random)));
         }
@@ -172,7 +174,7 @@ impl Script {
             lines.extend(populated(random));
         }
         if kind.watched && (kind.accesses || random.one_in(2)) {
-            // Most registered memory should be registered as a whole: write protection stops at unregistered memory.
+            // Register most of the memory at once, because write protection ends at unregistered memory.
             let modes = if kind.accesses {
                 ["r", "r", "r", "mr"]
             } else {
@@ -212,7 +214,8 @@ impl Script {
         Self { lines }
     }
 
-    /// Parses what [`write`](Self::write) wrote, or a handwritten script. Skips lines that are empty or begin with #.
+    /// Parses the text that [`write`](Self::write) produces, or a handwritten script. Skips empty lines and lines that
+    /// begin with #.
     pub fn parse(text: &str) -> Self {
         let lines = text
             .lines()
@@ -225,13 +228,13 @@ impl Script {
         Self { lines }
     }
 
-    /// Returns a feature that the script needs and that is not in `abilities`. Only protection keys depend on the
-    /// processor: a Linux that lacks another feature is not used at all.
+    /// Returns the feature that the script needs and that is not in `abilities`, if any. Checks only for protection
+    /// keys, which depend on the processor; a Linux that lacks another feature is never used.
     pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
         let operation = |line: &String| {
             let mut words = line.split_whitespace();
             let first = words.next();
-            // The process may come first.
+            // The name of the process may precede the operation.
             if matches!(first, Some("P" | "C")) {
                 words.next()
             } else {
@@ -244,7 +247,7 @@ impl Script {
         (uses_keys && !abilities.has("keys")).then_some("keys")
     }
 
-    /// Appends the script to the text of several scripts.
+    /// Appends the text of the script, with its title, to `out`.
     pub fn write(&self, number: usize, out: &mut String) {
         out.push_str(&format!("script {number}\n"));
         for line in &self.lines {
@@ -253,7 +256,8 @@ impl Script {
         }
     }
 
-    /// Returns the script without the lines `from..to`, or `None` if a fork would then lack its exit or its join.
+    /// Returns the script without the lines `from..to`, or `None` if it would then not be balanced: a fork would lack
+    /// its exit or its join, for example.
     pub fn without(&self, from: usize, to: usize) -> Option<Self> {
         let mut lines = self.lines.clone();
         lines.drain(from..to);
@@ -261,7 +265,8 @@ impl Script {
         script.is_balanced().then_some(script)
     }
 
-    /// Returns whether every fork has its exit and join, in this order, and the child acts only between them.
+    /// Returns whether every fork has its exit and its join, in this order, and the child has operations only between
+    /// the fork and the exit.
     fn is_balanced(&self) -> bool {
         #[derive(PartialEq)]
         enum Child {
@@ -278,7 +283,7 @@ impl Script {
                 ("P fork" | "C exit" | "P join", _) => return false,
                 (other, Child::Lives) if other.starts_with('C') => {}
                 (other, Child::None | Child::Exited) if other.starts_with('C') => return false,
-                // The parent must join next, because the exit of the child passes the turn to no process.
+                // The parent must join next, because no process has the turn after the exit of the child.
                 (_, Child::Exited) => return false,
                 (_, Child::None | Child::Lives) => {}
             }
@@ -291,7 +296,7 @@ fn protection(random: &mut Random) -> &'static str {
     random.pick(&["-", "r", "r", "rw", "rw", "rw", "rx", "rwx"])
 }
 
-/// Returns a start and a length within the range.
+/// Returns a random start and length, in pages, of a part of the range.
 fn range(random: &mut Random) -> (u64, u64) {
     let start = random.below(PAGES);
     let length = random.within(1, LONGEST).min(PAGES - start);
@@ -381,8 +386,8 @@ fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     }
 }
 
-/// Returns operations that map most of the range and store to it: read-write protection stops at memory that is not
-/// registered, and only pages that are there are armed.
+/// Returns operations that map most of the range and store to some pages. They are needed because read-write protection
+/// ends at memory that is not registered, and arms only present pages.
 fn populated(random: &mut Random) -> Vec<String> {
     let kind = random.pick(&["a", "a", "ap", "s", "F", "f"]);
     let mut lines = vec![format!("P map 2 20 rw {kind} 0")];
@@ -407,9 +412,9 @@ fn armed(random: &mut Random, who: char) -> String {
     }
 }
 
-/// Returns a scan with random masks, each with at most two categories, so that some page matches.
+/// Returns a scan with random masks. Each has at most two categories, so that pages are likely to match.
 fn find(random: &mut Random, kind: &Kind<'_>, start: u64, length: u64) -> String {
-    // `PAGE_IS_ACCESSED` is the tenth.
+    // `PAGE_IS_ACCESSED` is the tenth category.
     let categories = if kind.accesses { 10 } else { 9 };
     let among = if kind.abilities.has("soft-dirty") {
         !0

@@ -1,13 +1,13 @@
-//! Seeds of several searches, given or random.
+//! The seeds of several searches, which are given or random.
 
 use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-/// Parses `A,B,...`, or draws the seeds for `random:N`.
+/// Parses the seeds `A,B,...`, or draws N random seeds for `random:N`.
 ///
 /// # Errors
-/// The text is not a list of numbers, or no random numbers are available.
+/// If the text is not a list of numbers, or if no random numbers are available.
 pub fn parse(text: &str) -> Result<Vec<u64>> {
     let seeds: Vec<u64> = match text.strip_prefix("random:") {
         Some(count) => draw(count.parse().context("--seeds random:N")?)?,

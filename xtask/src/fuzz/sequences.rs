@@ -1,4 +1,4 @@
-//! Long sequences of system calls on live objects: `programs/sequences.c` on Memwright under QEMU.
+//! Long sequences of system calls on existing objects: runs `programs/sequences.c` on Memwright under QEMU.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -7,22 +7,23 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{programs, shell};
 
-/// Host seconds for a run.
+/// The time limit of a run, in seconds on the host.
 const LIMIT: &str = "7200";
-/// Successes per million calls that each counted call must reach.
+/// The minimum number of successes of each counted call, per million calls in total.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// KiB that the lists of free frames and the kernel's heap may keep after the first half of a run.
+/// The maximum growth of the memory in the lists of free frames and the kernel's heap during the second half of a run,
+/// in KiB.
 const KEPT_KIB: i64 = 512;
-/// The maximum number of instructions that the kernel may run between two scheduling points.
+/// The maximum number of kernel instructions between two scheduling points.
 const LONGEST_STRETCH: u64 = 2_000_000;
 
-/// The machine that the sequences run on, and their length.
+/// The guest on which the sequences run, and their length.
 pub struct Guest {
-    /// CPUs.
+    /// The number of CPUs.
     pub cpus: u8,
-    /// Memory, as `memwright run --memory` takes it.
+    /// The memory, in the format of `memwright run --memory`.
     pub memory: String,
-    /// Approximate number of calls.
+    /// The approximate number of calls.
     pub calls: u64,
 }
 
@@ -36,10 +37,10 @@ impl Default for Guest {
     }
 }
 
-/// Runs the sequences of a seed, prints the table of calls, and judges it.
+/// Runs the sequences of a seed, prints the table of calls, and checks it.
 ///
 /// # Errors
-/// A panic, a hang, a leak, a call that succeeded too rarely, or a failed build.
+/// If there is a panic, a hang or a leak, if a call succeeded too rarely, or if the build fails.
 pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     programs::build_all()?;
     shell::run(Command::new("cargo").args(["build", "-q", "--release", "-p", "memwright-cli"]))?;
@@ -63,15 +64,15 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     ensure!(output.status.success(), "the guest failed:\n{errors}");
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     let count = findings.and_then(|line| line.split_whitespace().next());
-    // With several CPUs, a count that is the same on every run is marked with `=`.
+    // With several CPUs, `=` after a count means that the count is the same in every run.
     match count.map(|count| count.trim_end_matches('=')) {
         Some("0") => judge(&text, &std::fs::read_to_string(account)?),
         _ => bail!("the run ended without a clean audit:\n{errors}"),
     }
 }
 
-/// Parses the longest run of kernel instructions without a scheduling point from the account. With several CPUs the
-/// account has no such count, because QEMU does not count the instructions of each CPU.
+/// Returns the maximum number of kernel instructions without a scheduling point, from the account of the run. `None`
+/// with several CPUs, because QEMU does not count the instructions of each CPU.
 fn longest_stretch(account: &str) -> Result<Option<u64>> {
     let (_, after) = account
         .split_once("\"instructions_stretch\":")
@@ -84,7 +85,8 @@ fn longest_stretch(account: &str) -> Result<Option<u64>> {
     Ok(Some(value.parse()?))
 }
 
-/// Checks that every call succeeded often enough, that memory is free again, and that no stretch was too long.
+/// Checks that every call succeeded often enough, that memory was freed, and that no stretch of kernel instructions
+/// without a scheduling point was too long.
 fn judge(text: &str, account: &str) -> Result<()> {
     let longest = longest_stretch(account)?;
     if let Some(longest) = longest {
@@ -121,13 +123,13 @@ fn judge(text: &str, account: &str) -> Result<()> {
     Ok(())
 }
 
-/// The output of the program.
+/// The results in the output of the program.
 #[derive(Debug)]
 struct Report {
     made: u64,
-    /// For each call that the kernel has, how often it succeeded.
+    /// The number of successes of each call that the kernel implements, by name.
     succeeded: BTreeMap<String, u64>,
-    /// KiB that were free after the first half and are not at the end.
+    /// The memory, in KiB, that was free after the first half of the run but not at the end.
     kept_kib: i64,
 }
 
@@ -161,7 +163,7 @@ impl Report {
                         before.parse::<i64>()? - after.parse::<i64>()?,
                     ));
                 }
-                // Other output, and missing calls.
+                // Skip other output, and calls that the kernel does not implement.
                 _ => {}
             }
         }

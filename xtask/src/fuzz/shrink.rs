@@ -1,10 +1,11 @@
-//! Shrinks a script that has a difference.
+//! Shrinks a script whose results differ.
 
 use anyhow::Result;
 
 use super::script::Script;
 
-/// Removes ever smaller parts as long as `differs` still holds, with at most `tries` attempts.
+/// Removes smaller and smaller parts of the script, as long as `differs` returns true for the rest. Makes at most
+/// `tries` attempts.
 ///
 /// # Errors
 /// Those of `differs`.
@@ -44,7 +45,8 @@ pub fn shrink(
     without_forks(&best, tries, differs)
 }
 
-/// Removes forks whose child does nothing more: their three lines go together.
+/// Removes forks with all lines of the child: the fork, the child's operations and exit, and the join are removed
+/// together.
 fn without_forks(
     script: &Script,
     mut tries: u32,

@@ -1,4 +1,5 @@
-//! The two sides of the comparison: a Linux, of the host or under QEMU, and Memwright under QEMU.
+//! The two sides of the comparison. The referee is a Linux, on the host or under QEMU. The other side is Memwright
+//! under QEMU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,25 +11,26 @@ use super::script::{Abilities, Script};
 use crate::command::{self, Profile};
 use crate::shell;
 
-/// Guest memory: scripts need little, and the report of a batch a few MiB.
+/// The memory of the guest. Scripts need little memory, and the report of a batch needs a few MiB.
 const MEMORY: &str = "512M";
-/// Host seconds for a batch, far more than it takes.
+/// The time limit of a batch, in seconds on the host. It is far more than a batch needs.
 const LIMIT: &str = "600";
 
-/// The interpreter, and the command that runs it in a guest.
+/// The interpreter of scripts, and the command that runs it in a guest.
 pub struct Sides {
     interpreter: PathBuf,
-    /// The Linux kernel that is the referee, a name of `memwright kernels`; `None` for the host's.
+    /// The Linux kernel of the referee, by its name in `memwright kernels`; `None` for the host's kernel.
     kernel: Option<String>,
     command: PathBuf,
     folder: PathBuf,
 }
 
 impl Sides {
-    /// Builds both. Scripts and saved files go to `folder`. The referee is the host's Linux, or this kernel.
+    /// Builds the interpreter and the command. Scripts and saved files are written to `folder`. The referee is the
+    /// Linux kernel `kernel`, or the host's if it is `None`.
     ///
     /// # Errors
-    /// Failed builds.
+    /// If a build fails.
     pub fn prepare(folder: &Path, kernel: Option<&str>) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -55,12 +57,13 @@ impl Sides {
         })
     }
 
-    /// Returns whether two runs of the referee may differ: a guest's clock counts instructions.
+    /// Returns whether two runs on the referee may differ. Runs in a guest do not, because the guest's clock counts
+    /// instructions.
     pub fn varies(&self) -> bool {
         self.kernel.is_none()
     }
 
-    /// Returns whether the kernel that is the referee was added.
+    /// Returns whether the kernel of the referee is in the cache of `memwright kernels`.
     pub fn has_kernel(&self) -> bool {
         let mut command = Command::new(&self.command);
         let list = shell::output(command.args(["kernels", "list"])).unwrap_or_default();
@@ -71,12 +74,12 @@ impl Sides {
     /// Returns the optional features that the referee has.
     ///
     /// # Errors
-    /// When the interpreter fails.
+    /// If the interpreter fails.
     pub fn referee_abilities(&self) -> Result<Abilities> {
         abilities(&mut self.of_referee(&[]))
     }
 
-    /// Returns the command that runs the interpreter on the referee, with these options of a guest.
+    /// Returns the command that runs the interpreter on the referee. `options` are used only if the referee is a guest.
     fn of_referee(&self, options: &[&str]) -> Command {
         let Some(kernel) = &self.kernel else {
             return Command::new(&self.interpreter);
@@ -93,7 +96,7 @@ impl Sides {
     /// Returns the optional features that Memwright has.
     ///
     /// # Errors
-    /// When the guest fails.
+    /// If the guest fails.
     pub fn guest_abilities(&self) -> Result<Abilities> {
         let mut command = Command::new(&self.command);
         abilities(
@@ -106,7 +109,7 @@ impl Sides {
     /// Runs scripts on the referee.
     ///
     /// # Errors
-    /// When the interpreter fails as a whole.
+    /// If the interpreter fails. A script that fails is part of the outcomes.
     pub fn on_referee(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
         let file = self.write(scripts, "referee.scripts")?;
         let name = file.to_string_lossy();
@@ -121,7 +124,7 @@ impl Sides {
     /// Runs scripts on Memwright, all in one guest.
     ///
     /// # Errors
-    /// When the guest fails as a whole: a panic, a hang, an audit's finding.
+    /// If the guest fails: if it panics or hangs, or if its audit has findings.
     pub fn on_guest(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
         let file = self.write(scripts, "guest.scripts")?;
         let mut command = Command::new(&self.command);
@@ -176,7 +179,7 @@ fn run(command: &mut Command, scripts: usize) -> Result<Vec<Outcome>> {
         command.get_program(),
         output.status
     );
-    // The account of a run is on standard error, with the findings of the audit at its end.
+    // The command prints the account of a run, with the findings of the audit at the end, on standard error.
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     if let Some(line) = findings.filter(|line| !line.trim_start().starts_with("0 ")) {
         bail!("the guest's audit found something: {line}\n{errors}");

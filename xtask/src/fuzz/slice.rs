@@ -1,4 +1,4 @@
-//! The part of the random programs that every change must pass: the same scripts each time.
+//! The random programs that every change must pass. They are the same each time, except in the full tier.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,19 @@ use super::{Against, Settings, model, replay, search, seeds};
 use crate::shell;
 use crate::tier::Tier;
 
-/// Operations on the memory manager and the model.
+/// The number of operations on the memory manager and the model, except in the full tier.
 const ON_MODEL: usize = 60_000;
-/// Operations on the memory manager and the model in the full tier.
+/// The number of operations on the memory manager and the model in the full tier.
 const ALL_ON_MODEL: usize = 1_000_000;
-/// Operations on the host's Linux and on Memwright.
+/// The number of operations on Linux and on Memwright.
 const ON_LINUX: usize = 20_000;
-/// The reference Linux, by version and release: the rules state its differences. Another version may differ in more
-/// ways, which is of interest but no reason to reject a change.
+/// The major and minor version of the reference Linux. The rules predict its differences. Another version may have more
+/// differences, which are no reason to reject a change.
 const KNOWN: (u32, u32) = (6, 18);
-/// The newer Linux, which has read-write protection by userfaultfd.
+/// The name of the newer Linux, which supports read-write protection by userfaultfd.
 const NEWER: &str = "debian:trixie-backports";
-/// The features that the kernel of the reference Linux must have, by the interpreter's names. Protection keys depend on the processor.
+/// The features that the reference Linux must have, by the interpreter's names for them. Protection keys are not among
+/// them, because they depend on the processor.
 const NEEDED: [&str; 10] = [
     "events",
     "guard",
@@ -34,23 +35,23 @@ const NEEDED: [&str; 10] = [
     "watch-unpopulated",
 ];
 
-/// How the comparison ended.
+/// The outcome of the comparison.
 pub enum Outcome {
-    /// Nothing differs.
+    /// There is no difference.
     Same,
-    /// The host's Linux could not be used, for this reason.
+    /// The host's Linux is not a suitable referee, for this reason.
     Skipped(String),
 }
 
-/// Compares with the model, over as many operations as the tier has.
+/// Compares the memory manager with the model, over the number of operations for the tier.
 ///
 /// # Errors
-/// A difference, or a failed build.
+/// If there is a difference, or if the build fails.
 pub fn run_on_model(tier: Tier) -> Result<()> {
     match tier {
-        // An optimised build would halve the run, but take longer to build than all of it.
+        // An optimised build would halve the time of the run, but would itself take longer than the whole run.
         Tier::Test | Tier::Ci => model::run_built(&Settings::of(Against::Model, ON_MODEL), &[]),
-        // New seeds each time, which are printed.
+        // The seeds are new each time, and are printed.
         Tier::Full => model::run(&Settings {
             seeds: seeds::parse("random:20")?,
             ..Settings::of(Against::Model, ALL_ON_MODEL)
@@ -58,11 +59,11 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
     }
 }
 
-/// If the host runs the reference Linux, replays the saved scripts and generates more, on it and on Memwright. The full
-/// tier also generates scripts for the newer Linux, if that was added.
+/// If the host runs the reference Linux, runs the saved scripts and generated ones on it and on Memwright. In the full
+/// tier, also compares with the newer Linux, if its kernel was added.
 ///
 /// # Errors
-/// A difference, a guest that failed, or a failed build.
+/// If there is a difference, if a guest fails, or if the build fails.
 pub fn run_on_linux(tier: Tier) -> Result<Outcome> {
     if tier == Tier::Full {
         run_on_newer()?;
@@ -78,7 +79,7 @@ pub fn run_on_linux(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Same)
 }
 
-/// Compares with the newer Linux, from a new seed, which is printed.
+/// Compares Memwright with the newer Linux. The seed is new each time, and is printed.
 fn run_on_newer() -> Result<()> {
     let against = Against::Linux(NEWER.to_owned());
     let mut settings = Settings::of(against, ON_LINUX);
@@ -92,7 +93,7 @@ fn run_on_newer() -> Result<()> {
     search(&sides, &settings)
 }
 
-/// Returns why this Linux is not used.
+/// Returns the reason why this Linux cannot be the referee; `None` if it can.
 fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
     if version(release) != Some(KNOWN) {
         let (major, minor) = KNOWN;
@@ -102,13 +103,13 @@ fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
     Some(format!("the host lacks: {lacks}"))
 }
 
-/// Returns the first two numbers of a release.
+/// Returns the first two numbers of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(['.', '-']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Returns the saved scripts that once found a difference, by name.
+/// Returns the paths of the saved scripts, each of which once found a difference, in the order of their names.
 fn kept() -> Result<Vec<PathBuf>> {
     let folder = shell::root().join("programs/fuzz/scripts");
     let entries =

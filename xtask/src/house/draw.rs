@@ -1,18 +1,18 @@
-//! A sample of the prose, for a reader who did not write it.
+//! Draws a random sample of paragraphs of the prose, for a review by another reader.
 
 use super::prose::prose;
 use super::source::Source;
 
-/// A paragraph: its place, and its text on one line.
+/// A paragraph of the prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The file and the first line.
+    /// The file and the number of the first line, as `path:line`.
     pub place: String,
-    /// The text.
+    /// The text, on one line.
     pub text: String,
 }
 
-/// Draws `count` different paragraphs. The same commit gives the same sample.
+/// Draws `count` different paragraphs. The sample of a commit is always the same.
 pub fn draw(sources: &[Source], commit: &str, count: usize) -> Vec<Item> {
     let mut items: Vec<Item> = sources.iter().flat_map(paragraphs).collect();
     let mut random = Random::new(commit);
@@ -24,7 +24,7 @@ pub fn draw(sources: &[Source], commit: &str, count: usize) -> Vec<Item> {
     drawn
 }
 
-/// Returns the paragraphs of a file: lines of prose that follow each other without an empty one.
+/// Returns the paragraphs of a file: consecutive lines of prose without an empty line between them.
 pub fn paragraphs(source: &Source) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut previous = 0;
@@ -45,12 +45,12 @@ pub fn paragraphs(source: &Source) -> Vec<Item> {
         }
         previous = line;
     }
-    // A single word is no sentence.
+    // Drop paragraphs that are a single word.
     items.retain(|item| item.text.contains(' '));
     items
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014), seeded by the bytes of a text.
+/// A SplitMix64 random number generator (Steele, Lea and Flood, 2014), seeded by the bytes of a text.
 struct Random(u64);
 
 impl Random {

@@ -1,9 +1,9 @@
-//! Links between the pages.
+//! Checks the links between the pages.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the targets of the links in a page, outside of blocks of code.
+/// Returns the targets of the links in a page. Ignores code.
 fn targets(page: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for text in page.split("```").step_by(2) {
@@ -20,7 +20,7 @@ fn targets(page: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the anchors of a page's headings, as the usual renderers form them.
+/// Returns the anchors of the headings of a page, in the form that common renderers use.
 fn anchors(page: &str) -> BTreeSet<String> {
     let outside = page.split("\n```").step_by(2).flat_map(str::lines);
     outside
@@ -36,7 +36,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Resolves a relative path against the folder of a page, without the file system.
+/// Resolves a relative path against the folder of a page, without access to the file system.
 fn resolve(page: &str, target: &str) -> PathBuf {
     let mut path = Path::new(page).parent().unwrap_or(Path::new("")).to_owned();
     for part in Path::new(target).components() {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_link_between_pages_leads_somewhere() {
-        // The head of a generated page is in the source.
+        // Pages in `crates/*/src` are excluded, because they are heads of generated pages.
         let listed = shell::git(["ls-files", "--", "*.md", ":!crates/*/src/*"]).expect("git");
         let read = |page: &Path| fs::read_to_string(shell::root().join(page));
         let mut broken = Vec::new();

@@ -1,4 +1,4 @@
-//! The figures that `cargo xtask house` counts.
+//! Counts the figures of `cargo xtask house`.
 
 use super::prose;
 use super::source::Source;
@@ -8,7 +8,7 @@ const LONGEST_FILE: usize = 800;
 /// The maximum number of lines of a function.
 const LONGEST_FUNCTION: usize = 80;
 
-/// A figure of the structure or of the prose.
+/// A figure of the structure of the source or of the prose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     ContextSignatures,
@@ -34,7 +34,7 @@ impl Measure {
         }
     }
 
-    /// Describes in words what is counted.
+    /// Returns the description of the figure.
     pub fn title(self) -> &'static str {
         match self {
             Self::ContextSignatures => "signatures of the personality with &Context",
@@ -47,7 +47,7 @@ impl Measure {
         }
     }
 
-    /// Returns the places that count, as `path:line`.
+    /// Returns the places that the figure counts, as `path:line`.
     pub fn places(self, sources: &[Source]) -> Vec<String> {
         sources
             .iter()
@@ -58,7 +58,7 @@ impl Measure {
             .collect()
     }
 
-    /// Returns the numbers, from 1, of the lines of a file that count.
+    /// Returns the numbers, from 1, of the lines of a file that the figure counts.
     fn lines(self, source: &Source) -> Vec<usize> {
         let personality = source.path.starts_with("crates/memwright-linux")
             && source.path.contains("/src/")
@@ -93,13 +93,13 @@ fn lines_with(text: &str, counts: impl Fn(&str) -> bool) -> Vec<usize> {
     numbered.map(|(at, _)| at + 1).collect()
 }
 
-/// Returns whether a line is the first of a function.
+/// Returns whether a line is the first line of a function.
 fn is_function(line: &str) -> bool {
     let code = line.split_once("//").map_or(line, |(code, _)| code);
     code.split_whitespace().any(|word| word == "fn")
 }
 
-/// Returns the first lines of functions that take a reference to this type.
+/// Returns the numbers of the first lines of functions that have a parameter of a reference to this type.
 fn signatures_with(text: &str, name: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -122,7 +122,7 @@ fn signatures_with(text: &str, name: &str) -> Vec<usize> {
     found
 }
 
-/// Returns whether a parameter is a reference to this type.
+/// Returns whether the type of a parameter is a reference to this type.
 fn has_type(parameter: &str, name: &str) -> bool {
     let reference = parameter
         .split_once(": ")
@@ -138,7 +138,7 @@ fn has_type(parameter: &str, name: &str) -> bool {
     kind.strip_prefix(name).is_some_and(is_whole)
 }
 
-/// Returns whether prose cites a rule of the design by its number.
+/// Returns whether a text cites a design rule by number.
 fn cites_a_number(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.match_indices("rule ").any(|(at, _)| {
@@ -147,8 +147,8 @@ fn cites_a_number(text: &str) -> bool {
     })
 }
 
-/// Returns the first lines of functions that are longer than [`LONGEST_FUNCTION`]. The text must be formatted by
-/// rustfmt: the body ends with the first closing brace that is indented like the function.
+/// Returns the numbers of the first lines of functions that are longer than [`LONGEST_FUNCTION`]. The text must be
+/// formatted by rustfmt, because the function looks for the closing brace with the same indentation as the first line.
 fn long_functions(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
-//! `cargo xtask house`: counts figures of the structure and of the prose, each with a ceiling and a goal.
+//! `cargo xtask house`: counts figures of the structure of the source and of the prose. Each has a ceiling and a goal.
 //!
 //! A figure above its ceiling fails the check. A figure below its ceiling fails, too, until the ceiling in [`CEILINGS`]
-//! is lowered to it, so that an improvement is never lost.
+//! is lowered, so that an improvement cannot be undone unnoticed.
 
 mod draw;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use self::measure::Measure;
 pub use self::prose::prose;
 pub use self::source::{Source, all as sources};
 
-/// A figure, its ceiling and its goal.
+/// A figure with its ceiling and its goal.
 struct Ceiling {
     measure: Measure,
     most: usize,
@@ -33,7 +33,7 @@ const fn ceiling(measure: Measure, most: usize, goal: usize) -> Ceiling {
     }
 }
 
-/// The ceilings. They are only ever lowered.
+/// The ceilings. They may only be lowered.
 const CEILINGS: &[Ceiling] = &[
     ceiling(Measure::ContextSignatures, 1, 0),
     ceiling(Measure::KernelSignatures, 0, 0),
@@ -47,11 +47,11 @@ const CEILINGS: &[Ceiling] = &[
 /// The number of paragraphs in a sample.
 const SAMPLE: usize = 60;
 
-/// Prints each figure with its ceiling and its goal. With `--show NAME`, prints the places that one figure counts. With
-/// `--draw`, prints a sample of paragraphs, chosen by the commit, for a reader who did not write them.
+/// Checks each figure, and prints it with its ceiling and its goal. With `--show NAME`, prints the places that one
+/// figure counts instead. With `--draw`, prints a random sample of paragraphs, which depends on the commit.
 ///
 /// # Errors
-/// A figure that is not at its ceiling; a file that cannot be read; arguments that are not known.
+/// If a figure is not at its ceiling, if a file cannot be read, or if an argument is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let sources = sources()?;
     match arguments {

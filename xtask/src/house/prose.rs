@@ -1,9 +1,9 @@
-//! The prose of a file, and the words of the dialect that the project's prose was once written in.
+//! Finds the prose of a file, and the lines with words that the prose must not use.
 
 use super::source::Source;
 use crate::words::Words;
 
-/// Returns the numbers, from 1, of the lines whose prose has a word that the prose does not use.
+/// Returns the numbers, from 1, of the lines of prose with a word that the prose must not use.
 pub fn dialect_lines(source: &Source) -> Vec<usize> {
     let words = Words::read();
     prose(source)
@@ -12,7 +12,7 @@ pub fn dialect_lines(source: &Source) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the prose of a file, by line: comments, and Markdown outside of blocks of code.
+/// Returns the lines of prose of a file, each with its number: comments, and Markdown outside of code blocks.
 pub fn prose(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let is_markdown = source.path.ends_with(".md");
     let is_rust = source.is_rust();

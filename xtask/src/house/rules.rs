@@ -1,8 +1,9 @@
-//! Checks citations of the design rules, and the names of the mistakes that guard them, against `docs/rules.md`.
+//! Checks the citations of design rules, and the names of the mistakes for them, against `docs/rules.md`.
 
 use std::collections::BTreeSet;
 
-/// Returns the names in a list that follows `mark` in a text, up to the first character that no name has.
+/// Returns the names in the lists that follow `mark` in a text. A list ends at the first character that is not part of
+/// a name.
 fn cited<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for (at, _) in text.match_indices(mark) {
@@ -15,7 +16,7 @@ fn cited<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     names
 }
 
-/// Returns the names of the rules, which are the headings of the page.
+/// Returns the names of the rules: the headings of the page.
 fn rules(page: &str) -> BTreeSet<&str> {
     page.lines()
         .filter_map(|line| line.strip_prefix("## "))

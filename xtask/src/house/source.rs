@@ -1,4 +1,4 @@
-//! The files that are measured.
+//! The source files that `cargo xtask house` measures.
 
 use std::path::Path;
 
@@ -8,9 +8,9 @@ use crate::shell;
 
 /// A tracked text file.
 pub struct Source {
-    /// Its path, relative to the root of the workspace.
+    /// The path, relative to the root of the workspace.
     pub path: String,
-    /// Its contents.
+    /// The contents.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ const MEASURED: &[&str] = &[
     "README.md",
     "CONTRIBUTING.md",
 ];
-/// Files that commands of this workspace write, and the lists of dialect words themselves.
+/// The folders that are excluded: generated files, and the source of this task, which contains the forbidden words.
 const NOT_MEASURED: &[&str] = &[
     "programs/build",
     "docs/experiments",
@@ -34,7 +34,7 @@ const NOT_MEASURED: &[&str] = &[
     "xtask/src/house",
 ];
 
-/// Returns every tracked Rust, C and Markdown file, by path.
+/// Returns the measured Rust, C and Markdown files that git tracks, in the order of their paths.
 ///
 /// # Errors
 /// If git fails, or a file cannot be read.
@@ -68,12 +68,12 @@ fn is_measured(path: &str) -> bool {
 }
 
 impl Source {
-    /// Returns whether it is Rust.
+    /// Returns whether the file is Rust.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Returns whether it is Rust that ships: no test, no tool of the workspace.
+    /// Returns whether the file is Rust of the product: not a test, a simulator or a tool of the workspace.
     pub fn is_production(&self) -> bool {
         self.is_rust()
             && self.path.starts_with("crates/")

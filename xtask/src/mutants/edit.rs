@@ -1,7 +1,7 @@
-//! Edits of the source that plant mistakes in it.
+//! The edits of the source that plant mistakes.
 //!
-//! An edit names a function and a piece of its code by their tokens, so that neither comments nor rustfmt's line breaks
-//! make a difference. The code must occur exactly once in the function.
+//! An edit identifies a piece of code in a function by its tokens, regardless of comments and line breaks. The code
+//! must occur exactly once in the function.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::tokens::{Token, tokens};
 
-/// The function that edited code calls to find out whether its mistake is switched on.
+/// The function that edited code calls to check whether its mistake is enabled.
 const SWITCH: &str = "planted";
 
 /// An edit of one function.
@@ -19,14 +19,14 @@ const SWITCH: &str = "planted";
 pub struct Edit {
     /// The file, relative to the root of the workspace.
     pub file: String,
-    /// The function's name.
+    /// The name of the function.
     pub function: String,
     /// The complete header of the `impl` that contains the function, if the file has several functions of that name.
     #[serde(rename = "impl")]
     pub block: Option<String>,
-    /// The code, as the source has it.
+    /// The code in the source that is replaced.
     pub find: String,
-    /// The replacement, which calls `planted("the-name")` at each mistake.
+    /// The replacement. It calls `planted("NAME")` for each mistake that it contains.
     pub replace: String,
 }
 
@@ -35,15 +35,15 @@ pub struct Edit {
 pub enum Misfit {
     /// The file has no such function.
     NoFunction,
-    /// The file has several.
+    /// The file has this number of such functions.
     SeveralFunctions(usize),
-    /// The function does not have the code.
+    /// The function does not contain the code.
     NotFound,
-    /// The function has the code several times.
+    /// The function contains the code this number of times.
     FoundSeveral(usize),
-    /// The replacement is the code itself.
+    /// The replacement has the same tokens as the code.
     Same,
-    /// The code is a part of what another edit replaces.
+    /// The code overlaps code that another edit replaces.
     Overlaps,
 }
 
@@ -65,14 +65,14 @@ impl fmt::Display for Misfit {
 }
 
 impl Edit {
-    /// Returns the names of the mistakes that the replacement can make.
+    /// Returns the names of the mistakes that the replacement contains.
     pub fn switches(&self) -> Vec<&str> {
         let found = tokens(&self.replace);
         let names = found.windows(3).filter(|three| is_switch(three));
         names.map(|three| three[2].text.trim_matches('"')).collect()
     }
 
-    /// Returns the replacement, in which each switch is called by its path.
+    /// Returns the replacement with the complete path in each call of the switch.
     fn replacement(&self) -> String {
         let path = if self.file.starts_with("crates/memwright-table/") {
             "crate::mistake::"
@@ -92,7 +92,7 @@ impl Edit {
         text + &self.replace[done..]
     }
 
-    /// Returns the byte range of the code in the text whose tokens are `all`.
+    /// Returns the byte range of the code in the text that has the tokens `all`.
     fn place(&self, all: &[Token<'_>]) -> Result<Range<usize>, Misfit> {
         let code = texts(&tokens(&self.find));
         if code == texts(&tokens(&self.replace)) {
@@ -131,11 +131,11 @@ impl Edit {
     }
 }
 
-/// Applies every edit to the text of their file. The code of each edit is searched in the text without the other edits,
-/// so their order makes no difference.
+/// Applies edits to the text of their file. The code of each edit is searched for in the original text, so the order of
+/// the edits has no effect.
 ///
 /// # Errors
-/// The numbers of the edits that do not apply, and why.
+/// If edits do not apply: their indexes, each with the reason.
 pub fn apply(text: &str, edits: &[&Edit]) -> Result<String, Vec<(usize, Misfit)>> {
     let all = tokens(text);
     let (mut places, mut misfits) = (Vec::new(), Vec::new());
@@ -190,7 +190,7 @@ fn occurrences(all: &[Token<'_>], code: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the token ranges of the blocks that have this header.
+/// Returns the token ranges of the blocks with this header.
 fn blocks(all: &[Token<'_>], header: &[&str]) -> Vec<Range<usize>> {
     let follows = |at: &usize| {
         let next = all.get(at + header.len());
@@ -217,7 +217,7 @@ fn body(all: &[Token<'_>], at: usize) -> Option<usize> {
     None
 }
 
-/// Returns the index after the brace that closes the one at `open`.
+/// Returns the index after the closing brace that matches the brace at `open`.
 fn end_of_block(all: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_u32;
     for (index, token) in all.iter().enumerate().skip(open) {
@@ -343,7 +343,7 @@ fn receive(pages: u64) -> u64 {
             Misfit::NotFound
         );
         assert_eq!(misfit(&edit("receive", "", other)), Misfit::NotFound);
-        // Another function has the code.
+        // Another function contains the code.
         assert_eq!(
             misfit(&edit("receive", "free(pages, '}')", other)),
             Misfit::NotFound
@@ -352,7 +352,7 @@ fn receive(pages: u64) -> u64 {
             misfit(&edit("receives", "flush(pages)", other)),
             Misfit::NoFunction
         );
-        // A word is compared as a whole.
+        // Tokens are compared as a whole.
         assert_eq!(misfit(&edit("receive", "page", other)), Misfit::NotFound);
     }
 

@@ -1,4 +1,4 @@
-//! The mistakes, the edits that plant them, and the test that must notice each: `xtask/mistakes`.
+//! Reads `xtask/mistakes`: the mistakes, the edits that plant them, and the test that must notice each mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::edit::{self, Edit};
 
-/// The files of `xtask/mistakes`, in the order of the table.
+/// The files of `xtask/mistakes`, in the order of the table in the documentation.
 const THEMES: &[(&str, &str)] = &[
     ("flush", include_str!("../../mistakes/flush.toml")),
     ("pending", include_str!("../../mistakes/pending.toml")),
@@ -28,30 +28,30 @@ const THEMES: &[(&str, &str)] = &[
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Mistake {
-    /// The name that chooses it.
+    /// The name, which enables the mistake at run time.
     pub name: String,
-    /// What it does, in one sentence.
+    /// The description of the effect, in one sentence.
     pub what: String,
-    /// The binary and the test that must notice it, as `BINARY::TEST`. A binary is a file in
-    /// `crates/memwright-sim/tests`, or `scenarios`.
+    /// The test that must notice the mistake, as `BINARY::TEST`. A binary is a file in `crates/memwright-sim/tests`, or
+    /// `scenarios`.
     test: String,
 }
 
 impl Mistake {
-    /// Returns the binary, and the name of the test in it.
+    /// Returns the binary and the name of the test.
     pub fn test(&self) -> (&str, &str) {
         self.test.split_once("::").unwrap_or(("", &self.test))
     }
 }
 
-/// The contents of one or several files.
+/// The contents of one or more files.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// Every mistake.
+    /// All mistakes.
     #[serde(rename = "mistake")]
     pub mistakes: Vec<Mistake>,
-    /// Every edit. Some plant several mistakes, and some mistakes take several edits.
+    /// All edits. Some edits plant several mistakes, and some mistakes need several edits.
     #[serde(rename = "edit")]
     pub edits: Vec<Edit>,
 }
@@ -60,8 +60,8 @@ impl List {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that is not a list, two mistakes of one name, a mistake that no edit plants, and an edit that plants no
-    /// mistake or one that is not listed.
+    /// If a file is not a valid list, if two mistakes have the same name, if no edit plants a mistake, or if an edit
+    /// plants no mistake or an unknown one.
     pub fn read() -> Result<Self> {
         let mut list = Self::default();
         for (name, text) in THEMES {
@@ -110,10 +110,11 @@ impl List {
         self.mistakes.iter().find(|mistake| mistake.name == name)
     }
 
-    /// Returns the files that the edits change, by name, with every edit applied.
+    /// Returns the texts of the edited files with every edit applied, by the name of the file.
     ///
     /// # Errors
-    /// A file that cannot be read, and the edits that do not apply: for each its file, its function, and its mistakes.
+    /// If a file cannot be read, or if edits do not apply. The error names the file, the function and the mistakes of
+    /// each such edit.
     pub fn edited(&self, root: &Path) -> Result<BTreeMap<String, String>> {
         let mut files: BTreeMap<&str, Vec<&Edit>> = BTreeMap::new();
         for edit in &self.edits {
@@ -137,7 +138,7 @@ impl List {
         Ok(edited)
     }
 
-    /// Returns the table for the documentation.
+    /// Returns the table of mistakes for the documentation.
     pub fn table(&self) -> String {
         let mut text = String::from("| mistake | what it does | noticed by |\n|---|---|---|\n");
         for Mistake { name, what, test } in &self.mistakes {

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: checks that every mistake that can be planted is noticed by the test that is named for it.
+//! `cargo xtask mutants`: checks that the test that is named for a mistake notices it, for every mistake.
 //!
-//! The source has no mistakes. Edits plant them in a copy of the tree, each behind a switch at run time, and the tests
-//! of `memwright-sim` and `memwright` are built there once. Each named test runs without the mistake, and must pass;
-//! then it runs with the mistake, and an assertion must fail.
+//! The source contains no mistakes. Edits plant them in a copy of the tree, where each can be enabled at run time. The
+//! tests of `memwright-sim` and `memwright` are built there once. Each named test runs without the mistake, and must
+//! pass. Then it runs with the mistake, and an assertion must fail.
 
 mod edit;
 mod list;
@@ -21,10 +21,10 @@ use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
 use crate::shell;
 
-/// The time limit of one test. A test that hangs has not noticed the mistake.
+/// The time limit of a test. A test that exceeds it has not noticed the mistake.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The tests of the copy with the mistakes.
+/// The built tests of the copy of the tree with the mistakes.
 struct Tests {
     tree: PathBuf,
     /// The path of each binary, by its name.
@@ -34,7 +34,7 @@ struct Tests {
 /// Returns the names of all mistakes.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// If a list cannot be read.
 #[cfg(test)]
 pub fn names() -> Result<Vec<String>> {
     let list = List::read()?;
@@ -45,10 +45,10 @@ pub fn names() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns the tests that notice the mistakes that are planted in a folder: the binary and the name of each.
+/// Returns the tests, each as a binary and a name, that must notice the mistakes planted in files of a folder.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// If a list cannot be read.
 pub fn tests_of(folder: &str) -> Result<BTreeSet<(String, String)>> {
     let list = List::read()?;
     let edits = list.edits.iter();
@@ -64,19 +64,19 @@ pub fn tests_of(folder: &str) -> Result<BTreeSet<(String, String)>> {
         .collect())
 }
 
-/// Returns the table of the mistakes for the documentation.
+/// Returns the table of mistakes for the documentation.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// If a list cannot be read.
 pub fn markdown() -> Result<String> {
     Ok(List::read()?.table())
 }
 
-/// Plants every mistake, or those that are named, one at a time, and prints which test noticed it.
+/// Enables every mistake, or the named ones, one at a time, and prints the test that noticed each.
 ///
 /// # Errors
-/// A mistake that goes unnoticed, or that its test notices by another failure than an assertion's; a test that fails
-/// without one; an edit that does not apply to the source; a build.
+/// If a test does not notice its mistake or fails in another way than by an assertion, if a test fails without the
+/// mistake, if an edit does not apply, or if the build fails.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let list = List::read()?;
     match arguments {
@@ -94,7 +94,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Plants the mistakes of these names in turn, or all if there are none.
+/// Enables the mistakes with these names one at a time, or all if `names` is empty.
 fn plant(list: &List, names: &[&str]) -> Result<()> {
     let mut chosen = Vec::new();
     for name in names {
@@ -135,7 +135,8 @@ fn plant(list: &List, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests of the copy in a separate folder, because its packages have the same names as those of the source.
+/// Builds the tests of the copy. The target folder is separate, because the packages of the copy have the same names as
+/// those of the source.
 fn build(tree: PathBuf) -> Result<Tests> {
     let mut command = shell::cargo([
         "test",
@@ -166,7 +167,7 @@ fn build(tree: PathBuf) -> Result<Tests> {
     Ok(Tests { tree, binaries })
 }
 
-/// Returns the name and the executable of a test, if a line of cargo's messages names them.
+/// Returns the name and the executable of a test binary, if a line of cargo's messages names them.
 fn executable(line: &str) -> Option<(String, PathBuf)> {
     let value = |key: &str| {
         let start = line.rfind(key)? + key.len();
@@ -178,7 +179,7 @@ fn executable(line: &str) -> Option<(String, PathBuf)> {
     Some((name.to_owned(), executable.into()))
 }
 
-/// Runs one test, with a mistake or without.
+/// Runs one test, with the mistake enabled or without a mistake.
 fn play(tests: &Tests, (binary, test): (&str, &str), mistake: Option<&Mistake>) -> Result<Ending> {
     let path = tests
         .binaries
@@ -224,7 +225,7 @@ fn play(tests: &Tests, (binary, test): (&str, &str), mistake: Option<&Mistake>) 
     Ok(judge(exit, &stdout, &stderr, source))
 }
 
-/// A thread that reads everything that a process writes.
+/// A thread that reads the output of a process.
 type Reader = std::thread::JoinHandle<Result<String>>;
 
 fn reader(mut from: impl std::io::Read + Send + 'static) -> Reader {

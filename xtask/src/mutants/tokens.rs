@@ -1,6 +1,6 @@
-//! Splits Rust source into tokens, far enough to compare code whatever its white space and its comments.
+//! Splits Rust source into tokens, to compare code regardless of white space and comments.
 
-/// A token and the offset in the text where it starts.
+/// A token and its byte offset in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'t> {
     pub text: &'t str,
@@ -13,9 +13,8 @@ impl Token<'_> {
     }
 }
 
-/// Returns the tokens of `text`. A name, a number, a lifetime and a literal are one token each; any other character is
-/// a token. White space and comments are omitted, and so is a comma before a closing delimiter, which rustfmt adds and
-/// removes when it wraps a line.
+/// Returns the tokens of `text`. A name, a number, a lifetime and a literal are one token each, and any other character
+/// is a token. Omits white space, comments, and commas before a closing delimiter, which rustfmt adds and removes.
 pub fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let mut start = 0;
@@ -34,7 +33,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Returns the length of what `rest` starts with: a token, a comment, or a character of white space.
+/// Returns the length of the token, comment, or character of white space at the start of `rest`.
 fn length(rest: &str, first: char) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -63,7 +62,7 @@ fn word(rest: &str) -> usize {
     rest.find(|c| !is_word(c)).unwrap_or(rest.len())
 }
 
-/// Returns the length of a comment between delimiters, which can contain other comments.
+/// Returns the length of the block comment at the start of `rest`. Block comments can be nested.
 fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0_u32, 0);
     loop {
@@ -86,7 +85,7 @@ fn comment(rest: &str) -> usize {
     }
 }
 
-/// Returns the length of a string literal of any kind, or `None` if `rest` does not start with one.
+/// Returns the length of the string literal, of any kind, at the start of `rest`, or `None` if there is none.
 fn string(rest: &str) -> Option<usize> {
     let prefix = rest.len() - rest.trim_start_matches(['b', 'c']).len();
     let after = &rest[prefix.min(1)..];
@@ -125,7 +124,7 @@ fn closed(content: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// Returns the length of a character literal or a lifetime.
+/// Returns the length of the character literal or lifetime at the start of `rest`.
 fn quote(rest: &str) -> usize {
     let content = &rest[1..];
     let mut characters = content.chars();

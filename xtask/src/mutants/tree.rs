@@ -1,7 +1,7 @@
-//! The copy of the tree that the mistakes are planted in.
+//! The copy of the tree in which the mistakes are planted.
 //!
-//! The copy is kept between runs, and a file is written only if it changed, so that cargo rebuilds only what depends on
-//! it.
+//! The copy is kept between runs, and a file is written only if it has changed, so that cargo rebuilds as little as
+//! possible.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,23 +12,22 @@ use anyhow::{Context, Result};
 use super::list::List;
 use crate::shell;
 
-/// The module that switches a mistake on, and the crate that contains it. Every other edited crate depends on that
-/// crate.
+/// The source of the module that enables a mistake. It is added to the crate on which every other edited crate depends.
 const SWITCH: &str = include_str!("../../mistakes/switch.rs");
 const SWITCH_FILE: &str = "crates/memwright-table/src/mistake.rs";
 const SWITCH_PARENT: &str = "crates/memwright-table/src/lib.rs";
 
-/// Copies the tracked files, and the untracked ones that git does not ignore, with every mistake planted. Returns the
+/// Copies the tracked files, and the untracked files that git does not ignore, with every mistake planted. Returns the
 /// path of the copy.
 ///
 /// # Errors
-/// An edit that does not apply; git; the file system.
+/// If an edit does not apply, if git fails, or if there is an I/O error.
 pub fn copy(list: &List) -> Result<PathBuf> {
     let root = shell::root();
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for name in tracked()? {
         let path = root.join(&name);
-        // Git lists a removed file until its removal is staged.
+        // Git lists a removed file until the removal is staged.
         if path.is_file() {
             files.insert(name, read(&path)?);
         }
@@ -64,7 +63,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Makes the folder contain exactly these files, and returns how many were written or removed.
+/// Makes the folder contain exactly these files. Returns the number of files that were written or removed.
 fn write(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
     let mut changed = 0;
     for (name, contents) in files {
@@ -81,7 +80,8 @@ fn write(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
     Ok(changed + remove_others(folder, folder, files)?)
 }
 
-/// Removes the files below `at` that are not among `files`. Cargo would build tests that are no longer in the source.
+/// Removes the files below `at` that are not in `files`, because cargo would build tests that no longer exist in the
+/// source.
 fn remove_others(folder: &Path, at: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
     let mut removed = 0;
     let entries = fs::read_dir(at).with_context(|| format!("cannot read {}", at.display()))?;

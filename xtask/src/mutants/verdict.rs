@@ -1,13 +1,13 @@
-//! Judges a test's result: whether the test noticed a mistake, or failed for another reason.
+//! Decides from the result of a test whether the test noticed a mistake, or failed for another reason.
 //!
-//! A test notices a mistake by an assertion: by a macro of the `assert` family anywhere, or by `panic!` in the code of
-//! the tests, with which a checker reports what it found. An `unwrap` of an error, an index out of range, an abort and
-//! a hang are failures that the mistake can have caused, but that no test checks for.
+//! A test notices a mistake by an assertion. An assertion is a macro of the `assert` family in any file, or `panic!` in
+//! the code of the tests, where a checker uses it to report an error. An `unwrap` of an error, an index out of range,
+//! an abort and a hang do not count: the mistake can have caused them, but no test checks for them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The macros whose panic counts as an assertion in any file.
+/// The macros whose panics count as assertions in any file.
 const ASSERTIONS: [&str; 6] = [
     "assert",
     "assert_eq",
@@ -16,37 +16,37 @@ const ASSERTIONS: [&str; 6] = [
     "debug_assert_eq",
     "debug_assert_ne",
 ];
-/// The beginnings of their messages, if the code gives no message.
+/// The prefixes of their default messages.
 const MESSAGES: [&str; 2] = ["assertion failed: ", "assertion `"];
-/// The macro by which a checker reports, and the folders of the checkers.
+/// The macro that counts as an assertion only in the folders `CHECKERS`.
 const REPORT: &str = "panic";
 const CHECKERS: [&str; 2] = ["crates/memwright-sim/", "crates/memwright/tests/"];
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// By a signal.
+    /// A signal ended the process.
     Signal,
-    /// It was killed at its time limit.
+    /// The process was killed at the time limit.
     Late,
 }
 
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It passed.
+    /// The test passed.
     Passed,
     /// An assertion failed.
     Asserted(Panic),
-    /// It panicked, but not by an assertion.
+    /// The test panicked, but not by an assertion.
     Panicked(Panic),
-    /// It failed without a panic.
+    /// The test failed without a panic.
     Failed,
     /// The process ended before the test had a result.
     Crashed,
-    /// The test did not end in time.
+    /// The test did not end before the time limit.
     Hung,
     /// There is no such test.
     Missing,
@@ -55,7 +55,7 @@ pub enum Ending {
 /// A panic that a test printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
-    /// The file, as its path was given to the compiler.
+    /// The path of the file, as passed to the compiler.
     pub file: PathBuf,
     /// The line and the column, from 1.
     pub place: (usize, usize),
@@ -88,10 +88,11 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Judges the one test that a process ran with `--nocapture`, by its exit and what it wrote. `source` returns the text
-/// of a file of the tree that was built.
+/// Returns how the one test ended that a process ran with `--nocapture`, from the exit and the output of the process.
+/// `source` returns the text of a file of the tree that was built.
 ///
-/// The first panic counts, because later ones can follow from it, as in a thread that joins the one that failed.
+/// Only the first panic is evaluated, because it can cause later ones, for example in a thread that joins the failed
+/// thread.
 pub fn judge(
     exit: Exit,
     stdout: &str,
@@ -120,7 +121,7 @@ pub fn judge(
     }
 }
 
-/// Returns the panics that the standard library's hook printed.
+/// Returns the panics that the panic hook of the standard library printed.
 fn panics(stderr: &str) -> Vec<Panic> {
     let lines: Vec<&str> = stderr.lines().collect();
     let panic = |(index, line): (usize, &&str)| {
@@ -158,10 +159,10 @@ fn is_assertion(panic: &Panic, source: impl Fn(&Path) -> Option<String>) -> bool
     ASSERTIONS.contains(&name) || (name == REPORT && is_checker)
 }
 
-/// Returns the name of the macro that is called at this place.
+/// Returns the name of the macro that is called at this line and column, if any.
 fn macro_at(text: &str, (line, column): (usize, usize)) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)?)?;
-    // The compiler counts characters.
+    // The compiler counts columns in characters.
     let start = line.char_indices().nth(column.checked_sub(1)?)?.0;
     let (name, _) = line[start..].split_once('!')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -228,7 +229,7 @@ fn a() {
                 5,
                 "index out of bounds: the len is 3 but the index is 7",
             ),
-            // Only a checker reports by `panic!`.
+            // `panic!` counts only in a folder of checkers.
             ("crates/memwright/src/fault/mod.rs", 4, 14, "Denied"),
             (FILE, 99, 1, "attempt to subtract with overflow"),
         ] {

@@ -1,4 +1,4 @@
-//! typos and Vale: built once into the cache, from the registries of their languages.
+//! The checkers typos and Vale. Each is built once, in the cache, from the package registry of its language.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,37 +9,38 @@ use anyhow::{Context, Result};
 use crate::apt::{self, Archive};
 use crate::{install, shell, tools};
 
-/// The version of typos-cli of crates.io.
+/// The version of the crate typos-cli that is used.
 const TYPOS: &str = "1.39.0";
-/// Vale's module, and its version.
+/// The Go module of Vale, and the version that is used.
 const VALE: (&str, &str) = ("github.com/vale-cli/vale/v3/cmd/vale", "3.21.0");
-/// The oldest Go that compiles it.
+/// The oldest version of Go that compiles Vale.
 const GO: [u32; 3] = [1, 25, 7];
-/// Debian's packages of a Go that does, and the suite that has them.
+/// Debian's packages of a version of Go that compiles Vale. They are in the suite `GO_SUITE`.
 const GO_PACKAGES: [&str; 2] = ["golang-1.25-go", "golang-1.25-src"];
 const GO_SUITE: &str = "trixie-backports";
-/// The folder of that Go in the packages.
+/// The folder of Go in these packages.
 const GO_ROOT: &str = "usr/lib/go-1.25";
 
-/// Returns the path of typos; builds it if the cache lacks it.
+/// Returns the path of typos. Builds typos first if it is not in the cache.
 ///
 /// # Errors
-/// It cannot be built.
+/// If typos cannot be built.
 pub fn typos() -> Result<PathBuf> {
     let package = ("typos-cli", TYPOS);
     tools::of_crates_io(package, "typos", "about 3 minutes on two cores")
 }
 
-/// Returns the path of Vale; builds it if the cache lacks it.
+/// Returns the path of Vale. Builds Vale first if it is not in the cache.
 ///
 /// # Errors
-/// It cannot be built: there is no Go, and no archive of Debian to take one from, or Go's module proxy is not reachable.
+/// If Vale cannot be built: Go is not installed and cannot be fetched from Debian's archive, or Go's module proxy is
+/// not reachable.
 pub fn vale() -> Result<PathBuf> {
     let (module, version) = VALE;
     let name = format!("vale-{version}");
     tools::cached(&name, "vale", "about 2 minutes on two cores", |work| {
         let go = go()?;
-        // Its grammars of programming languages are C.
+        // Vale needs a C compiler for its grammars of programming languages.
         install::install_packages(&[install::GCC])?;
         let mut install = Command::new(go);
         install
@@ -57,7 +58,8 @@ pub fn vale() -> Result<PathBuf> {
     })
 }
 
-/// Returns a Go that is new enough: the one of the search path, or Debian's, unpacked into the cache.
+/// Returns the path of a version of Go that is new enough: the installed one, or Debian's, which is unpacked into the
+/// cache.
 fn go() -> Result<PathBuf> {
     let installed = shell::which("go");
     let version = |go: &PathBuf| shell::output(Command::new(go).arg("version"));
@@ -96,7 +98,7 @@ fn go() -> Result<PathBuf> {
     Ok(go)
 }
 
-/// Returns whether `go version` names a version that compiles Vale.
+/// Returns whether the version of Go in the output of `go version` compiles Vale.
 fn is_new_enough(text: &str) -> bool {
     let Some(numbers) = text
         .split_whitespace()

@@ -1,8 +1,8 @@
-//! `cargo xtask prose`: checks the spelling of every file, and the words of pages and comments.
+//! `cargo xtask prose`: checks the spelling in every file, and the words in pages and comments.
 //!
-//! typos checks the spelling, with `typos.toml`. Vale checks the words, with `.vale.ini` and the lists in `.vale`: of
-//! pages as they are, and of comments in a copy that has each comment as Markdown, at its line. (Vale's own support of
-//! Rust takes code in a comment for prose.)
+//! typos checks the spelling, with `typos.toml`. Vale checks the words, with `.vale.ini` and the lists in `.vale`. It
+//! reads pages directly. For comments, it reads a copy of each source file that contains only the comments as Markdown,
+//! each at its original line, because Vale's support of Rust treats code in comments as prose.
 
 mod checkers;
 
@@ -16,10 +16,10 @@ use crate::house::{self, Source};
 use crate::shell;
 use crate::tier::Outcome;
 
-/// Checks everything, and prints what is wrong. A tool that cannot be built here is skipped.
+/// Checks every file, and prints each error. A checker that cannot be built is skipped.
 ///
 /// # Errors
-/// A file that cannot be read, or a tool that fails.
+/// If a file cannot be read, or if a checker fails.
 pub fn run() -> Result<Outcome> {
     let mut skipped = Vec::new();
     let mut wrong = Vec::new();
@@ -52,7 +52,7 @@ pub fn run() -> Result<Outcome> {
     })
 }
 
-/// Runs Vale on pages and comments. Returns a line for each place where a word is not the right one.
+/// Runs Vale on pages and comments. Returns a line for each wrong word.
 fn alerts(vale: &Path) -> Result<Vec<String>> {
     let pages = shell::git(["ls-files", "--", "*.md"])?;
     let copy = shell::target_folder().join("prose");
@@ -77,7 +77,7 @@ fn alerts(vale: &Path) -> Result<Vec<String>> {
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start Vale")?;
-    // 1 is the code of a run that found something.
+    // The exit code is 1 if Vale found wrong words.
     ensure!(
         matches!(output.status.code(), Some(0 | 1)),
         "Vale failed: {}",
@@ -96,7 +96,7 @@ fn has_checked_comments(source: &Source) -> bool {
     !source.path.ends_with(".md")
 }
 
-/// Returns a line of Vale with the path of the file, where it is about a copy.
+/// Returns a line of Vale's output, with the path of a copy replaced by the path of the source file.
 fn original(line: &str, copy: &Path) -> String {
     let copied = line
         .strip_prefix(&*copy.to_string_lossy())
@@ -107,7 +107,7 @@ fn original(line: &str, copy: &Path) -> String {
     }
 }
 
-/// Returns the comments of a source as Markdown: each at its line, without the characters that begin it.
+/// Returns the comments of a source file as Markdown. Each is at its line, without the characters that mark a comment.
 fn comments(source: &Source) -> String {
     let mut text = String::new();
     let mut at = 1;
@@ -116,7 +116,7 @@ fn comments(source: &Source) -> String {
             text.push('\n');
             at += 1;
         }
-        // The second character of `///` and `//!`, or the star that begins a further line in C.
+        // Strip the third character of `///` and `//!`, or the star at the start of a continuation line in C.
         let comment = match source.is_rust() {
             true => comment.strip_prefix(['/', '!']).unwrap_or(comment),
             false => {

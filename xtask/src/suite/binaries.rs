@@ -1,4 +1,4 @@
-//! The test binaries of the workspace and the tests in them.
+//! The test binaries of the workspace, and the tests that they contain.
 
 use crate::shell;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,43 +8,44 @@ use std::process::{Command, Stdio};
 /// An executable that cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// The package, and for integration tests a slash and the test's name: `memwright-sim/cow`.
+    /// The name of the package. For integration tests, followed by a slash and the name of the test file:
+    /// `memwright-sim/cow`.
     pub name: String,
     pub path: PathBuf,
-    /// The package's folder, in which cargo starts tests.
+    /// The folder of the package, which is the working directory of tests.
     pub folder: PathBuf,
-    /// Whether it is a test binary, rather than a program.
+    /// Whether the executable is a test binary, and not a program.
     tests: bool,
 }
 
-/// The result of a build.
+/// The executables that a build of all tests produced.
 pub struct Built {
     pub tests: Vec<Binary>,
-    /// The command that the tests start.
+    /// The path of the `memwright` command that the tests start.
     pub memwright: PathBuf,
 }
 
 /// Builds every test of the workspace.
 ///
 /// # Errors
-/// When something does not build.
+/// If a package does not build.
 pub fn build() -> Result<Built> {
-    // The kernel's own binary has no tests: cargo does not link it for the host.
+    // The binary of the kernel has no tests, so cargo does not link it for the host.
     let (tests, programs) = executables(&["--workspace"])?;
     let memwright = programs.into_iter().find(|b| b.path.ends_with("memwright"));
     let memwright = memwright.context("cargo built no command")?.path;
     Ok(Built { tests, memwright })
 }
 
-/// Builds the tests that the arguments of `cargo test` choose.
+/// Builds the tests that these arguments of `cargo test` select.
 ///
 /// # Errors
-/// When something does not build.
+/// If a package does not build.
 pub fn build_chosen(arguments: &[&str]) -> Result<Vec<Binary>> {
     Ok(executables(arguments)?.0)
 }
 
-/// Returns the test binaries and the programs that cargo builds.
+/// Builds with these arguments of `cargo test`. Returns the test binaries and the programs.
 fn executables(arguments: &[&str]) -> Result<(Vec<Binary>, Vec<Binary>)> {
     let mut command = shell::cargo(["test", "--no-run"]);
     command
@@ -63,7 +64,7 @@ fn executables(arguments: &[&str]) -> Result<(Vec<Binary>, Vec<Binary>)> {
     Ok((tests, programs))
 }
 
-/// Parses the executable from a line of cargo's messages.
+/// Returns the executable that a line of cargo's messages names, if any.
 fn executable(line: &str) -> Option<Binary> {
     let value = |key: &str| {
         let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
@@ -89,17 +90,17 @@ fn executable(line: &str) -> Option<Binary> {
     })
 }
 
-/// A test, as its binary lists it.
+/// A test in the list that a binary prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub name: String,
-    /// Tests of one group use the same run of the guest, so one process runs them.
+    /// The group of tests that share a run of the guest, so that one process runs them; `None` if the test shares none.
     pub group: Option<String>,
 }
 
 impl Binary {
-    /// Returns the command that starts it as cargo does. Signals have their default effect, even where this task was
-    /// started in the background with some ignored, because tests send signals.
+    /// Returns the command that starts the binary as cargo does. Resets signals to their default action, because tests
+    /// send signals, and a task that runs in the background may ignore some.
     pub fn command(&self) -> Command {
         let mut command = Command::new("env");
         command
@@ -114,7 +115,7 @@ impl Binary {
     /// Lists its tests.
     ///
     /// # Errors
-    /// When the binary does not list them.
+    /// If the binary fails.
     pub fn list(&self) -> Result<Vec<Listed>> {
         let output = self
             .command()
@@ -133,7 +134,7 @@ impl Binary {
     }
 }
 
-/// Parses a line of a list: `NAME: test`, or `[boot] NAME: test` where tests share a boot.
+/// Parses a line of a list: `NAME: test`, or `[boot] NAME: test` if the test shares a boot with others.
 fn listed(line: &str) -> Option<Listed> {
     let name = line.strip_suffix(": test")?;
     let shared = name.strip_prefix("[boot] ");

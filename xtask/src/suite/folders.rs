@@ -1,7 +1,9 @@
-//! `cargo xtask test FOLDER...`: the tests that exercise a folder of `crates/memwright/src`, for a loop of edits: those of
-//! the table here, and those that notice the mistakes that `xtask/mistakes` plants in the folder.
+//! `cargo xtask test FOLDER...`: runs the tests that exercise a folder of `crates/memwright/src`, for fast repeated
+//! runs while editing. These are the tests in the table here, and the tests that must notice the mistakes that
+//! `xtask/mistakes` plants in the folder.
 //!
-//! They are built without the personality and run in few processes, so that a change of one line is tested in seconds.
+//! The tests are built without the personality and run in few processes, so that a test of a small change takes
+//! seconds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +16,16 @@ use super::binaries::{self, Binary};
 use crate::tier::Tier;
 use crate::{mutants, shell};
 
-/// The folder of the memory manager's source.
+/// The folder of the source of the memory manager.
 const SOURCE: &str = "crates/memwright/src";
 
 /// A folder of [`SOURCE`], and the tests that exercise it.
 struct Folder {
     name: &'static str,
-    /// Modules of `crates/memwright/tests/scenarios`.
+    /// The modules of `crates/memwright/tests/scenarios`.
     scenarios: &'static [&'static str],
-    /// Tests of `crates/memwright-sim`: the binary, and the beginning of the names; an empty one means all of them.
+    /// The tests of `crates/memwright-sim`: a binary, and a prefix of the names of the tests. An empty prefix means all
+    /// tests.
     simulated: &'static [(&'static str, &'static str)],
 }
 
@@ -110,7 +113,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Tests that notice a mistake and take many seconds, and binaries of which all do. They are left to `cargo xtask test`.
+/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. Only `cargo xtask
+/// test` runs them.
 const LONG: &[(&str, &str)] = &[
     ("interleavings", "huge::split_of_zeroes_and_write"),
     ("numa", "together::migration_of_shared_memory_and_write"),
@@ -120,7 +124,8 @@ const LONG: &[(&str, &str)] = &[
 /// Builds and runs the tests of these folders.
 ///
 /// # Errors
-/// A folder that is not in the table: the error lists those that are. Tests that do not build, and failed tests.
+/// If a folder is not in the table (the error lists the folders of the table), if the tests do not build, or if a test
+/// fails.
 pub fn run(folders: &[&str]) -> Result<()> {
     let chosen = filters(folders)?;
     let started = Instant::now();
@@ -152,7 +157,7 @@ pub fn run(folders: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of a binary whose names begin like one of the filters, or all. Returns whether they passed.
+/// Runs the tests of a binary whose names begin with one of the filters. Returns whether they passed.
 fn passes(binary: &Binary, filters: &[String]) -> Result<bool> {
     let tests = binary.list()?;
     let names = tests.iter().map(|test| test.name.as_str());
@@ -176,7 +181,7 @@ fn passes(binary: &Binary, filters: &[String]) -> Result<bool> {
     Ok(command.status()?.success())
 }
 
-/// Returns the beginnings of the names of the tests of these folders, by the name of the binary.
+/// Returns the prefixes of the names of the tests of these folders, by the name of the binary.
 fn filters(folders: &[&str]) -> Result<BTreeMap<String, Vec<String>>> {
     let mut chosen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in folders {
@@ -221,7 +226,7 @@ fn filters(folders: &[&str]) -> Result<BTreeMap<String, Vec<String>>> {
     Ok(chosen)
 }
 
-/// Returns whether a folder of the source, or one in it, has unit tests.
+/// Returns whether a file in a folder of the source, or in its subfolders, has unit tests.
 fn has_unit_tests(folder: &Path) -> Result<bool> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Processes that run tests, several at a time.
+//! Runs processes that run tests, several at a time.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,40 +12,41 @@ use super::binaries::Binary;
 use super::outcome::{self, Outcome};
 use crate::clock::{self, Took};
 
-/// The variable that names a file with the tests that a process runs, one per line, where they share a boot.
+/// The environment variable with the path of a file that lists the tests of a process, one per line. It is used for
+/// tests that share a boot.
 const CHOSEN: &str = "MEMWRIGHT_TESTS";
 
-/// Interval at which the end of a process is polled.
+/// The interval at which the end of a process is polled.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// What all processes of a run share.
+/// The settings that all processes of a run share.
 pub struct Machine {
-    /// Variables of their environment.
+    /// The environment variables to set.
     pub environment: Vec<(&'static str, &'static str)>,
-    /// The deadline, at which running processes are killed.
+    /// The deadline. Processes that are still running then are killed.
     pub until: Instant,
 }
 
-/// One process.
+/// A process that runs tests.
 pub struct Job<'a> {
     pub binary: &'a Binary,
-    /// Its tests: one, or all that use the same boot.
+    /// The tests that the process runs: one test, or all tests of a group.
     pub tests: Vec<String>,
-    /// The group that the tests share.
+    /// The group of the tests; `None` for a single test without a group.
     pub group: Option<String>,
 }
 
 /// The result of a process.
 pub struct Done {
-    /// One outcome for each of its tests.
+    /// The outcome of each test, in the order of the tests.
     pub outcomes: Vec<Outcome>,
     pub took: Took,
-    /// What it printed.
+    /// The output of the process.
     pub printed: String,
 }
 
 impl Job<'_> {
-    /// Returns the name of the job for reports of its time.
+    /// Returns the name of the process for reports of its time.
     pub fn name(&self) -> String {
         let what = self.group.as_ref().or(self.tests.first());
         format!("{} {}", self.binary.name, what.map_or("", String::as_str))
@@ -54,7 +55,7 @@ impl Job<'_> {
     /// Runs the process, and kills it at the deadline.
     fn run(&self, number: usize, machine: &Machine, folder: &Path) -> Result<Done> {
         let mut command = self.binary.command();
-        // libtest prints the output of passed tests only on request.
+        // libtest prints the output of passed tests only with this option.
         command
             .arg("--show-output")
             .envs(machine.environment.iter().copied());
@@ -103,7 +104,8 @@ impl Job<'_> {
     }
 }
 
-/// Waits without reaping the process, so that its times can still be read. Returns whether it ended in time.
+/// Waits for the end of the process without reaping it, so that its times can still be read. Returns whether it ended
+/// before the deadline.
 fn wait(child: &mut Child, until: Instant) -> bool {
     while !clock::has_ended(child.id()) {
         if Instant::now() >= until {
@@ -114,7 +116,7 @@ fn wait(child: &mut Child, until: Instant) -> bool {
     true
 }
 
-/// Reads to the end, so that a full pipe never blocks the process.
+/// Starts a thread that reads all output of a process, so that a full pipe never blocks the process.
 fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Result<String>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -123,10 +125,10 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Resul
     })
 }
 
-/// Runs all jobs, as many at a time as there are processors, and passes each to `report` when it is done.
+/// Runs all processes, as many at a time as there are processors. Calls `report` for each process when it has ended.
 ///
 /// # Errors
-/// When a process cannot be started.
+/// If a process cannot be started.
 pub fn run_all(
     jobs: &[Job<'_>],
     machine: &Machine,

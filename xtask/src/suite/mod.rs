@@ -1,7 +1,7 @@
 //! The tests of the workspace: built once, run as separate processes, and counted.
 //!
-//! A process runs one test, or those that use the same boot of the guest. Each test thus has its own time, no test sees
-//! state that another one left in its process, and all processors are busy until the end.
+//! A process runs one test, or the tests that share a boot of the guest. The time of each process is therefore known, a
+//! test does not depend on state that another test left in its process, and all processors are busy until the end.
 
 mod binaries;
 mod folders;
@@ -26,13 +26,13 @@ use outcome::Outcome;
 pub use outcome::Totals;
 pub use table::markdown;
 
-/// How many of the slowest processes are printed.
+/// The number of the slowest processes that are printed.
 const SLOWEST: usize = 10;
 
-/// The kernel that several tests of the command boot.
+/// The Linux kernel that several tests of the command boot, by its name in `memwright kernels`.
 const IMAGE: &str = "debian:trixie";
 
-/// The part of the full tier that one machine runs: the first of two is `1/2`.
+/// The part of the full tier that one machine runs. `1/2` is the first of two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     number: u64,
@@ -55,7 +55,7 @@ impl Shard {
             .then_some(Shard { number, count })
     }
 
-    /// Returns whether the test or stage with this name belongs to the part.
+    /// Returns whether the test or stage with this name belongs to this part.
     pub fn has(self, name: &str) -> bool {
         table::hash(name) % self.count == self.number - 1
     }
@@ -67,10 +67,10 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Builds what the guests run, and every test.
+    /// Builds the programs and the kernel that the guests run, and every test.
     ///
     /// # Errors
-    /// When something does not build.
+    /// If a program, the kernel or a test does not build.
     pub fn build() -> Result<Suite> {
         guest::build()?;
         let built = binaries::build()?;
@@ -78,10 +78,11 @@ impl Suite {
         Ok(Suite { built })
     }
 
-    /// Runs the tests of a tier, or a part of them, and adds their outcomes to the totals.
+    /// Runs the tests of a tier, or of one shard of it, and adds their outcomes to the totals. Returns the slowest
+    /// processes.
     ///
     /// # Errors
-    /// When tests cannot be listed or started. Failed tests are in the totals.
+    /// If tests cannot be listed or started. Failed tests are part of the totals.
     pub fn run(
         &self,
         tier: Tier,
@@ -105,8 +106,8 @@ impl Suite {
             }
         }
         jobs.retain(|job| shard.has(&job.name()));
-        // Boots of many programs take longest, then other tests of the command: started first, none of them runs alone
-        // at the end.
+        // Start the longest processes first, so that none of them runs alone at the end: first boots of many programs,
+        // then other tests of the command.
         jobs.sort_by_key(|job| {
             let of_command = job.binary.name.starts_with("memwright-cli/");
             (Reverse(job.tests.len()), Reverse(of_command))
@@ -141,8 +142,8 @@ impl Suite {
         Ok(slow)
     }
 
-    /// Fetches the image of Debian's kernel that some tests boot, if it is not in the cache. Those tests report it if
-    /// the image is not available.
+    /// Fetches the image of Debian's kernel that some tests boot, unless it is in the cache. If the image is not
+    /// available, these tests report that they are skipped.
     fn fetch_image(&self) -> Result<()> {
         let mut list = Command::new(&self.built.memwright);
         let kept = shell::output(list.args(["kernels", "list"]));
@@ -153,8 +154,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Returns whether the later QEMU of Debian's backports is available: `yes` or `no`. Determined once for all
-    /// processes.
+    /// Returns `yes` if the later QEMU of Debian's backports is available, otherwise `no`. It is determined once for
+    /// all processes.
     fn later_qemu(&self) -> Result<&'static str> {
         let busybox = shell::which("busybox").context("busybox is missing")?;
         let mut command = Command::new(&self.built.memwright);
@@ -170,7 +171,7 @@ impl Suite {
     }
 }
 
-/// Checks that every program that shares a boot is run by a test of the first tier.
+/// Checks that a test of the first tier runs every program that shares a boot.
 fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> {
     let shared = listed.iter().filter(|test| test.group.is_some());
     let mut earliest: BTreeMap<&str, Tier> = BTreeMap::new();
@@ -188,7 +189,7 @@ fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> 
     bail!("no test of the first tier runs {}", missing.join(", "))
 }
 
-/// A process that took long.
+/// A slow process, for the closing report.
 pub struct Slow {
     name: String,
     tests: usize,
@@ -228,7 +229,7 @@ fn add<'a>(jobs: &mut Vec<Job<'a>>, binary: &'a Binary, test: Listed) {
 /// Runs the examples of the documentation and counts them.
 ///
 /// # Errors
-/// When cargo cannot be started. Failed examples are in the totals.
+/// If cargo cannot be started. Failed examples are part of the totals.
 pub fn run_examples(totals: &mut Totals) -> Result<()> {
     let mut command: Command = shell::cargo(["test", "--doc", "--no-fail-fast"]);
     shell::step(&shell::line(&command));
@@ -244,7 +245,7 @@ pub fn run_examples(totals: &mut Totals) -> Result<()> {
         if let Some((name, ending)) = outcome::line(&line) {
             totals.add(name, &ending);
         }
-        // The words of the closing line must appear only there.
+        // Change the words, because only the closing line may contain them.
         writeln!(
             output,
             "{}",
@@ -253,7 +254,7 @@ pub fn run_examples(totals: &mut Totals) -> Result<()> {
     }
     let status = child.wait()?;
     if !status.success() && totals.failed == before {
-        // An example that does not build, or a process that died before its last line.
+        // An example did not build, or a process ended before its last line.
         totals.failed += 1;
     }
     Ok(())

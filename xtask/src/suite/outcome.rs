@@ -1,4 +1,4 @@
-//! The outcomes of tests, and the closing lines.
+//! The outcomes of tests, and the closing lines of a run.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::tier::Tier;
 pub enum Outcome {
     Passed,
     Failed,
-    /// It needs an image, a tool or a network that is missing, or runs only when it is named.
+    /// The test needs an image, a tool or a network that is missing, or is marked as ignored. Contains the reason.
     Skipped(String),
-    /// A later tier runs it.
+    /// Only this later tier runs the test.
     Later(Tier),
 }
 
 impl Outcome {
-    /// Returns the end of the test's line.
+    /// Returns the text for the outcome at the end of the test's line.
     pub fn words(&self) -> String {
         match self {
             Outcome::Passed => "ok".to_owned(),
@@ -27,18 +27,18 @@ impl Outcome {
     }
 }
 
-/// A test that cannot run here prints this word, its name, a colon and the reason.
+/// The prefix of the line that a test prints if it cannot run here. Its name, a colon and the reason follow.
 const MARK: &str = "SKIPPED ";
 
-/// Parses a line that reports how a test ended: its name and the outcome.
+/// Parses a line that reports the outcome of a test. Returns the name of the test and the outcome.
 pub fn line(line: &str) -> Option<(&str, Outcome)> {
     let (name, ending) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.trim_end();
     let name = name.strip_prefix("[boot] ").unwrap_or(name).trim_start();
-    // libtest appends this to the name of a test that is expected to panic.
+    // libtest appends this suffix to the name of a test that is expected to panic.
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     let outcome = match ending.strip_prefix("ignored") {
-        // libtest puts a comma before the reason, libtest-mimic puts it in parentheses.
+        // libtest prints a comma before the reason; libtest-mimic prints the reason in parentheses.
         Some(why) => {
             let why = why.trim_start_matches([',', ' ']);
             let inside = why.strip_prefix('(').and_then(|why| why.strip_suffix(')'));
@@ -53,7 +53,7 @@ pub fn line(line: &str) -> Option<(&str, Outcome)> {
     Some((name, outcome))
 }
 
-/// Returns how each of these tests ended, from what their process printed. A test without a line has failed.
+/// Returns the outcome of each of these tests, from the output of their process. A test without a line has failed.
 pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
     let mut seen: BTreeMap<&str, Outcome> = printed.lines().filter_map(line).collect();
     let marked = printed.lines().find_map(|line| line.strip_prefix(MARK));
@@ -61,8 +61,8 @@ pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
     names
         .iter()
         .map(|name| match (seen.remove(name), skipped) {
-            // A process that runs one test prints the mark for it; processes of several tests report skips in another
-            // way.
+            // The mark is evaluated only for a process with one test. Processes with several tests report skipped tests
+            // in another way.
             (Some(Outcome::Passed), Some(why)) if names.len() == 1 => {
                 Outcome::Skipped(why.to_owned())
             }
@@ -72,20 +72,20 @@ pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
         .collect()
 }
 
-/// Counts of tests by outcome, and the skipped ones.
+/// The number of tests by outcome, with the skipped tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub passed: u64,
     pub failed: u64,
-    /// The skipped tests, and why.
+    /// The names of the skipped tests, each with the reason.
     pub skipped: Vec<(String, String)>,
-    /// Tests that each later tier runs.
+    /// The numbers of tests that only a later tier runs.
     ci: u64,
     full: u64,
 }
 
 impl Totals {
-    /// Counts a test.
+    /// Counts a test with this outcome.
     pub fn add(&mut self, name: &str, outcome: &Outcome) {
         match outcome {
             Outcome::Passed => self.passed += 1,
@@ -96,7 +96,7 @@ impl Totals {
         }
     }
 
-    /// Returns what is printed at the end: the skipped tests by name, what later tiers run, and the counts.
+    /// Returns the closing lines: the skipped tests by name, the numbers of tests that later tiers run, and the counts.
     pub fn lines(&self) -> String {
         let Totals {
             passed,

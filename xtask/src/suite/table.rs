@@ -1,22 +1,24 @@
 //! Assigns tests to tiers.
 //!
-//! A test that no rule matches is in every tier, so new tests run at once. The first matching rule applies.
+//! A test that no rule matches is in every tier, so that new tests run at once. Of several matching rules, the first
+//! applies.
 
 use crate::tier::Tier;
 
-/// A rule for tests that do not run in every tier.
+/// A rule that assigns tests of a binary to tiers.
 pub struct Rule {
     /// The test binary.
     binary: &'static str,
-    /// Prefixes of the tests' names. Where there are several, tests whose names differ only in the prefix are the same
-    /// test on several machines or builds. A tier runs a number of them; which ones depends on the rest of the name.
+    /// The prefixes of the names of the tests. If there are several, tests whose names differ only in the prefix are
+    /// the same test on several machines or builds. A tier runs a number of these alternatives; the rest of the name
+    /// determines which.
     beginnings: &'static [&'static str],
-    /// The number of alternatives: the prefixes, or, where there is one prefix, the parts into which its tests are
-    /// divided by their names.
+    /// The number of alternatives. With several prefixes, it is the number of prefixes. With one prefix, it is the
+    /// number of parts into which the tests are divided by their names.
     of: usize,
-    /// The number of alternatives that `cargo xtask test` and `cargo xtask ci` run. The full tier runs all.
+    /// The numbers of alternatives that `cargo xtask test` and `cargo xtask ci` run. The full tier runs all.
     runs: [usize; 2],
-    /// What these tests are, for the documentation.
+    /// The description of these tests in the documentation.
     what: &'static str,
 }
 
@@ -263,7 +265,7 @@ pub fn tier(binary: &str, test: &str) -> Tier {
 }
 
 impl Rule {
-    /// Returns the tier of alternative `at` of the tests that `rest` names.
+    /// Returns the first tier that runs the test whose prefix has the index `at` and whose name continues with `rest`.
     fn tier(&self, at: usize, rest: &str) -> Tier {
         let first = (hash(rest) % self.of as u64) as usize;
         let turn = (at + self.of - first) % self.of;
@@ -275,14 +277,15 @@ impl Rule {
     }
 }
 
-/// FNV-1a: the same in every build, so that a tier's choice is the same everywhere.
+/// Returns the FNV-1a hash of a text. It is the same in every build, so that a tier runs the same tests on every
+/// machine.
 pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Returns the table of `docs/correctness.md`.
+/// Returns the table of tests and tiers for `docs/correctness.md`.
 pub fn markdown() -> String {
     let mut text =
         "| tests | `cargo xtask test` | `cargo xtask ci` | `--full` |\n|---|---|---|---|\n"

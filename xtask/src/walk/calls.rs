@@ -1,21 +1,21 @@
-//! Calls as a tree, without those that a reader of an operation does not follow.
+//! The tree of calls of an operation, without calls that a reader of the operation does not follow.
 
 use std::collections::HashSet;
 
 use super::functions::Function;
 use super::trace::Event;
 
-/// Files whose functions are left out with all that they call: they stand for hardware and devices.
+/// The files that simulate hardware and devices. Calls of their functions are omitted, with all calls inside.
 const MACHINE: &str = "crates/memwright-sim/src/";
-/// Files whose functions are not counted, while what they call is: they begin the operation.
+/// The files that start an operation. Calls of their functions are omitted, but the calls inside are kept.
 const STARTER: &str = "crates/memwright-sim/examples/";
-/// Functions that are left out with all that they call: hooks of tests, which do nothing in the kernel.
+/// Hooks of tests, which do nothing in the kernel. Calls of these functions are omitted, with all calls inside.
 const HOOKS: &[&str] = &[
     "memwright_table::sync::step",
     "memwright_table::handle::injected_failure",
 ];
-/// The maximum number of lines of an accessor: a signature, three lines, and a bracket. A call of such a function is left
-/// out if all that it calls is left out.
+/// The maximum number of lines of an accessor: a signature, three lines, and a bracket. A call of an accessor is
+/// omitted if all calls inside are omitted.
 pub const SMALL: u32 = 5;
 
 /// A call and the calls that it makes.
@@ -26,9 +26,9 @@ pub struct Call<'a> {
 }
 
 /// Returns the calls that a reader of the operation follows. The first event is the call of the function that performs
-/// the operation, which is not among them.
+/// the operation; that call is not in the result.
 ///
-/// A reader reads each function once: a call that leads to no new function is left out.
+/// A reader reads each function once, so a call is omitted if it leads to no new function.
 pub fn calls<'a>(events: &[Event], functions: &'a [Function]) -> Vec<Call<'a>> {
     let mut open: Vec<(&Function, Vec<Call<'a>>)> = Vec::new();
     let mut all = Vec::new();
@@ -47,7 +47,8 @@ pub fn calls<'a>(events: &[Event], functions: &'a [Function]) -> Vec<Call<'a>> {
     new(all, &mut HashSet::new())
 }
 
-/// Returns what is left of a call that makes these calls.
+/// Returns the calls that replace a call of `function` with the inner calls `calls`: the call itself, its inner calls,
+/// or none.
 fn followed<'a>(function: &'a Function, calls: Vec<Call<'a>>) -> Vec<Call<'a>> {
     let hook = HOOKS.iter().any(|hook| function.path == *hook);
     if hook || function.file.starts_with(MACHINE) {
@@ -62,11 +63,11 @@ fn followed<'a>(function: &'a Function, calls: Vec<Call<'a>>) -> Vec<Call<'a>> {
     vec![Call { function, calls }]
 }
 
-/// Returns the calls that lead to functions that are not among those that were read, to which it adds them.
+/// Returns the calls that lead to a function that is not in `read`. Adds their functions to `read`.
 fn new<'a>(calls: Vec<Call<'a>>, read: &mut HashSet<(&'a str, &'a str)>) -> Vec<Call<'a>> {
     let mut left = Vec::new();
     for Call { function, calls } in calls {
-        // Generic functions have instances of the same name.
+        // Compare names, because the instances of a generic function have the same name.
         let first = read.insert((&function.file, &function.name));
         let calls = new(calls, read);
         if first || !calls.is_empty() {
@@ -108,7 +109,8 @@ mod tests {
         ]
     }
 
-    /// Returns the events of a text such as `0(1(23))`, in which each digit is a function and brackets contain its calls.
+    /// Returns the events of a text such as `0(1(23))`. Each digit is the call of a function, and the brackets after it
+    /// contain the calls inside.
     fn events(text: &str) -> Vec<Event> {
         let mut events = Vec::new();
         let letters: Vec<char> = text.chars().collect();
@@ -142,15 +144,15 @@ mod tests {
         for (trace, expected) in [
             ("0(1(2))", "1(2)"),
             ("0(12)", "12"),
-            // The machine, and what it calls.
+            // The machine and the calls inside are omitted.
             ("0(1(4(2)))", "1"),
             ("0(1(5(2)))", "1"),
-            // Accessors, unless they lead further.
+            // Accessors are omitted unless a call inside is kept.
             ("0(1(3))", "1"),
             ("0(1(3(3(4))))", "1"),
             ("0(1(3(2)))", "1(3(2))"),
             ("0(1(6))", "1"),
-            // What has been read.
+            // Functions that have been read are omitted.
             ("0(1(222))", "1(2)"),
             ("0(1(2)2)", "1(2)"),
             ("0(1(2)1(2))", "1(2)"),

@@ -1,18 +1,18 @@
-//! The operations that are walked, and the ceilings of their figures.
+//! The operations that `cargo xtask walk` traces, and the ceilings of their figures.
 
 use super::stays::Counts;
 
-/// An operation.
+/// An operation and its ceilings.
 pub struct Ceiling {
     pub name: &'static str,
-    /// The name of its part of the page.
+    /// The name of its generated block in the page.
     pub block: &'static str,
-    /// The operation in words.
+    /// The description of the operation in the page.
     pub title: &'static str,
-    /// The maximum of each figure. They are only ever lowered.
+    /// The maximum of each figure. It may only be lowered.
     pub most: Counts,
-    /// The figures before the crates were laid out in layers, at commit 3b42efaf; those of the comparison at commit
-    /// 48f2db66, which has it. The goal is half of their returns.
+    /// The figures before the modules were put into layers, at commit 3b42efaf. Those of `compare` are of commit
+    /// 48f2db66, because that command does not exist at 3b42efaf. The goal is half of these returns.
     pub before: Counts,
 }
 
@@ -65,12 +65,12 @@ pub const CEILINGS: &[Ceiling] = &[
 ];
 
 impl Ceiling {
-    /// Returns the number of returns that is the goal.
+    /// Returns the goal for the number of returns.
     pub fn goal(&self) -> usize {
         self.before.returns / 2
     }
 
-    /// Returns a complaint if the figures are not exactly at their ceilings.
+    /// Returns an error message if the figures are not exactly at their ceilings.
     pub fn complaint(&self, now: &Counts) -> Option<String> {
         if *now == self.most {
             return None;

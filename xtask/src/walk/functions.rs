@@ -1,4 +1,4 @@
-//! The functions of a program, by its symbols and its line tables.
+//! Reads the functions of a program from its symbols and line tables.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,28 +14,28 @@ use super::names;
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its address in the image.
+    /// The address in the image.
     pub address: u64,
-    /// Its path, such as `memwright_table::table::level::slot_index`.
+    /// The path, such as `memwright_table::table::level::slot_index`.
     pub path: String,
-    /// Its name and that of its type.
+    /// The name, with the name of its type.
     pub name: String,
-    /// The file that defines it, relative to the root of the workspace.
+    /// The file that defines the function, relative to the root of the workspace.
     pub file: String,
     /// The number of lines from its signature to its end.
     pub lines: u32,
-    /// Whether `derive` wrote it.
+    /// Whether `derive` generated the function.
     pub derived: bool,
 }
 
-/// The functions of a program that one workspace defines.
+/// The functions of a program that are defined in one workspace.
 pub struct Functions(Vec<Function>);
 
 impl Functions {
-    /// Reads the functions that the workspace in the folder `root` defines.
+    /// Reads the functions that are defined in the workspace in the folder `root`.
     ///
     /// # Errors
-    /// An image without symbols or line tables.
+    /// If the image cannot be read or has no symbols or line tables.
     pub fn read(program: &Path, root: &Path) -> Result<Self> {
         let image = std::fs::read(program)?;
         let loader = Loader::new(program).map_err(|error| anyhow!("{error}"))?;
@@ -82,7 +82,8 @@ impl Functions {
     }
 }
 
-/// Returns the file of the function at `address`, its first and its last line, or `None` if it is outside the workspace.
+/// Returns the file and the first and last line of the function at `address`, or `None` if the function is not defined
+/// in the workspace.
 fn source(
     loader: &Loader,
     address: u64,
@@ -108,14 +109,15 @@ fn source(
     Ok(ends.map(|(first, last)| (file, *first, *last)))
 }
 
-/// The text of the source.
+/// The lines of the source files, read on demand.
 struct Texts<'a> {
     root: &'a Path,
     files: HashMap<String, Vec<String>>,
 }
 
 impl Texts<'_> {
-    /// Returns a line of a file, counted from 1, without indentation; empty if there is none.
+    /// Returns the line with this number, from 1, of a file, without indentation; an empty string if there is no such
+    /// line.
     fn line(&mut self, file: &str, number: u32) -> &str {
         let lines = self.files.entry(file.to_owned()).or_insert_with(|| {
             let text = std::fs::read_to_string(self.root.join(file)).unwrap_or_default();

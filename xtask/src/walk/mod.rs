@@ -1,10 +1,12 @@
-//! `cargo xtask walk`: derives, from an executed call trace, the files that a reader of one operation passes.
+//! `cargo xtask walk`: lists the files that a reader of an operation passes, from a trace of the calls of that
+//! operation.
 //!
-//! The operation runs in a process without optimisation, so that each call is one, and `ptrace` stops the process at each
-//! call and return. A *stay* is a maximal part of the trace in one file. A *return* is a stay in a file that the walk had
-//! left. What is left out is in `calls.rs`: the simulated machine, accessors, and what a loop repeats.
+//! The operation runs in a process that is compiled without optimisation, so that no call is inlined. `ptrace` stops
+//! the process at each call and return. A *stay* is a maximal part of the trace in one file. A *return* is a stay in a
+//! file that the walk had left before. The walk omits the simulated machine, accessors, and repeated calls
+//! (`calls.rs`).
 //!
-//! The figures have ceilings, which may only fall, and the sequence of files is written into `ARCHITECTURE.md`.
+//! The figures have ceilings, which may only be lowered. The task writes the sequence of files into `ARCHITECTURE.md`.
 
 mod calls;
 mod ceilings;
@@ -26,12 +28,13 @@ use self::program::Program;
 use self::stays::{Counts, Walk};
 use crate::shell;
 
-/// Prints the figures of every operation beside their ceilings and checks them and `ARCHITECTURE.md`. With `--write`,
-/// updates `ARCHITECTURE.md` first. With the name of an operation, prints its stays instead, of this tree or another.
+/// Prints the figures of every operation next to their ceilings, and checks them and `ARCHITECTURE.md`. With `--write`,
+/// updates `ARCHITECTURE.md` first. With the name of an operation, prints the stays of that operation instead, for this
+/// source tree or for that of `--tree`.
 ///
 /// # Errors
-/// A figure that is not at its ceiling; a page that is not up to date; a process that cannot be traced; arguments that
-/// are not known.
+/// If a figure is not at its ceiling, if the page is not up to date, if a process cannot be traced, or if an argument
+/// is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
     match arguments {
         [] | ["--check"] => check(&walks()?, false),
@@ -47,7 +50,7 @@ fn names() -> Vec<&'static str> {
     CEILINGS.iter().map(|ceiling| ceiling.name).collect()
 }
 
-/// Walks every operation of this tree.
+/// Returns the walk of every operation, for this source tree.
 fn walks() -> Result<Vec<(&'static Ceiling, Walk)>> {
     let tree = shell::root();
     program::build(&tree, &names())?;
@@ -55,7 +58,7 @@ fn walks() -> Result<Vec<(&'static Ceiling, Walk)>> {
     CEILINGS.iter().map(walk).collect()
 }
 
-/// Performs an operation on the source in `tree` and returns its walk.
+/// Runs an operation, built from the source in `tree`, and returns its walk.
 fn walk(tree: &Path, name: &str) -> Result<Walk> {
     let program = Program::of(tree, name);
     let functions = Functions::read(&program.path, tree)?;

@@ -1,13 +1,14 @@
-//! Names of functions for readers.
+//! Short names of functions.
 
-/// Returns the name of a function, with the name of its type, by its complete path. A closure has the name of the
-/// function that contains it.
+/// Returns the name of a function, with the name of its type, from its complete path. For a closure, returns the name
+/// of the function that contains it.
 pub fn short(path: &str) -> String {
     let segments: Vec<&str> = segments(path)
         .into_iter()
         .filter(|segment| !segment.starts_with('{'))
         .collect();
-    // `::<A, B>` are the arguments of a function. A first segment in brackets is the type that a method is for.
+    // A segment `<A, B>` contains the generic arguments of a function. A first segment in angle brackets is the type of
+    // a method.
     let named = |segment: &&&str| !segment.starts_with('<');
     let last = segments.iter().rfind(named).copied().unwrap_or(path);
     match segments.first().and_then(|first| of_type(first)) {
@@ -23,14 +24,14 @@ fn of_type(segment: &str) -> Option<&str> {
     let path = path
         .trim_start_matches(['&', '*'])
         .trim_start_matches("mut ");
-    // A method can be for a type that has methods of another crate: `<<a::Type>::f as Trait>`.
+    // The type can itself be in a path of a method: `<<a::Type>::f as Trait>`.
     let last = segments(path)
         .into_iter()
         .rfind(|segment| !segment.starts_with(['<', '{']))?;
     Some(last.split('<').next().unwrap_or(last))
 }
 
-/// Returns the parts of a path between the `::` that are not in brackets.
+/// Splits a path at each `::` that is not in brackets.
 fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! The walks in `ARCHITECTURE.md`.
+//! Updates the walks in `ARCHITECTURE.md`.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use super::ceilings::Ceiling;
 use super::stays::{Entry, Walk, place};
 use crate::block::Block;
 
-/// The page.
+/// The page that contains the walks.
 pub const PAGE: &str = "ARCHITECTURE.md";
 
-/// Returns the text of the page with the files of each walk, and with the table of all figures, as they are now.
+/// Returns the text of the page with the files of each walk and the table of all figures replaced by the present ones.
 ///
 /// # Errors
-/// The page has no place for one of them.
+/// If the page has no generated block for one of them.
 pub fn updated(page: &str, walks: &[(&Ceiling, Walk)]) -> Result<String> {
     let files = walks.iter().map(|(ceiling, walk)| Block {
         page: PAGE,
@@ -34,8 +34,8 @@ pub fn updated(page: &str, walks: &[(&Ceiling, Walk)]) -> Result<String> {
     Ok(page)
 }
 
-/// Returns the files of a walk in the order in which it enters them, each indented below the file that calls into it,
-/// with the function by which it is entered.
+/// Returns the files of a walk in the order in which the walk enters them. Each is indented below the file that calls
+/// into it, and followed by the function that is called.
 fn files(walk: &Walk) -> String {
     let mut lines = Vec::new();
     lay_out(&walk.entries, 0, &mut lines);

@@ -1,4 +1,4 @@
-//! The programs that perform the operations, built so that each call is one.
+//! The programs that perform the operations, built without inlining.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,11 +7,12 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// Flags that keep every function: without the passes of LLVM not even `#[inline(always)]` inlines one. Names are mangled
-/// in the one way that a later compiler cannot change.
+/// Flags that prevent inlining: without the passes of LLVM, even `#[inline(always)]` has no effect. The v0 mangling is
+/// stable across compiler versions.
 pub const FLAGS: &[&str] = &["-Cno-prepopulate-passes", "-Csymbol-mangling-version=v0"];
 
-/// The profile. Debug assertions are off, as in the kernel's image. Only this workspace's functions need line tables.
+/// The settings of the profile. Debug assertions are off, as in the kernel's image. Only functions of this workspace
+/// need line tables.
 const PROFILE: &[&str] = &[
     "profile.dev.opt-level=0",
     "profile.dev.debug=\"line-tables-only\"",
@@ -19,19 +20,19 @@ const PROFILE: &[&str] = &[
     "profile.dev.package.'*'.debug=false",
 ];
 
-/// The folder of the accounts that are compared.
+/// The folder with the accounts that the operation `compare` reads.
 const ACCOUNTS: &str = "xtask/walks";
 
 /// A program that performs an operation.
 pub struct Program {
     pub path: PathBuf,
     pub arguments: Vec<String>,
-    /// Returns whether the function with this path contains the operation.
+    /// A predicate for the path of the function that contains the operation.
     pub begins: fn(&str) -> bool,
 }
 
 impl Program {
-    /// Returns the program that performs an operation on the source in `tree`, where [`build`] puts it.
+    /// Returns the program that performs an operation, as [`build`] builds it from the source in `tree`.
     pub fn of(tree: &Path, name: &str) -> Self {
         let folder = folder(tree).join("debug");
         if is_on_memory(name) {
@@ -54,7 +55,7 @@ impl Program {
     }
 }
 
-/// Returns whether an operation is one of the memory manager. The other is one of the command.
+/// Returns whether an operation belongs to the memory manager, and not to the command.
 fn is_on_memory(name: &str) -> bool {
     name != "compare"
 }
@@ -68,10 +69,10 @@ fn folder(tree: &Path) -> PathBuf {
     }
 }
 
-/// Builds the programs of these operations from the source in `tree`, together, so that they share what they can.
+/// Builds the programs of these operations from the source in `tree`, in one build, so that they share artifacts.
 ///
 /// # Errors
-/// They do not build.
+/// If a program does not build.
 pub fn build(tree: &Path, names: &[&str]) -> Result<()> {
     let mut command = command(tree);
     if names.iter().any(|name| is_on_memory(name)) {
@@ -96,7 +97,7 @@ fn command(tree: &Path) -> Command {
     for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
         command.env_remove(name);
     }
-    // The command that is traced runs no kernel.
+    // The traced command boots no kernel, so the kernel need not be built.
     command.env("MEMWRIGHT_BUILD_KERNEL", "0");
     command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
     command

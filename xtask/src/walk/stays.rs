@@ -9,7 +9,7 @@ use super::calls::Call;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
     pub file: String,
-    /// The functions that run in it, in the order in which they begin to.
+    /// The functions that run during the stay, in the order in which they first run.
     pub functions: Vec<String>,
 }
 
@@ -17,9 +17,9 @@ pub struct Stay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub file: String,
-    /// The function by which it is entered.
+    /// The function through which the walk enters the file.
     pub function: String,
-    /// The files that are entered from it, as far as they lead to a new file.
+    /// The files that the walk enters from this one, if they are new or lead to a new file.
     pub entries: Vec<Entry>,
 }
 
@@ -35,7 +35,7 @@ pub struct Counts {
 impl Counts {
     pub const HEAD: &'static str = "   stays   files  crossings  returns";
 
-    /// Returns a line of a table with the heads [`HEAD`](Self::HEAD).
+    /// Returns the figures as a line of a table with the header [`HEAD`](Self::HEAD).
     pub fn line(&self) -> String {
         format!(
             "{:>8}{:>8}{:>11}{:>9}",
@@ -50,7 +50,7 @@ pub struct Walk {
     pub stays: Vec<Stay>,
     /// The files in the order in which the walk enters them.
     pub files: Vec<String>,
-    /// The files as a tree. A file that has been entered before is in it again only if it leads to a new one.
+    /// The files as a tree. A file is in the tree more than once only if a later entry leads to a new file.
     pub entries: Vec<Entry>,
 }
 
@@ -66,7 +66,7 @@ impl Walk {
         walk
     }
 
-    /// Follows a call that a function in the file `from` makes. `entries` are the files entered from that file.
+    /// Adds a call from a function in the file `from` to the walk. `entries` are the files entered from that file.
     fn follow(&mut self, call: &Call<'_>, from: &str, entries: &mut Vec<Entry>) {
         let function = call.function;
         self.be_in(&function.file, &function.name);
@@ -90,7 +90,7 @@ impl Walk {
         }
     }
 
-    /// Follows what a call calls, and returns from each.
+    /// Adds the calls inside a call, and the return from each, to the walk.
     fn follow_all(&mut self, call: &Call<'_>, entries: &mut Vec<Entry>) {
         for inner in &call.calls {
             self.follow(inner, &call.function.file, entries);
@@ -122,7 +122,8 @@ impl Walk {
         }
     }
 
-    /// Returns the two files between which the walk changes most often, and how often it does.
+    /// Returns the pair of files between which the walk switches most often, with the number of switches; `None` for a
+    /// walk with one stay.
     pub fn ping_pong(&self) -> Option<(usize, [&str; 2])> {
         let mut changes: BTreeMap<[&str; 2], usize> = BTreeMap::new();
         for pair in self.stays.windows(2) {
@@ -134,7 +135,7 @@ impl Walk {
         most.map(|(files, count)| (count, files))
     }
 
-    /// Returns the stays as lines.
+    /// Returns the stays as text, one line for each.
     pub fn table(&self) -> String {
         let mut table = String::new();
         for (index, stay) in self.stays.iter().enumerate() {
@@ -174,7 +175,7 @@ fn crate_of(file: &str) -> &str {
     file.split('/').nth(1).unwrap_or(file)
 }
 
-/// Returns a file as `ARCHITECTURE.md` names it: `memwright/src/fault/anon.rs`.
+/// Returns the name of a file in `ARCHITECTURE.md`, such as `memwright/src/fault/anon.rs`.
 pub fn place(file: &str) -> &str {
     file.strip_prefix("crates/").unwrap_or(file)
 }
@@ -199,7 +200,7 @@ mod tests {
         Call { function, calls }
     }
 
-    /// Returns the functions of entries, each with those below it in brackets.
+    /// Returns the functions of entries. Brackets after a function contain the functions of the entries below it.
     fn text(entries: &[Entry]) -> String {
         let one = |entry: &Entry| match entry.entries.as_slice() {
             [] => entry.function.clone(),

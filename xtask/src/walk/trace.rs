@@ -1,4 +1,4 @@
-//! Runs a program under `ptrace` and records which of its functions call which.
+//! Runs a program under `ptrace` and records the calls and returns of its functions.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,16 +23,16 @@ const BREAKPOINT: u8 = 0xcc;
 pub enum Event {
     /// The function with this index was called.
     Call(usize),
-    /// The function that was called last, of those that have not returned, returned.
+    /// The innermost open call returned.
     Return,
 }
 
-/// Runs `program` and returns the calls of `functions` and the returns, from the first call of a function for whose path
-/// `begins` holds to its return. What other functions call, such as those of the standard library, appears as called by
-/// their caller.
+/// Runs `program` and returns the calls and returns of `functions`. Recording begins with the first call of a function
+/// for whose path `begins` returns true, and ends with its return. Calls by other functions, such as those of the
+/// standard library, appear as calls by the caller of these functions.
 ///
 /// # Errors
-/// The program cannot be traced, fails, or calls no such function.
+/// If the program cannot be traced, fails, or calls no such function.
 pub fn events(
     program: &Path,
     arguments: &[String],
@@ -48,12 +48,12 @@ pub fn events(
     traced.follow(functions)
 }
 
-/// A breakpoint.
+/// A breakpoint in the traced process.
 #[derive(Clone, Copy)]
 struct Breakpoint {
-    /// The byte that it replaces.
+    /// The byte that the breakpoint replaces.
     byte: u8,
-    /// The function that begins here, if one does.
+    /// The index of the function that begins at the address; `None` if the address is only a return address.
     function: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ struct Frame {
     stack: u64,
 }
 
-/// A process that is traced. It is killed when this is dropped.
+/// A traced process. Dropping it kills the process.
 struct Traced {
     child: Child,
     id: Pid,
@@ -83,8 +83,8 @@ impl Drop for Traced {
 }
 
 impl Traced {
-    /// Starts the program and stops it before its first instruction. A shell starts it, because a program that is to
-    /// trace another from its first instruction must attach to the process before.
+    /// Starts the program and stops it before its first instruction. The process starts as a shell that stops itself.
+    /// The tracer attaches to the shell, which then executes the program.
     fn start(program: &Path, arguments: &[String]) -> Result<Self> {
         let mut command = Command::new("sh");
         command
@@ -116,7 +116,7 @@ impl Traced {
         })
     }
 
-    /// Sets a breakpoint, unless there is one.
+    /// Sets a breakpoint at `address`, unless there is one already.
     fn plant(&mut self, address: u64, function: Option<usize>) -> Result<()> {
         if self.breakpoints.contains_key(&address) {
             return Ok(());
@@ -130,8 +130,8 @@ impl Traced {
         Ok(())
     }
 
-    /// Runs the program to the end of the operation, and records calls and returns. A call sets a breakpoint at its
-    /// return address.
+    /// Runs the program to the end of the operation, and records calls and returns. At each call, sets a breakpoint at
+    /// the return address.
     fn follow(&mut self, functions: &Functions) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         let mut frames: Vec<Frame> = Vec::new();
@@ -141,7 +141,8 @@ impl Traced {
             let Some(&breakpoint) = self.breakpoints.get(&address) else {
                 bail!("the program stopped at {address:#x}, where no breakpoint is");
             };
-            // A jump can lead to a return address, too, and so can the return of a call in a recursion.
+            // Compare the stack pointer, too: a jump, or the return of another call in a recursion, can reach the same
+            // address.
             let returns =
                 |frame: &Frame| (frame.returns_to, frame.stack) == (address, registers.rsp);
             if frames.last().is_some_and(returns) {
@@ -203,7 +204,7 @@ impl Traced {
     }
 }
 
-/// Continues a process until it has executed another program.
+/// Continues a traced process until it has executed another program.
 fn run_to_exec(id: Pid) -> Result<()> {
     loop {
         match waitpid(id, None)? {
@@ -218,7 +219,7 @@ fn run_to_exec(id: Pid) -> Result<()> {
     }
 }
 
-/// Returns the address at which a program is loaded, by the text of `/proc/PID/maps`.
+/// Returns the address at which a program is loaded, from the text of `/proc/PID/maps`.
 fn base(maps: &str, program: &Path) -> Result<u64> {
     let name = program.to_string_lossy();
     let first = maps.lines().find(|line| line.ends_with(name.as_ref()));
@@ -235,7 +236,7 @@ mod tests {
     use crate::walk::program::FLAGS;
     use crate::walk::stays::Walk;
 
-    /// The source of a program. Its functions are longer than accessors, except for one.
+    /// The source files of a test program. All functions except one are longer than accessors.
     const FILES: &[(&str, &str)] = &[
         (
             "main.rs",

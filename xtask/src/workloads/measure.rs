@@ -1,4 +1,4 @@
-//! Runs a script on Memwright and on Linux, and reads the counts.
+//! Runs a script on Memwright and on Linux, and reads the counts from the results.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,10 @@ use serde::Deserialize;
 use super::script::Script;
 use crate::shell;
 
-/// The kernel of Linux's column, as `memwright kernels` names it.
+/// The Linux kernel, by its name in `memwright kernels`.
 const LINUX: &str = "debian:trixie-backports";
-/// A program that does less than both says little about memory management.
+/// The minimum number of page faults of a script. Together with `LEAST_INSTRUCTIONS`, it excludes programs that
+/// exercise memory management too little.
 const LEAST_FAULTS: u64 = 10_000;
 const LEAST_INSTRUCTIONS: u64 = 100_000_000;
 
@@ -58,35 +59,36 @@ struct Instructions {
     kernel: u64,
 }
 
-/// The document of a bench of workloads.
+/// The JSON document that `memwright bench` writes.
 #[derive(Debug, Deserialize)]
 struct Bench {
     points: Vec<Point>,
 }
 
-/// The columns of a workload.
+/// The columns of a script, one for each kernel.
 #[derive(Debug, Deserialize)]
 struct Point {
     columns: Vec<Column>,
 }
 
-/// The result of a script.
+/// The result of a script on both kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measured {
-    /// Page faults of user mode on Memwright.
+    /// The number of page faults from user mode on Memwright.
     pub faults: u64,
-    /// Instructions in user mode on Memwright.
+    /// The number of instructions in user mode on Memwright.
     pub user: u64,
-    /// Instructions of Memwright's kernel.
+    /// The number of instructions of Memwright's kernel.
     pub memwright: u64,
-    /// Instructions of Linux.
+    /// The number of instructions of the Linux kernel.
     pub linux: u64,
 }
 
 /// Runs a script on both kernels.
 ///
 /// # Errors
-/// A run that gives no result; different output; a script that fails, or that does too little.
+/// If a run yields no result, if the script fails or its output differs between the kernels, or if the script is below
+/// a minimum.
 pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
     let folder = shell::target_folder().join("workloads");
     fs::create_dir_all(&folder)?;
@@ -114,7 +116,7 @@ pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
     result(&point.columns)
 }
 
-/// Checks the columns, and returns the row.
+/// Checks the columns, and returns the result of the script.
 fn result(columns: &[Column]) -> Result<Measured> {
     let [memwright, linux] = columns else {
         bail!("{} columns", columns.len());

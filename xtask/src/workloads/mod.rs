@@ -9,10 +9,10 @@ use anyhow::{Result, ensure};
 use crate::command::{self, Profile};
 use crate::install;
 
-/// Runs all scripts, or the named ones. With `--install`, their packages are installed first.
+/// Runs all scripts, or the named ones. With `--install`, installs their packages first.
 ///
 /// # Errors
-/// A script that failed; the others have run, and their rows are written.
+/// If a script failed. The other scripts have run, and their rows have been written.
 pub fn run(words: &[&str]) -> Result<()> {
     let install = words.contains(&"--install");
     let names: Vec<&str> = words
@@ -44,7 +44,7 @@ pub fn run(words: &[&str]) -> Result<()> {
                     "{}: kernel instructions {} on Memwright, {} on Linux",
                     script.name, measured.memwright, measured.linux
                 );
-                // At once: a run of all takes most of an hour.
+                // Write each row at once, because a run of all scripts takes most of an hour.
                 page::write(&script, &versions, &measured)?;
             }
             Err(error) => {

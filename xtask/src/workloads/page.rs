@@ -16,10 +16,10 @@ const PAGE: &str = "docs/programs.md";
 const HEAD: &str = "| program | what it does | packages | page faults | user | Memwright's kernel | Linux | ratio |\n\
     |---|---|---|---:|---:|---:|---:|---:|\n";
 
-/// Writes the row of a script into the page, and keeps the others.
+/// Writes the row of a script into the page. Keeps the other rows.
 ///
 /// # Errors
-/// I/O errors; a page without a table.
+/// If the page cannot be read or written, or has no table.
 pub fn write(script: &Script, versions: &[String], measured: &Measured) -> Result<()> {
     let path = shell::root().join(PAGE);
     let text = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
@@ -37,7 +37,7 @@ pub fn write(script: &Script, versions: &[String], measured: &Measured) -> Resul
     fs::write(&path, text).with_context(|| PAGE.to_owned())
 }
 
-/// Returns the rows of the page by the name of their script.
+/// Returns the rows of the page, by the name of the script.
 fn rows(page: &str) -> BTreeMap<String, String> {
     let rows = page.lines().filter_map(|line| {
         let name = line.strip_prefix("| `")?.split_once('`')?.0;

@@ -1,4 +1,4 @@
-//! The scripts in `programs/workloads`.
+//! Reads the scripts in `programs/workloads`.
 
 use std::fs;
 use std::process::Command;
@@ -7,15 +7,15 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
-/// Debian's Python.
+/// The path of Debian's Python.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A script that runs a whole program, and what it needs.
+/// A script that runs a program, with the packages that it needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Its name, without the extension.
+    /// The name of the file, without the extension.
     pub name: String,
-    /// What it does, in one line.
+    /// A description in one line.
     pub title: String,
     /// The Debian packages that must be installed.
     pub packages: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Parses the first lines: a title, Debian's packages, and those of Python if there are any.
+    /// Parses the first lines of a script: the title, the Debian packages, and the Python packages if there are any.
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let title = lines.next().and_then(|line| line.strip_prefix("# "));
@@ -43,7 +43,7 @@ impl Script {
         })
     }
 
-    /// Returns the packages with their versions, or the first one that is not installed.
+    /// Returns each package with its version. Returns the name of the first package that is not installed as the error.
     pub fn versions(&self) -> Result<Vec<String>, String> {
         let version = |package: &String| {
             let mut query = Command::new("dpkg-query");
@@ -72,7 +72,7 @@ impl Script {
             .collect()
     }
 
-    /// Installs the packages of Python.
+    /// Installs the Python packages.
     ///
     /// # Errors
     /// If pip fails.
@@ -95,10 +95,10 @@ impl Script {
     }
 }
 
-/// Reads all scripts, in the order of their names, or the named ones.
+/// Reads all scripts, or the named ones, in the order of their names.
 ///
 /// # Errors
-/// A script that does not begin with its title and packages; an unknown name.
+/// If a script does not begin with its title and packages, or if a name is unknown.
 pub fn read(names: &[&str]) -> Result<Vec<Script>> {
     let folder = shell::root().join("programs/workloads");
     let mut scripts = Vec::new();

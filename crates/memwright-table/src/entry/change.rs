@@ -1,26 +1,26 @@
-//! Changes of entries: their classes, and the invalidations that each needs.
+//! The classes of entry changes, and the invalidations that each class needs.
 
 use super::{Bits, Entry, Present};
 
-/// The effect of a change on what the hardware may have cached (rule: flush-what-shrank).
+/// The class of an entry change, by its effect on translations that CPUs may have cached (rule: flush-what-shrank).
 ///
 /// | Change | This CPU | Other CPUs | Frame reuse |
 /// |---|---|---|---|
 /// | `Same`, `Filled` | nothing | nothing | |
-/// | `Grew` | invalidate, if one by one | nothing | |
+/// | `Grew` | invalidate, if page by page | nothing | |
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
-/// | `TableFreed` | invalidate all, including upper levels | the same | after both |
-// Ordered by the invalidations that each variant needs, so that one comparison decides.
+/// | `TableFreed` | invalidate all, including upper levels | invalidate all, including upper levels | after both |
+// In ascending order of the invalidations that the variants need, so that one comparison decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
-    /// Nothing that hardware can see, or can have cached.
+    /// No change that the MMU can read, or can have cached.
     Same,
-    /// A page is mapped where hardware saw none. x86-64 caches nothing that is not present (Intel SDM volume 3A,
-    /// "Caching Translation Information").
+    /// A page is mapped where the entry was not present. x86-64 does not cache entries that are not present (Intel SDM
+    /// volume 3A, "Caching Translation Information").
     Filled,
-    /// The same frame and size, with each right kept or gained. A CPU with the old rights faults, finds the new ones in
-    /// the table and retries.
+    /// The frame and size stay, and each right is kept or gained. A CPU that has cached the old rights faults, reads
+    /// the new rights from the table and retries.
     Grew,
     /// A right was lost, even if another was gained.
     Shrank,
@@ -28,16 +28,16 @@ pub enum Change {
     Moved,
     /// A page of another size is mapped.
     Resized,
-    /// The translation is gone.
+    /// The translation was removed.
     Freed,
-    /// The accessed or dirty bit was cleared. A CPU that has it cached as set would not set it again.
+    /// The accessed or dirty bit was cleared. A CPU that has cached the bit as set would not set it again.
     LostCachedBit,
     /// A table was freed: page walks in progress may be using it (rule: flush-freed-tables).
     TableFreed,
 }
 
 impl Change {
-    /// How many variants there are.
+    /// The number of variants.
     pub const COUNT: usize = 9;
 
     /// Every variant, in the order of [`Change::index`].
@@ -59,7 +59,7 @@ impl Change {
         self as usize
     }
 
-    /// Whether other CPUs must invalidate before the operation returns.
+    /// Whether other CPUs must invalidate the translation before the operation returns.
     #[inline]
     pub const fn needs_remote(self) -> bool {
         match self {
@@ -73,7 +73,8 @@ impl Change {
         }
     }
 
-    /// Whether this CPU must, or for `Grew` should, invalidate before the operation returns.
+    /// Whether this CPU must invalidate the translation before the operation returns. For `Grew` it should, but need
+    /// not.
     #[inline]
     pub const fn needs_local(self) -> bool {
         match self {
@@ -88,7 +89,7 @@ impl Change {
         }
     }
 
-    /// Whether the old frame may be reused only after every CPU has invalidated.
+    /// Whether the old frame may be reused only after every CPU has invalidated the translation.
     #[inline]
     pub const fn holds_frame(self) -> bool {
         match self {
@@ -141,7 +142,7 @@ pub const fn change(old: Entry, new: Entry) -> Change {
     }
 }
 
-/// Returns the page if hardware would use the entry.
+/// Returns the page if the MMU would use the entry.
 const fn visible(entry: Entry) -> Option<Present> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::READ) => Some(page),
@@ -171,8 +172,8 @@ const fn change_visible(old: Present, new: Present) -> Change {
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
-    // A changed protection key counts as a lost right. Each CPU decides what a key permits, so no key permits more than
-    // another.
+    // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so the new key may
+    // have fewer rights than the old one.
     if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

@@ -1,6 +1,6 @@
-//! The meaning of page-table entries, independent of their encoding.
+//! Decoded page-table entries, independent of their encoding.
 //!
-//! Only `x86_64.rs` knows the encoding. All other code uses what is defined here.
+//! Only `x86_64.rs` depends on the encoding. All other code uses the types of this module.
 
 mod change;
 #[cfg(test)]
@@ -14,59 +14,60 @@ use bitflags::bitflags;
 use crate::addr::{Frame, Page, PageSize};
 
 bitflags! {
-    /// Rights and state of a page that an entry maps or stands for.
+    /// The rights and state of a page, in a present, swap or migration entry.
     ///
-    /// The values are those of the architecture's encoding, so that decoding is a mask. Outside of `entry` only the
-    /// names have a meaning.
+    /// The values are the bits of the architecture's encoding, so that decoding is a mask. Code outside of `entry` must
+    /// not depend on the values.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Bits: u64 {
-        /// Accessible at all. Without it, a [`Present`] entry keeps its frame but every access faults (`PROT_NONE`,
-        /// NUMA hinting).
+        /// Readable. Without this bit, a [`Present`] entry keeps its frame but every access faults (`PROT_NONE`, NUMA
+        /// hinting).
         const READ = x86_64::READ;
         /// Writable.
         const WRITE = x86_64::WRITE;
         /// Executable.
         const EXECUTE = x86_64::NO_EXECUTE;
-        /// Accessed, as hardware records it. Set it in a new entry that is used at once.
+        /// The accessed bit, which hardware sets. Set it in a new entry whose page is about to be accessed.
         const ACCESSED = x86_64::ACCESSED;
-        /// Written, as hardware records it.
+        /// The dirty bit, which hardware sets.
         const DIRTY = x86_64::DIRTY;
         /// Exclusive: no other entry maps the anonymous page (rule: exclusive-in-the-entry).
         const EXCLUSIVE = x86_64::EXCLUSIVE;
         /// Written since soft-dirty was last cleared.
         const SOFT_DIRTY = x86_64::SOFT_DIRTY;
-        /// Write-protected through userfaultfd; in an area for read-write protection, read-write-protected: such an
-        /// entry has no right.
+        /// Write-protected through userfaultfd (uffd-wp). In an area that is registered for read-write protection, it
+        /// means read-write-protected, and the entry has no rights.
         const UFFD_WP = x86_64::UFFD_WP;
-        /// A NUMA hint entry, which lacks `READ` for that reason only.
+        /// A NUMA hint entry. It lacks `READ` only because it is a hint.
         const HINT = x86_64::HINT;
         /// A special entry, which holds no reference to its frame: the shared zero page.
         const BORROWED = x86_64::BORROWED;
-        /// The frame is a merged one (KSM).
+        /// The frame is a KSM frame.
         const MERGED = x86_64::MERGED;
-        /// Software dirty: `DIRTY` was set and has been cleared (rule: fold-before-clearing).
+        /// The software dirty bit: `DIRTY` was set and has been cleared (rule: fold-before-clearing).
         const FOLDED_DIRTY = x86_64::FOLDED_DIRTY;
-        /// Software accessed: `ACCESSED` was set and has been cleared (rule: fold-before-clearing).
+        /// The software accessed bit: `ACCESSED` was set and has been cleared (rule: fold-before-clearing).
         const FOLDED_ACCESSED = x86_64::FOLDED_ACCESSED;
-        /// Write-protected through userfaultfd by dirty tracking: the entry stays as writable as it was, and `DIRTY`,
-        /// which was clear at that time, reports a store (rule: fold-before-clearing). Set without `UFFD_WP`.
+        /// Write-protected through userfaultfd by dirty tracking. The entry keeps its right to write. `DIRTY` was
+        /// cleared when this bit was set, so `DIRTY` reports a later store (rule: fold-before-clearing). Not combined
+        /// with `UFFD_WP`.
         const WATCHED = x86_64::WATCHED;
-        /// Read-write-protected through userfaultfd by access tracking: the entry stays as accessible as it was, and
-        /// `ACCESSED`, which was clear at that time, reports an access. Code that clears `ACCESSED` where it is set
-        /// clears this bit too (rule: fold-before-clearing).
+        /// Read-write-protected through userfaultfd by access tracking. The entry keeps its rights. `ACCESSED` was
+        /// cleared when this bit was set, so `ACCESSED` reports a later access. Code that clears a set `ACCESSED` also
+        /// clears this bit (rule: fold-before-clearing).
         const IDLE = x86_64::IDLE;
-        /// The protection key: a number for which each CPU may deny what the other rights allow.
+        /// The protection key. Each CPU can deny accesses to the pages with a key even if the other rights allow them.
         const KEY = x86_64::KEY;
     }
 
-    /// What a marker says about memory that is not mapped.
+    /// The properties that a marker gives to memory that is not mapped.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Marks: u8 {
-        /// Write-protected through userfaultfd: a page that is mapped here inherits the protection.
+        /// Write-protected through userfaultfd. A page that is mapped here later inherits the protection.
         const UFFD_WP = 1 << 0;
         /// A guard region: every access faults (`MADV_GUARD_INSTALL`).
         const GUARD = 1 << 1;
-        /// The page was lost: every access is a bus error (`UFFDIO_POISON`).
+        /// The page was lost: every access raises `SIGBUS` (`UFFDIO_POISON`).
         const POISON = 1 << 2;
     }
 }
@@ -74,8 +75,8 @@ bitflags! {
 impl Bits {
     /// The rights: read, write and execute.
     pub const RIGHTS: Bits = Bits::READ.union(Bits::WRITE).union(Bits::EXECUTE);
-    /// What a protection change replaces: the rights, the protection key, and the NUMA hint, because an entry whose
-    /// rights are set anew is no longer a hint.
+    /// The bits that a protection change replaces: the rights, the protection key, and the NUMA hint. An entry whose
+    /// rights were replaced is no longer a hint.
     pub const PROTECTION: Bits = Bits::RIGHTS.union(Bits::KEY).union(Bits::HINT);
     /// The bits that a swapped or migrating entry can carry.
     pub const CARRIED: Bits = Bits::EXCLUSIVE
@@ -89,15 +90,15 @@ impl Bits {
 }
 
 impl Bits {
-    /// Returns `IDLE` if it is set and the page was accessed: an operation that clears `ACCESSED` clears it too (rule:
-    /// fold-before-clearing).
+    /// Returns `IDLE` if both `IDLE` and `ACCESSED` are set, otherwise no bit. An operation that clears `ACCESSED` must
+    /// also clear this result (rule: fold-before-clearing).
     #[inline]
     pub const fn past_idle(self) -> Self {
         self.difference(self.without_past_idle())
     }
 
-    /// Returns the bits without `IDLE` if the page was accessed, for an operation that takes `ACCESSED` away (rule:
-    /// fold-before-clearing).
+    /// Returns the bits without `IDLE` if `ACCESSED` is set, otherwise all bits. For operations that clear `ACCESSED`
+    /// (rule: fold-before-clearing).
     #[inline]
     pub const fn without_past_idle(self) -> Self {
         if self.contains(Self::ACCESSED) {
@@ -107,7 +108,7 @@ impl Bits {
         }
     }
 
-    /// The bits of the protection key `key`, whose lowest 4 bits are used.
+    /// The bits that encode the protection key `key`. Only the lowest 4 bits of `key` are used.
     #[inline]
     pub const fn of_key(key: u8) -> Self {
         Self::from_bits_truncate(((key & 0xf) as u64) << x86_64::KEY_SHIFT)
@@ -123,7 +124,7 @@ impl Bits {
 /// A page that an entry maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present {
-    /// The frame; the first of several if the page is huge.
+    /// The frame. For a huge page, its first frame.
     pub frame: Frame,
     /// The size of the page.
     pub size: PageSize,
@@ -132,7 +133,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// Returns the frame of `page`, one of the pages that the entry maps.
+    /// Returns the frame of `page`, which must be one of the pages that the entry maps.
     #[inline]
     pub const fn frame_of(&self, page: Page) -> Frame {
         let inside = page.number() & (self.size.pages() - 1);
@@ -145,12 +146,12 @@ impl Present {
 pub struct Swapped {
     /// The slot, below 2^40 (see [`Swapped::SLOTS`]).
     pub slot: u64,
-    /// State that survives swapping: within [`Bits::CARRIED`].
+    /// The state that survives swapping: a subset of [`Bits::CARRIED`].
     pub bits: Bits,
 }
 
 impl Swapped {
-    /// All slot numbers are below this.
+    /// The limit of slot numbers: every slot number is below it.
     pub const SLOTS: u64 = 1 << 40;
 }
 
@@ -161,18 +162,19 @@ pub struct Migrating {
     pub frame: Frame,
     /// The size of the page.
     pub size: PageSize,
-    /// State that survives migration: within [`Bits::CARRIED`], plus `WRITE` if the page was writable.
+    /// The state that survives migration: a subset of [`Bits::CARRIED`], plus `WRITE` if the page was writable.
     pub bits: Bits,
 }
 
-/// A marker: nothing is mapped here, but marks apply. In an upper-level table it applies to everything below.
+/// A marker: nothing is mapped here, but marks apply. A marker in an upper-level table applies to the whole range of
+/// its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The marks. Never empty.
     pub marks: Marks,
 }
 
-/// One entry.
+/// A page-table entry, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Nothing is mapped.
@@ -183,12 +185,12 @@ pub enum Entry {
     Swapped(Swapped),
     /// The page's frame is being replaced.
     Migrating(Migrating),
-    /// A page is mapped, perhaps without any right.
+    /// A page is mapped, possibly without rights.
     Present(Present),
 }
 
 impl Entry {
-    /// A 4 KiB page.
+    /// An entry that maps a 4 KiB page.
     #[inline]
     pub const fn page(frame: Frame, bits: Bits) -> Self {
         Entry::Present(Present {

@@ -42,14 +42,14 @@ const MARKER: Entry = Entry::marker(Marks::GUARD);
 fn what_each_change_is() {
     let none = Bits::empty();
     let table = [
-        // Nothing that hardware sees, before or after.
+        // Not present, before and after.
         (Entry::Empty, Entry::Empty, Change::Same),
         (Entry::Empty, MARKER, Change::Same),
         (MARKER, SWAPPED, Change::Same),
         (page(1, none), page(1, W), Change::Same),
         (page(1, none), Entry::Empty, Change::Same),
         (page(1, none), page(2, none), Change::Same),
-        // A page where there was none.
+        // Not present before, present after.
         (Entry::Empty, page(1, R), Change::Filled),
         (MARKER, page(1, R), Change::Filled),
         (SWAPPED, page(1, R | W), Change::Filled),
@@ -65,14 +65,14 @@ fn what_each_change_is() {
         (page(1, R), page(1, R | Bits::UFFD_WP), Change::Same),
         (page(1, R | Bits::EXCLUSIVE), page(1, R), Change::Same),
         (huge(512, R), huge(512, R | W), Change::Grew),
-        // A right is lost, whatever is gained.
+        // A right is lost, even if another is gained.
         (page(1, R | W), page(1, R), Change::Shrank),
         (page(1, R | X), page(1, R | W), Change::Shrank),
         (page(1, R | W), page(1, R | X), Change::Shrank),
         (page(1, R), page(1, none), Change::Shrank),
         (page(1, R | W | D), page(1, W | D), Change::Shrank),
         (page(1, R | W | D), page(1, R), Change::Shrank),
-        // Another protection key, whatever else is gained.
+        // The protection key changes, even if a right is gained.
         (page(1, R | Bits::of_key(3)), page(1, R), Change::Shrank),
         (page(1, R), page(1, R | W | Bits::of_key(3)), Change::Shrank),
         (
@@ -95,7 +95,7 @@ fn what_each_change_is() {
         (page(1, R | W), huge(1, R | W), Change::Resized),
         (huge(512, R), page(512, R), Change::Resized),
         (huge(512, R), page(9, R | W), Change::Resized),
-        // The page is gone.
+        // The page is unmapped.
         (page(1, R), Entry::Empty, Change::Freed),
         (page(1, R), MARKER, Change::Freed),
         (page(1, R), SWAPPED, Change::Freed),
@@ -110,7 +110,7 @@ fn what_each_change_is() {
 
 #[test]
 fn what_each_change_needs() {
-    // Local, remote, frame deferred.
+    // The three columns: local invalidation, remote invalidation, the frame is freed only after both.
     let needs = Change::ALL.map(|c| (c.needs_local(), c.needs_remote(), c.holds_frame()));
     let expected = [
         (Change::Same, (false, false, false)),
@@ -155,7 +155,7 @@ fn hardware_sees_the_bits_of_the_manual() {
     assert_eq!(x86_64::encode(page(1, R | X)), 0x1005);
     let word = x86_64::encode(huge(512, R | X));
     assert_eq!(word, 0x20_0085);
-    // Not present, and the address field names no memory.
+    // An entry that is not present has an address field beyond all memory.
     for entry in [page(1, W | X), SWAPPED, migrating(1), MARKER] {
         let word = x86_64::encode(entry);
         assert_eq!(word & 1, 0);

@@ -1,9 +1,9 @@
 //! The x86-64 encoding of entries. No other file depends on bit positions.
 //!
-//! An entry with bit 0 (present) has the processor's format. An entry without bit 0 has a format of software: with
-//! `PRESERVED` it is a page without rights that keeps its frame, otherwise bits 1 to 3 give its kind. The address field
-//! of every non-present entry is stored inverted, so that a processor that speculates through it (L1 terminal fault)
-//! finds no memory there.
+//! An entry with bit 0 (present) has the processor's format. An entry without bit 0 has a software format: with
+//! `PRESERVED`, it is a page without rights that keeps its frame; otherwise bits 1 to 3 give its kind. The address
+//! field of every non-present entry is stored inverted, so that a processor that speculatively uses it (L1 terminal
+//! fault) accesses no memory.
 
 use super::change::{Change, change_bits};
 use super::{Bits, Entry, Marker, Marks, Migrating, Present, Swapped};
@@ -28,11 +28,12 @@ pub(crate) const KEY: u64 = 0xf << KEY_SHIFT;
 pub(crate) const KEY_SHIFT: u32 = 59;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
-/// User mode is allowed to use the entry.
+/// The user bit: user mode may use the entry.
 const USER: u64 = 1 << 2;
 /// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
 const LARGE: u64 = 1 << 7;
-/// Used by software in an entry without `READ`: a page that keeps its frame (otherwise hardware's global bit).
+/// In an entry without `READ`, a software bit: the page keeps its frame. In an entry with `READ`, this is the
+/// hardware's global bit.
 pub(crate) const PRESERVED: u64 = 1 << 8;
 /// The address field.
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
@@ -41,7 +42,7 @@ const KIND: u64 = 0b1110;
 const KIND_MARKER: u64 = 0b0010;
 const KIND_SWAPPED: u64 = 0b0100;
 const KIND_MIGRATING: u64 = 0b0110;
-/// In a migrating entry, where `WRITE` is part of the kind.
+/// The right to write in a migrating entry. There the position of `WRITE` is part of the kind.
 const MIGRATING_WRITE: u64 = 1 << 4;
 
 const BITS: u64 = Bits::all().bits();
@@ -57,11 +58,11 @@ pub(crate) const fn table(frame: Frame) -> u64 {
 pub(crate) enum Slot {
     /// A lower table.
     Table(Frame),
-    /// Anything else.
+    /// Any other entry.
     Entry,
 }
 
-/// Returns how a page walk interprets `word`, found at `level` (1 is the lowest).
+/// Returns how a page walk interprets `word` in a table at `level` (1 is the last level).
 #[inline]
 pub(crate) const fn slot(word: u64, level: u8) -> Slot {
     if level > 1 && word & (READ | LARGE) == READ {
@@ -125,7 +126,7 @@ pub(crate) const fn encode(entry: Entry) -> u64 {
     }
 }
 
-/// Returns the slot that `word`, which does not point to a table, names, if it is a swap entry.
+/// Returns the swap slot in `word` if `word` is a swap entry, otherwise `None`. `word` must not point to a table.
 #[inline]
 pub(crate) const fn swapped(word: u64) -> Option<u64> {
     if word & (READ | PRESERVED | KIND) != KIND_SWAPPED {
@@ -140,7 +141,7 @@ pub(crate) const fn carried(word: u64) -> Bits {
     Bits::from_bits_truncate(word & Bits::CARRIED.bits())
 }
 
-/// Returns the swap entry `word`, which then carries the carried ones of `bits`.
+/// Returns the swap entry `word` with its carried bits replaced by those of `bits`.
 #[inline]
 pub(crate) const fn with_carried(word: u64, bits: Bits) -> u64 {
     let carried = Bits::CARRIED.bits();
@@ -153,21 +154,22 @@ pub(crate) const fn lose(word: u64, lost: Bits) -> u64 {
     word & !(lost.bits() & Bits::CARRIED.bits())
 }
 
-/// Whether `word`, which does not point to a table, maps a page, with or without rights.
+/// Whether `word` maps a page, with or without rights. `word` must not point to a table.
 #[inline]
 pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
 }
 
-/// Whether all words at `level` that have the bits `every` in common map pages with rights. `false` means unknown.
+/// Whether `every`, the bitwise AND of words at `level`, proves that each of these words maps a page with rights.
+/// `false` proves nothing.
 #[inline]
 pub(crate) const fn are_pages(every: u64, level: u8) -> bool {
     every & READ != 0 && (level == 1 || every & LARGE != 0)
 }
 
-/// Whether `word`, which does not point to a table, shows that its page, mapped or swapped out, was not written since
-/// it was write-protected: a store faults, or would have set the dirty bit. Among markers, only those that
-/// write-protect qualify.
+/// Whether `word` proves that its page, mapped or swapped out, was not written since userfaultfd write-protected it:
+/// either a store faults, or the dirty bit would be set. Of markers, only those with uffd-wp qualify. `word` must not
+/// point to a table.
 #[inline]
 pub(crate) const fn is_unwritten(word: u64) -> bool {
     const MARKER: u64 = READ | PRESERVED | KIND;
@@ -178,38 +180,38 @@ pub(crate) const fn is_unwritten(word: u64) -> bool {
     word & UFFD_WP != 0 || word & (WATCHED | DIRTY) == WATCHED
 }
 
-/// Whether an entry is known to be unaccessed since it was armed against accesses. Where nothing is mapped, nothing was
-/// accessed; a marker is never armed.
+/// Whether the entry proves that its page was not accessed since userfaultfd read-write-protected it. An empty entry
+/// qualifies, because nothing was accessed; a marker does not.
 #[inline]
 pub(crate) const fn is_unaccessed(word: u64) -> bool {
     word & UFFD_WP != 0 || is_idle(word)
 }
 
-/// Whether the accessed bit of the entry reports the next access, or nothing is mapped.
+/// Whether access tracking is armed and the page was not accessed since, or the entry is empty.
 #[inline]
 pub(crate) const fn is_idle(word: u64) -> bool {
     word & (IDLE | ACCESSED) == IDLE || word == 0
 }
 
-/// Everything in `word` except the address: entries with equal attributes are treated alike.
+/// Returns the bits of `word` outside the address field.
 #[inline]
 pub(crate) const fn attributes(word: u64) -> u64 {
     word & !ADDRESS
 }
 
-/// The bits to invert in an address that is stored with these attributes of a page.
+/// Returns the mask with which the address is inverted in an entry with these attributes of a page.
 #[inline]
 pub(crate) const fn inverted(attributes: u64) -> u64 {
     if attributes & READ != 0 { 0 } else { ADDRESS }
 }
 
-/// The frame of a page, given the `inverted` bits for its attributes.
+/// Returns the frame of the page that `word` maps. `inverted` is the mask for the attributes of `word`.
 #[inline]
 pub(crate) const fn frame(word: u64, inverted: u64) -> Frame {
     Frame::new((((word ^ inverted) & ADDRESS) >> 12) as u32)
 }
 
-/// Decodes the page that `word`, for which `is_present` holds, maps at `level`.
+/// Decodes the page that `word` maps in a table at `level`. `is_present` must be true for `word`.
 #[inline]
 pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     let address = if word & READ != 0 {
@@ -224,7 +226,7 @@ pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     }
 }
 
-/// Returns `word`, for which `is_present` holds, with bits of its page set and cleared.
+/// Returns `word` with the bits `clear` cleared and then the bits `set` set. `is_present` must be true for `word`.
 #[inline]
 pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     let bits = ((word ^ NO_EXECUTE) & BITS & !clear.bits()) | set.bits();
@@ -243,16 +245,15 @@ pub(crate) const fn edit_classified(word: u64, set: Bits, clear: Bits) -> (u64, 
     (new, change(word, new))
 }
 
-/// Converts a word whose `READ` bit was just set or cleared to the other format. This is rare, and not inlined into the
-/// common path.
+/// Converts a word whose `READ` bit was just set or cleared to the other format. Not inlined, because this is rare.
 #[cold]
 #[inline(never)]
 const fn invert(word: u64) -> u64 {
     word ^ (ADDRESS | PRESERVED)
 }
 
-/// Classifies the replacement of `old` by `new` in one slot. Both are words of the same page. The class decides what
-/// must be flushed.
+/// Classifies the replacement of `old` by `new` in one slot. Both words map the same frame with the same size. The
+/// class decides what must be flushed.
 #[inline(always)]
 pub(crate) const fn change(old: u64, new: u64) -> Change {
     if old & READ == 0 {
@@ -269,10 +270,10 @@ pub(crate) const fn change(old: u64, new: u64) -> Change {
     )
 }
 
-/// Decodes `word`, which does not point to a table, as found at `level`.
+/// Decodes `word` as an entry of a table at `level`. `word` must not point to a table.
 ///
 /// # Panics
-/// If no encoding yields the word: the table is corrupt.
+/// If `word` is the encoding of no entry, which means that the table is corrupt.
 pub(crate) const fn decode(word: u64, level: u8) -> Entry {
     if word == 0 {
         return Entry::Empty;

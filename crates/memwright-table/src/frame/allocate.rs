@@ -14,7 +14,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 use crate::sync::Wait;
 
-/// No frame is free, or only the reserve is left.
+/// The error that no frame is free, or only the reserve is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfFrames;
 
@@ -27,9 +27,9 @@ impl fmt::Display for OutOfFrames {
 impl core::error::Error for OutOfFrames {}
 
 impl<M: Machine> Frames<M> {
-    /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are undefined; debug
-    /// builds check that they are unchanged since they were freed. Data frames of [`FOLIO_ORDER`] form a folio, and the
-    /// reference is to the whole folio.
+    /// Allocates 2^`order` frames, aligned to their size, with one reference. The contents are undefined; debug builds
+    /// check that they have not changed since the frames were freed. A data block of [`FOLIO_ORDER`] is a folio, and
+    /// the reference is to the whole folio.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no such block, or if only the reserve is left and `kind` may
@@ -112,7 +112,8 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// Allocates a frame for a page table without clearing it. The caller writes every entry before the table is used.
+    /// Allocates a frame for a page table without clearing it. The caller must write every entry before it links the
+    /// table.
     pub(crate) fn allocate_bare_table(&self) -> Result<Frame, OutOfFrames> {
         self.allocate_raw(0, FrameKind::Table)
     }
@@ -144,7 +145,7 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// Allocates one frame after waiting for other CPUs to release their caches, which can hold all free frames.
+    /// Allocates one frame, waiting for other CPUs to unlock their caches, which can hold all free frames.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
         let mut wait = Wait::new();
@@ -194,7 +195,7 @@ impl<M: Machine> Frames<M> {
         meta.references.store(1, Ordering::Release);
     }
 
-    /// Makes each frame of a new block except the first point to the first.
+    /// Initializes the metadata of all frames of a new block except the first: each points to the first frame.
     #[cold]
     fn prepare_tails(&self, frame: Frame, order: u8, kind: FrameKind) {
         for number in 1..1u32 << order {

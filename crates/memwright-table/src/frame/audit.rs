@@ -1,4 +1,4 @@
-//! The count of frames and references, for audits.
+//! Counts of frames and references from a walk over all metadata, for audits.
 
 use core::sync::atomic::Ordering;
 
@@ -11,16 +11,16 @@ use crate::machine::Machine;
 /// The result of [`Frames::audit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameAudit {
-    /// Free frames.
+    /// The number of free frames.
     pub free: u64,
-    /// Frames of each kind, in the order of [`FrameKind::ALL`].
+    /// The number of frames of each kind, in the order of [`FrameKind::ALL`].
     pub by_kind: [u64; FrameKind::COUNT],
     /// The total number of references to allocated blocks.
     pub references: u64,
 }
 
 impl FrameAudit {
-    /// Frames of `kind`.
+    /// The number of frames of `kind`.
     pub fn of(&self, kind: FrameKind) -> u64 {
         self.by_kind[kind.index()]
     }

@@ -1,4 +1,4 @@
-//! The free blocks of one node, in lists by order, linked through metadata.
+//! The buddy allocator of a node: lists of free blocks, one for each order, linked through the metadata.
 
 use core::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ impl<'a> Metas<'a> {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
-    /// One more than the number of the last frame.
+    /// The number of the last frame plus 1.
     pub(super) fn end(self) -> u32 {
         self.lowest + self.all.len() as u32
     }
@@ -36,7 +36,7 @@ impl<'a> Metas<'a> {
     }
 }
 
-/// The buddy allocator of one node. Its methods are called with the node's lock held.
+/// The buddy allocator of one node. The caller of each method holds the node's lock.
 pub(super) struct Buddy {
     node: u8,
     /// The first free block of each order.
@@ -58,9 +58,9 @@ impl Buddy {
         self.free
     }
 
-    /// Takes a block of `order`. It is the lowest part of the smallest free block that is large enough; of several such
-    /// blocks, the one freed last is used, so that the result is deterministic. Returns `None` if no block is large
-    /// enough.
+    /// Takes a block of `order` from the smallest free block that is large enough: its part with the lowest address. Of
+    /// several free blocks of that size, uses the one that was freed last, so that the result is deterministic. Returns
+    /// `None` if no block is large enough.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
         let found = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let number = self.heads[found as usize];
@@ -96,8 +96,8 @@ impl Buddy {
         self.link(metas, number, order);
     }
 
-    /// Frees the frames from `start` to before `end` in the largest blocks that they form, from the highest address
-    /// down: the block freed last is taken first.
+    /// Frees the frames from `start` up to but not including `end`, in the largest blocks that they form. Goes from the
+    /// highest address down, so that the lowest block, which is freed last, is allocated first.
     pub(super) fn put_run(&mut self, metas: Metas<'_>, start: u32, end: u32) {
         let mut end = end;
         while end > start {
@@ -110,7 +110,8 @@ impl Buddy {
     }
 
     /// Returns whether a block of `order` that starts at `number` is in a list of this node. A frame in a CPU's cache
-    /// is free too, but it is in no list of a node, and the cache's list has no back links.
+    /// is free, too, but it cannot be unlinked here: it is in no list of a node, and the cache's list has no back
+    /// links.
     #[inline]
     fn is_free_block(&self, metas: Metas<'_>, number: u32, order: u8) -> bool {
         let listed = State::new(FrameKind::Free, order, self.node).with(State::LISTED);

@@ -1,4 +1,4 @@
-//! The per-CPU cache of free frames, and the CPU's share of the counters.
+//! The per-CPU cache of free frames, with the CPU's share of the counters.
 
 use super::meta::{END, Meta};
 use super::{FrameKind, Metas, NodeChoice};
@@ -6,11 +6,11 @@ use crate::addr::Frame;
 
 /// The number of frames moved between a cache and its node at a time.
 pub(super) const BATCH: u32 = 64;
-/// The largest number of frames in a cache: 1 MiB.
+/// The maximum number of frames in a cache: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
-/// A counter and its highest value. A CPU's share can be negative, because a CPU can free frames that another CPU
-/// allocated.
+/// One CPU's share of a counter, and the highest value of this share. It can be negative, because a CPU can free frames
+/// that another CPU allocated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) now: i64,
@@ -27,24 +27,24 @@ impl Tally {
     }
 }
 
-/// The cache of one CPU. Its methods are called with its lock held.
+/// The cache of one CPU. The caller of each method holds the cache's lock.
 pub(super) struct Cache {
     head: u32,
     count: u32,
-    /// The cache keeps fewer frames than this. It is 0 where each freed frame must be checked: on CPUs of all nodes but
-    /// the first, while a choice or policy is set, and while the nodes have no more than the reserve.
+    /// The number of frames at which the cache is full. It is 0 if each freed frame must be checked: on CPUs of all
+    /// nodes but the first, while a choice or policy is set, and while the nodes have only the reserve.
     most: u32,
     /// The CPU's node.
     home: u8,
     /// Whether the NUMA policy selects the nodes of each data allocation.
     asking: bool,
-    /// Whether the nodes have no more than the reserve, so that freed frames are returned to their nodes.
+    /// Whether the nodes have only the reserve, so that freed frames must be returned to their nodes.
     short: bool,
     /// The nodes chosen for the next data allocation, if any.
     once: Option<NodeChoice>,
-    /// The frames that were in the cache when a choice was made: the first one, and their number.
+    /// The list of the frames that were in the cache when a choice was made: its first frame and its length.
     aside: (u32, u32),
-    /// Allocations that were not served from the cache.
+    /// The number of allocations that were not served from the cache.
     elsewhere: u64,
     pub(super) allocations: u64,
     pub(super) used: Tally,
@@ -70,12 +70,12 @@ impl Cache {
         }
     }
 
-    /// The number of free frames in the cache, including those set aside when a choice was made.
+    /// The number of free frames in the cache, including those that `choose_next` put into the second list.
     pub(super) fn count(&self) -> u32 {
         self.count + self.aside.1
     }
 
-    /// Whether the cache is full, or the node of the frame freed last must be checked.
+    /// Whether the cache is full, or the frame that was freed last must be checked.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.count >= self.most
@@ -102,7 +102,7 @@ impl Cache {
         self.settle();
     }
 
-    /// Takes the choice made for the next data allocation, if any, and ends its effect.
+    /// Returns the choice for the next data allocation, if any, and clears it.
     pub(super) fn chosen(&mut self) -> Option<NodeChoice> {
         let chosen = self.once.take()?;
         if !self.asking {
@@ -112,7 +112,7 @@ impl Cache {
         Some(chosen)
     }
 
-    /// Puts back the frames that were set aside when a choice was made. The cache holds no others at that time.
+    /// Puts back the frames that `choose_next` put into the second list. The cache holds no other frames at that time.
     pub(super) fn bring_back(&mut self) {
         if self.aside.1 > 0 {
             debug_assert_eq!(self.count, 0, "a frame was kept while somebody chose");
@@ -121,13 +121,12 @@ impl Cache {
         }
     }
 
-    /// Whether freed frames are returned to their nodes instead of being kept in the cache.
+    /// Whether freed frames are returned to their nodes, because the nodes have only the reserve.
     pub(super) fn is_short(&self) -> bool {
         self.short
     }
 
-    /// Sets whether freed frames are returned to their node instead of being kept in the cache. The cache must be empty
-    /// when this is turned on.
+    /// Sets whether freed frames are returned to their nodes. The cache must be empty when `short` is true.
     pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
         self.settle();
@@ -154,7 +153,7 @@ impl Cache {
         self.elsewhere += 1;
     }
 
-    /// Allocations served from the cache.
+    /// The number of allocations that were served from the cache.
     pub(super) fn served_at_home(&self) -> u64 {
         self.allocations.saturating_sub(self.elsewhere)
     }

@@ -8,17 +8,18 @@ use super::rust_alloc::sync::Arc;
 use super::topology::NodeChoice;
 use crate::addr::CpuId;
 
-/// The NUMA policy for data allocations for which [`Frames::choose_next`](super::Frames::choose_next) made no choice.
+/// A NUMA policy. It selects the nodes of a data allocation unless [`Frames::choose_next`](super::Frames::choose_next)
+/// made a choice for that allocation.
 pub trait Chooser: Send + Sync {
     /// Returns the nodes that serve an allocation on `cpu`, the calling CPU, or `None` for the CPU's own node first and
     /// then the nearest ones.
     ///
     /// # Locks
-    /// Called under the locks of page tables and of the CPU's cache.
+    /// The caller can hold page-table locks, and holds the lock of the CPU's cache.
     fn choose(&self, cpu: CpuId) -> Option<NodeChoice>;
 }
 
-/// The policy of a machine, once set.
+/// The policy of a machine; null until it is set.
 pub(super) struct Choosing(AtomicPtr<Arc<dyn Chooser>>);
 
 impl Choosing {
@@ -32,7 +33,7 @@ impl Choosing {
         unsafe { chooser.as_ref() }.map(|chooser| &**chooser)
     }
 
-    /// Sets the policy. Returns whether none was set before.
+    /// Sets the policy, unless one is set already. Returns whether it was set.
     pub(super) fn set(&self, chooser: Arc<dyn Chooser>) -> bool {
         let new = Box::into_raw(Box::new(chooser));
         let (null, order) = (core::ptr::null_mut(), Ordering::AcqRel);

@@ -7,9 +7,9 @@ use super::{FrameKind, Frames, Meta, Metas};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
-/// Words of 64 bits in a frame.
+/// The number of 64-bit words in a frame.
 const WORDS: usize = PAGE_SIZE / 8;
-/// Odd constants that mix contents into a digest.
+/// Constants with which a digest mixes the contents.
 const SEEDS: [u64; 3] = [
     0x9e37_79b9_7f4a_7c15,
     0xc2b2_ae3d_27d4_eb4f,
@@ -17,10 +17,11 @@ const SEEDS: [u64; 3] = [
 ];
 
 impl<M: Machine> Frames<M> {
-    /// Copies bytes from `offset` in `frame` to `bytes`. The copy can contain a part of a concurrent write.
+    /// Copies bytes from `offset` in `frame` to `bytes`. If another CPU writes at the same time, the copy can contain a
+    /// part of that write.
     ///
     /// # Panics
-    /// If the bytes are not all inside the frame, or it holds no data ([`FrameKind::is_data`]).
+    /// If the bytes are not all inside the frame, or the frame is not a data frame ([`FrameKind::is_data`]).
     #[inline]
     pub fn read(&self, frame: Frame, offset: usize, bytes: &mut [u8]) {
         let source = self.data(frame, offset, bytes.len());
@@ -61,7 +62,7 @@ impl<M: Machine> Frames<M> {
         self.machine.clear_frame(frame);
     }
 
-    /// Returns the 64-bit word that the contents of `frame` repeat, or `None` if its words differ.
+    /// Returns the first 64-bit word of `frame` if all words are equal, otherwise `None`.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -91,7 +92,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns a digest of the contents of `frame`. Different digests prove that two pages differ; equal digests prove
-    /// nothing. The digest can include a part of a concurrent write.
+    /// nothing. If another CPU writes at the same time, the digest can include a part of that write.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -110,7 +111,8 @@ impl<M: Machine> Frames<M> {
         digest
     }
 
-    /// Returns whether both frames hold the same bytes. The comparison can see a part of a concurrent write.
+    /// Returns whether both frames hold the same bytes. If another CPU writes at the same time, the comparison can read
+    /// a part of that write.
     ///
     /// # Panics
     /// If one of the frames holds no data.
@@ -127,7 +129,7 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// Fills `frame` with copies of `word`.
+    /// Stores `word` in every 64-bit word of `frame`.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -163,8 +165,8 @@ impl<M: Machine> Frames<M> {
     pub fn word32(&self, frame: Frame, offset: usize) -> &AtomicU32 {
         assert!(offset % 4 == 0, "misaligned word");
         let word = self.data(frame, offset, 4);
-        // SAFETY: the word is in a data frame and aligned. It is accessed only by copies, which race as accesses by
-        // hardware do, and by atomics. The frame's memory outlives `self`.
+        // SAFETY: the word is in a data frame and aligned. It is accessed only by atomics, and by copies, whose races
+        // are like those with accesses by hardware. The frame's memory outlives `self`.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
@@ -180,7 +182,7 @@ impl<M: Machine> Frames<M> {
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
-    /// Returns all 64-bit words of `frame`.
+    /// Returns the 64-bit words of `frame`.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -201,7 +203,7 @@ impl<M: Machine> Frames<M> {
         unsafe { &*frame_pointer(self.base, table).cast() }
     }
 
-    /// Returns access to all page tables, for a walk.
+    /// Returns the handle through which a walk accesses all page tables.
     #[inline]
     pub(crate) fn all_tables(&self) -> AllTables<'_> {
         AllTables {
@@ -210,7 +212,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the entries of a root whose kernel half is to be copied.
+    /// Returns the entries of a root table, for copying its kernel half.
     ///
     /// # Panics
     /// If the frame is neither a table or kernel frame of this allocator nor the machine's template.
@@ -225,7 +227,7 @@ impl<M: Machine> Frames<M> {
         unsafe { &*frame_pointer(self.base, root).cast() }
     }
 
-    /// Checks the frame and the bounds, and returns a pointer to the bytes.
+    /// Checks that `frame` is a data frame and the bytes are inside it, and returns a pointer to the bytes.
     #[inline]
     fn data(&self, frame: Frame, offset: usize, length: usize) -> *mut u8 {
         assert!(
@@ -240,7 +242,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Access to the page tables of a machine, fetched once for all levels of a walk.
+/// The addresses that a walk needs to access page tables, read once for all levels of the walk.
 #[derive(Clone, Copy)]
 pub(crate) struct AllTables<'a> {
     base: NonNull<u8>,

@@ -1,4 +1,4 @@
-//! Injected failures of allocations.
+//! Failure injection for frame allocations.
 
 use core::sync::atomic::Ordering;
 
@@ -6,7 +6,8 @@ use super::frames::Frames;
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
-    /// Injects a failure: the allocation after the next `count` allocations fails, once. `None` cancels it.
+    /// Makes one allocation fail: the one after the next `count` allocations. `None` cancels a failure that is still to
+    /// happen.
     pub fn fail_after(&self, count: Option<u64>) {
         self.fail_after
             .store(count.unwrap_or(u64::MAX), Ordering::Relaxed);

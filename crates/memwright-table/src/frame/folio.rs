@@ -1,33 +1,34 @@
-//! Folios: blocks of 2 MiB that entries map as a whole or by parts.
+//! Folios: blocks of 2 MiB that huge entries map as a whole, or 4 KiB entries map in parts. A part is one frame.
 //!
 //! # Reference counts
-//! A folio is *closed* as long as only huge entries map it. In that state only the metadata of its first frame, the
-//! head, is written, so that creating a folio costs no more than creating a frame. Two words count references:
+//! A folio is *closed* as long as only huge entries map it. While it is closed, only the metadata of its first frame,
+//! the head, is in use, so that allocating a folio costs no more than allocating a frame. Two words count references:
 //!
 //! | Word | Counts |
 //! |---|---|
-//! | `whole`, in the head | huge entries of any table, [`FrameRef`]s, and pins |
+//! | `whole`, in the head | huge entries of all tables, [`FrameRef`]s, and pins |
 //! | `references`, in each frame of a *parted* folio | 4 KiB entries of that frame, and 1 for the folio |
 //!
-//! Splitting a huge entry turns its one whole-folio reference into one reference to each part. If that was the only
-//! reference, the folio becomes 512 ordinary frames at once, each with one reference. Otherwise it becomes *parted*:
-//! each frame's count includes 1 for the folio, so that no part is freed while a whole-folio reference exists, and the
-//! number of references to a part is the sum of both words. When the last whole-folio reference is dropped, each part
-//! loses that 1 and becomes an ordinary frame, and parts that no entry maps are freed. Partially unmapped folios are
-//! thus freed without a search for the mappings of the rest. Former parts that are all still allocated form a folio
-//! that is mapped by pages (`pages.rs`).
+//! Splitting a huge entry converts its whole-folio reference into one reference to each part. If it was the only
+//! reference, the folio becomes 512 ordinary frames at once, each with one reference. Otherwise the folio becomes
+//! *parted*. The count of each part then includes 1 for the folio, so that no part is freed while a whole-folio
+//! reference exists, and the number of references to a part is the sum of both words. When the last whole-folio
+//! reference is dropped, the 1 for the folio is subtracted from each part's count, each part becomes an ordinary frame,
+//! and parts that no entry maps are freed. A partially unmapped folio is thus freed without a search for the mappings
+//! of its other parts. Former parts form a folio that is mapped by pages (`pages.rs`) as long as all of them are
+//! allocated.
 //!
 //! # Exclusivity
-//! Exclusivity is stored in the entries. A split copies it to each of the 512 new entries, because no other entry can
-//! reach a part of what one entry mapped exclusively. An entry that holds the only reference becomes exclusive again: a
-//! huge entry if `whole` is 1 and no part is referenced, a 4 KiB entry if `whole` and the part's count together are one
-//! reference.
+//! Exclusivity is stored in the entries. A split copies it to each of the 512 new entries, because no other entry maps
+//! a part of a folio that one entry mapped exclusively. An entry that holds the only reference can become exclusive
+//! again: a huge entry if `whole` is 1 and no part has a reference, and a 4 KiB entry if `whole` and the part's count
+//! add up to one reference.
 //!
 //! # Locks
-//! A folio is parted under the lock in the head's metadata, of rank `Folio`, because two CPUs can split entries of
-//! different tables that map the folio at the same time. Everything else is atomic: the CPU that drops the last
-//! whole-folio reference sees the `PARTED` flag if any holder set it before dropping its own reference, and a part's
-//! last reference is dropped after the folio's.
+//! A CPU that makes a folio parted holds the lock in the head's metadata, of rank `Folio`, because two CPUs can split
+//! entries of different tables that map the folio at the same time. All other changes are atomic operations. The CPU
+//! that drops the last whole-folio reference finds the `PARTED` flag set if a holder set it before dropping its own
+//! reference. The last reference to a part is dropped after the last one to the folio.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,15 +40,16 @@ use crate::machine::Machine;
 use crate::sync::Rank;
 
 impl<'a> Metas<'a> {
-    /// The first frame of the folio that contains frame `number`, with its metadata.
+    /// Returns the number and the metadata of the first frame of the folio that contains frame `number`; `None` if the
+    /// frame is in no folio.
     pub(crate) fn folio_of(self, number: u32) -> Option<(u32, &'a Meta)> {
         let head = number & !(FOLIO_FRAMES - 1);
         let meta = self.find(head)?;
         meta.state().has(State::FOLIO).then_some((head, meta))
     }
 
-    /// For a frame in a block: returns the metadata that counts an entry's reference to the frame, and the number of
-    /// its pins.
+    /// Returns the metadata in which a 4 KiB entry's reference to frame `number` is counted, and the number of pins of
+    /// the frame. The frame must be in a block.
     #[cold]
     pub(crate) fn counted_in_block(self, number: u32) -> (&'a Meta, u32) {
         let meta = self.get(number);
@@ -64,7 +66,7 @@ impl<'a> Metas<'a> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Initializes the metadata of a new folio, in its first frame only.
+    /// Initializes the metadata of a new folio, which is that of its first frame.
     pub(super) fn prepare_folio(&self, head: &Meta, kind: FrameKind) {
         if let Some(count) = self.folios_of(kind) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +82,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The counter of folios of this kind, if it has one.
+    /// The counter of folios of this kind, if they are counted.
     fn folios_of(&self, kind: FrameKind) -> Option<&AtomicU64> {
         match kind {
             FrameKind::Anonymous => Some(&self.folios),
@@ -104,7 +106,7 @@ impl<M: Machine> Frames<M> {
         self.metas().folio_of(frame.number()).is_some()
     }
 
-    /// The first frame of the folio that contains `frame`.
+    /// The first frame of the folio that contains `frame`; `None` if the frame is in no folio.
     pub fn folio_of(&self, frame: Frame) -> Option<Frame> {
         let (head, _) = self.metas().folio_of(frame.number())?;
         Some(Frame::new(head))
@@ -121,8 +123,8 @@ impl<M: Machine> Frames<M> {
         assert!(before > 0, "a folio shared while free");
     }
 
-    /// Like `share_whole_raw`, for a caller that holds a reference to a part but perhaps none to the whole. Returns
-    /// `false` if the last whole-folio reference is gone: the folio is about to be dissolved.
+    /// Like `share_whole_raw`, for a caller that holds a reference to a part but may hold none to the whole folio.
+    /// Returns `false` if the last whole-folio reference was dropped, so that the folio is about to be dissolved.
     pub(super) fn try_share_whole(&self, head: Frame) -> bool {
         let whole = &self.meta(head).whole;
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -130,8 +132,8 @@ impl<M: Machine> Frames<M> {
         whole.fetch_update(order.0, order.1, more).is_ok()
     }
 
-    /// Turns `page`, if it is a whole-folio reference, into a reference to its frame alone, which is what a 4 KiB entry
-    /// holds. Otherwise returns `page` unchanged.
+    /// Converts a whole-folio reference into a reference to its frame alone, as a 4 KiB entry needs it. Returns any
+    /// other reference unchanged.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
         if page.is_whole() {
             self.for_entry_of_part(&page)
@@ -154,8 +156,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Starts to count the references to each part separately. Each part's count begins with 1 for the folio plus
-    /// `references`.
+    /// Makes the folio that begins at `head` parted: from now on the references to each part are counted separately.
+    /// Each count starts at 1 for the folio plus `references`.
     ///
     /// # Locks
     /// The caller holds the lock in the head's metadata.
@@ -176,7 +178,7 @@ impl<M: Machine> Frames<M> {
         meta.set_state(meta.state().with(State::PARTED));
     }
 
-    /// Takes over a reference to this frame alone that a 4 KiB entry, or the store of an object, held.
+    /// Takes over a reference to this frame alone, which a 4 KiB entry or the page store of an object held.
     ///
     /// # Panics
     /// If the frame has no reference of its own.
@@ -229,8 +231,8 @@ impl<M: Machine> Frames<M> {
         node.lock().put(self.metas(), head, FOLIO_ORDER);
     }
 
-    /// Turns the parts of a folio whose last whole-folio reference is gone into ordinary frames, and frees those that
-    /// no entry maps.
+    /// Converts the parts of a folio whose last whole-folio reference was dropped into ordinary frames, and frees the
+    /// parts that no entry maps.
     fn dissolve(&self, head: Frame, state: State) {
         let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
         self.uncount_folio(state.kind());
@@ -239,8 +241,8 @@ impl<M: Machine> Frames<M> {
         let (mut freed, mut unmapped) = (0, 0);
         for number in head.number()..head.number() + FOLIO_FRAMES {
             let meta = metas.get(number);
-            // Set the state before dropping the folio's reference to the part: the CPU that drops the part's last
-            // reference must find a single frame.
+            // Set the state before dropping the folio's reference to the part. The CPU that drops the part's last
+            // reference must find the state of a single frame.
             meta.set_state(plain);
             match meta.drop_reference() {
                 Left::None => {
@@ -256,7 +258,7 @@ impl<M: Machine> Frames<M> {
         self.count_mapped_objects(-unmapped);
     }
 
-    /// Turns one whole-folio reference to the folio that begins at `head` into one reference to each part.
+    /// Converts one whole-folio reference to the folio that begins at `head` into one reference to each part.
     ///
     /// # Panics
     /// If no folio begins at `head`, or it belongs to the huge page pool.
@@ -266,7 +268,7 @@ impl<M: Machine> Frames<M> {
         assert!(state.has(State::FOLIO), "{head:?} begins no folio");
         assert!(!state.kind().is_pool(), "a page of the pool is split");
         let tails = head.number() + 1..head.number() + FOLIO_FRAMES;
-        // No reference can be taken meanwhile: taking one requires the lock of the table whose entry is being split.
+        // No CPU can take a reference now, because that requires the lock of the table whose entry is being split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {
             let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
             self.uncount_folio(state.kind());
@@ -292,7 +294,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns whether a huge entry of the caller holds the only reference of any kind to the folio that begins at
-    /// `head`. A parted folio whose parts are no longer referenced is closed again.
+    /// `head`. Closes a parted folio again if its parts have no references.
     ///
     /// # Locks
     /// The caller holds the lock of the table that contains the entry, so that no reference can be taken through the
@@ -325,8 +327,8 @@ impl<M: Machine> Frames<M> {
         true
     }
 
-    /// Returns the number of whole-folio references to the folio that begins at `head`, or `None` if no folio begins
-    /// there or a part of it has references of its own.
+    /// Returns the number of whole-folio references to the folio that begins at `head`. Returns `None` if no folio
+    /// begins there, or if a part has references to itself.
     pub fn references_of_whole(&self, head: Frame) -> Option<u32> {
         let meta = self.meta(head);
         let state = meta.state();
@@ -340,7 +342,8 @@ impl<M: Machine> Frames<M> {
         (!referenced).then(|| meta.whole.load(Ordering::Acquire))
     }
 
-    /// The number of references to a frame inside a block: to the frame itself and to the whole block.
+    /// Returns the number of references to a frame inside a block: those to the frame itself plus those to the whole
+    /// block.
     #[cold]
     pub(super) fn references_in_block(&self, frame: Frame) -> u32 {
         let meta = self.meta(frame);
@@ -360,7 +363,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The kind of a frame whose own metadata says `Free`: the kind of its folio, if it is in one.
+    /// Returns the kind of a frame whose metadata has the kind `Free`: the kind of its folio if the frame is in one,
+    /// otherwise `Free`.
     #[cold]
     pub(super) fn kind_inside(&self, frame: Frame) -> FrameKind {
         let folio = self.metas().folio_of(frame.number());

@@ -1,4 +1,4 @@
-//! All frames of a machine: what the allocator stores, and how much of it is in use.
+//! All frames of a machine: the state of the allocator, and its usage counts.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -19,23 +19,24 @@ use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::{Lock, LockGuard};
 
-/// What one CPU uses, on separate cache lines.
+/// The part of the state that one CPU uses, on separate cache lines.
 #[repr(align(64))]
 pub(super) struct CpuCache {
-    /// Its free frames.
+    /// The CPU's free frames.
     pub(super) free: Lock<Cache>,
-    /// Frames of objects that became mapped on this CPU, less those that became unmapped; see `mapped.rs`.
+    /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on it; see
+    /// `mapped.rs`.
     pub(super) mapped_objects: AtomicI64,
 }
 
-/// Frame usage. Peaks are exact with one CPU and upper bounds otherwise.
+/// The numbers of frames in use. Peaks are exact with one CPU, and upper bounds with several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Allocated frames.
+    /// The number of allocated frames.
     pub used: u64,
     /// The highest number of allocated frames at a time.
     pub used_peak: u64,
-    /// Page-table frames.
+    /// The number of page-table frames.
     pub tables: u64,
     /// The highest number of page-table frames at a time.
     pub tables_peak: u64,
@@ -46,10 +47,10 @@ pub struct Frames<M: Machine> {
     pub(super) machine: M,
     /// `machine.memory_base()`, read once.
     pub(super) base: NonNull<u8>,
-    /// The metadata of frame `lowest` and all that follow, stored in `Reserved` frames.
+    /// The metadata of all frames from `lowest` on. It is stored in `Reserved` frames.
     pub(super) metas: NonNull<[Meta]>,
     pub(super) lowest: u32,
-    /// One cache per CPU that exists.
+    /// One cache per CPU.
     pub(super) caches: Vec<CpuCache>,
     /// One buddy allocator per node.
     pub(super) nodes: Vec<Lock<Buddy>>,
@@ -57,19 +58,19 @@ pub struct Frames<M: Machine> {
     pub(super) topology: Topology,
     /// One tally per node.
     pub(super) tallies: Vec<NodeTally>,
-    /// The NUMA policy for data allocations, once set.
+    /// The NUMA policy for data allocations, if one was set.
     pub(super) choosing: Choosing,
-    /// Frames that can be allocated, free or not.
+    /// The number of frames that can be allocated, free or not.
     pub(super) total: u64,
-    /// Allocations left before the injected failure; `u64::MAX` for none.
+    /// The number of allocations before the injected failure; `u64::MAX` if none is injected.
     pub(super) fail_after: AtomicU64,
-    /// Frames reserved for the kinds that may use the reserve.
+    /// The size of the reserve, in frames.
     pub(super) low_water: AtomicU64,
     /// The number of anonymous folios of 2 MiB.
     pub(super) folios: AtomicU64,
     /// The number of folios of objects.
     pub(super) object_folios: AtomicU64,
-    /// The manager of swap slots, once set.
+    /// The manager of swap slots, if one was set.
     pub(super) slots: Keeper<M>,
     /// The pool of huge pages.
     pub(super) pool: Lock<Pool>,
@@ -126,18 +127,19 @@ impl<M: Machine> Frames<M> {
         self.sum(|cache| cache.by_kind[kind.index()].now)
     }
 
-    /// The highest number of frames of `kind` that were allocated at a time, as exact as `peak_used`.
+    /// The highest number of frames of `kind` that were allocated at a time: exact with one CPU, otherwise an upper
+    /// bound.
     pub fn peak_by(&self, kind: FrameKind) -> u64 {
         self.sum(|cache| cache.by_kind[kind.index()].peak)
     }
 
-    /// Returns the allocated frames and page-table frames, current and peak.
+    /// Returns the numbers of allocated frames and of page-table frames, current and peak.
     pub fn usage(&self) -> Usage {
         self.usage_by(|cache| Some(cache.lock()))
             .unwrap_or_default()
     }
 
-    /// Like `usage`, but returns `None` instead of waiting if a CPU is using its cache. For reports of failures.
+    /// Like `usage`, but does not wait: returns `None` if a CPU has locked its cache. For failure reports.
     pub fn try_usage(&self) -> Option<Usage> {
         self.usage_by(Lock::try_lock)
     }
@@ -176,7 +178,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU can
-    /// still allocate the frames in its cache, which is empty once the reserve is in use.
+    /// still allocate frames from its cache for any kind; caches are kept empty while only the reserve is left.
     pub fn low_water(&self, frames: u64) {
         self.low_water.store(frames, Ordering::Relaxed);
     }

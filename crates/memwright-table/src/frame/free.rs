@@ -1,4 +1,4 @@
-//! The return of frames that have no references to the caches and the nodes.
+//! Frees frames whose last reference was dropped: returns them to the CPU caches and the nodes.
 
 use core::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ impl<M: Machine> Frames<M> {
             let frame = Frame::new(number);
             let meta = metas.get(number);
             number = meta.link();
-            // Unlink before dropping the reference: the holder of another reference may then link the frame again.
+            // Unlink before dropping the reference: after that, the gather of another holder may link the frame again.
             meta.set_link(UNLINKED);
             match meta.drop_reference() {
                 Left::None => {}
@@ -48,8 +48,8 @@ impl<M: Machine> Frames<M> {
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
             if !state.is_plain(kind) {
                 if state.has(State::COPIED) {
-                    // Free this frame later: the manager of its swap slot acquires locks that come before the cache's
-                    // lock in the lock order.
+                    // Free this frame later, without the cache's lock: the manager of its swap slot acquires locks of
+                    // earlier ranks.
                     meta.set_link(copied);
                     copied = frame.number();
                     continue;
@@ -100,7 +100,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Drains a cache that is full, or that must pass each freed frame on to its node.
+    /// Makes room in a full cache, or returns the freed frame to its node if the cache keeps none.
     #[cold]
     fn relieve(&self, cache: &mut Cache) {
         if cache.is_short() {

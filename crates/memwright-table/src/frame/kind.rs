@@ -1,14 +1,14 @@
 //! The kinds of frames.
 
-/// What a frame is used for.
+/// The use of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// No memory: a hole between regions.
+    /// Not memory: a hole between regions.
     Hole,
     /// Free, in a buddy list or in a CPU's cache.
     Free,
-    /// Never allocated: holds the metadata of frames.
+    /// Holds the metadata of frames, and is never allocated.
     Reserved,
     /// Memory that the embedder accesses through its own pointers: heap, stacks, buffers.
     Kernel,
@@ -20,7 +20,7 @@ pub enum FrameKind {
     Object,
     /// The shared zero frame.
     Zero,
-    /// The memory manager's own structures, accessed through `Frames` only.
+    /// A structure of the memory manager, which is accessed only through `Frames`.
     Slab,
     /// A free page of the huge page pool.
     Pool,
@@ -28,13 +28,12 @@ pub enum FrameKind {
     PoolAnonymous,
     /// A huge page of the pool that belongs to an object.
     PoolObject,
-    /// A merged page (KSM): private memory maps it in several places because their contents were equal. It is never
-    /// written.
+    /// A KSM page: a read-only page that replaces private pages with equal contents.
     Merged,
 }
 
 impl FrameKind {
-    /// How many variants there are.
+    /// The number of variants.
     pub const COUNT: usize = 13;
 
     /// Every variant, in the order of [`FrameKind::index`].
@@ -60,7 +59,7 @@ impl FrameKind {
         self as usize
     }
 
-    /// Whether users of `Frames` are allowed to read and write the contents.
+    /// Whether users of `Frames` may read and write the contents of frames of this kind.
     #[inline]
     pub const fn is_data(self) -> bool {
         match self {
@@ -98,7 +97,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether an allocation of this kind is allowed to use the reserve below the low-water mark.
+    /// Whether an allocation of this kind may use the reserve ([`Frames::low_water`](super::Frames::low_water)).
     #[inline]
     pub const fn may_use_reserve(self) -> bool {
         match self {
@@ -116,7 +115,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether frames of this kind are pages of private memory to which only page-table entries refer.
+    /// Whether frames of this kind are pages of private memory whose references all belong to page-table entries.
     #[inline]
     pub const fn is_anonymous(self) -> bool {
         match self {

@@ -1,14 +1,14 @@
-//! How many frames of objects are mapped.
+//! The number of frames of objects that are mapped.
 //!
 //! A frame of an object has one reference from its object and one from each entry that maps it. So it becomes mapped
-//! when its second reference is taken, and unmapped when only one is left. The CPU that causes either change counts it
-//! in its own counter; the sum over all CPUs needs no walk over frame metadata. Linux 7.2 counts `NR_FILE_MAPPED` where
-//! a page's map count leaves or returns to its lowest value (`mm/rmap.c`).
+//! when its second reference is taken, and unmapped when only one reference remains. The CPU that causes either change
+//! counts it in its own counter, so the sum over all CPUs needs no walk over frame metadata. Linux 7.2 updates
+//! `NR_FILE_MAPPED` when a page's map count leaves or returns to its lowest value (`mm/rmap.c`).
 //!
-//! In a folio, references to the whole and references to a part both map the part (`folio.rs`), and no single word
-//! shows a change. The counters treat a part of a folio like a frame of its own, and [`Frames::mapped_objects`] corrects
-//! the sum for each folio of an object: it goes over one frame of metadata for each 2 MiB, and over all parts of a
-//! parted folio, if such folios exist at all.
+//! A part of a folio is mapped by references to the whole folio and by references to the part (`folio.rs`), so no
+//! single count determines whether it is mapped. The counters treat a part like an ordinary frame, and
+//! [`Frames::mapped_objects`] corrects the sum for each folio of an object. If such folios exist, it reads the metadata
+//! of the first frame of each 2 MiB, and of all parts of each parted folio.
 
 use core::sync::atomic::Ordering;
 
@@ -18,16 +18,16 @@ use super::{FrameKind, Frames};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
-/// The folios that belong to objects.
+/// Counts over the folios that belong to objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ObjectFolios {
-    /// Folios of objects.
+    /// The number of folios of objects.
     count: u64,
-    /// Folios that have whole-folio references besides the object's.
+    /// The number of folios that have whole-folio references besides the object's.
     mapped: u64,
-    /// Frames in the folios that at least one entry maps.
+    /// The number of frames in the folios that at least one entry maps.
     frames: u64,
-    /// Parts of the folios that the counters of the CPUs include.
+    /// The number of parts of the folios that the counters of the CPUs include.
     counted: u64,
 }
 
@@ -44,7 +44,7 @@ impl<M: Machine> Frames<M> {
     pub fn mapped_objects(&self) -> u64 {
         let folios = self.folios_of_objects();
         let sum = self.counted_as_mapped() + folios.frames as i64 - folios.counted as i64;
-        // Other CPUs change the counters meanwhile.
+        // The sum can be negative, because other CPUs change the counters at the same time.
         sum.max(0) as u64
     }
 
@@ -56,7 +56,7 @@ impl<M: Machine> Frames<M> {
             .sum()
     }
 
-    /// Returns whether the counters agree with the metadata of all frames. No other CPU may use frames meanwhile.
+    /// Returns whether the counters agree with the metadata of all frames. No other CPU may use frames during the call.
     pub fn are_mapped_objects_counted(&self) -> bool {
         let metas = self.metas();
         let (mut number, mut counted) = (metas.lowest, 0);
@@ -70,14 +70,15 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns the number of folios that belong to objects, and the number of those that are mapped by huge entries. A
-    /// folio counts as mapped if it has whole-folio references besides the object's: an entry is indistinguishable from
-    /// a pin.
+    /// folio counts as mapped if it has whole-folio references besides the object's, because the references of entries
+    /// and of pins cannot be distinguished.
     pub fn object_folios(&self) -> (u64, u64) {
         let folios = self.folios_of_objects();
         (folios.count, folios.mapped)
     }
 
-    /// Goes over the frames at which a folio can begin, if any folio belongs to an object.
+    /// Counts the folios that belong to objects, with a walk over the frames at which a folio can begin. Skips the walk
+    /// if no folio belongs to an object.
     fn folios_of_objects(&self) -> ObjectFolios {
         let mut folios = ObjectFolios::default();
         if self.object_folios.load(Ordering::Relaxed) == 0 {
@@ -103,7 +104,7 @@ impl<M: Machine> Frames<M> {
         folios
     }
 
-    /// Adds the parts of the parted folio that begins at frame `head`.
+    /// Adds the parts of the parted folio that begins at frame `head` to `folios`.
     fn add_parts(&self, head: u32, folios: &mut ObjectFolios) {
         for number in head..head + FOLIO_FRAMES {
             folios.frames += u64::from(self.sharers(Frame::new(number)) > 0);
@@ -113,7 +114,7 @@ impl<M: Machine> Frames<M> {
 }
 
 impl Meta {
-    /// Whether the frame is of an object and has a second reference of its own.
+    /// Whether the frame belongs to an object and has more than one reference to itself.
     fn is_counted_as_mapped(&self) -> bool {
         self.kind() == FrameKind::Object && self.references.load(Ordering::Relaxed) > 1
     }

@@ -5,42 +5,45 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::FrameKind;
 use crate::sync::RawLock;
 
-/// No link: the frame is in no list.
+/// The link of a frame that is in no list.
 pub(crate) const UNLINKED: u32 = u32::MAX;
 /// The link of the last frame of a list.
 pub(crate) const END: u32 = u32::MAX - 1;
 
-/// What is left when a reference to a block is dropped.
+/// The references that remain after one reference to a block was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// No reference.
     None,
-    /// One reference, to a frame of an object: no entry maps it any more.
+    /// One reference, and the frame belongs to an object: no entry maps the frame any more.
     Object,
-    /// Other references.
+    /// One or more references, except the case of `Object`.
     Others,
 }
 
-/// The metadata of one frame. Every field is atomic; its comment says under which lock or by which code it is written.
+/// The metadata of one frame. Every field is atomic. Its comment names the lock under which, or the code by which, it
+/// is written.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
-    /// References to an allocated block, in its first frame; 0 while free. For folios see `folio.rs`.
+    /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`.
     pub(crate) references: AtomicU32,
-    /// A [`State`]. Written by allocation and freeing, and under the lock of the node.
+    /// A [`State`]. Written when the frame is allocated or freed, and under the lock of the node.
     state: AtomicU32,
     /// While free: the next frame of the list, protected by the list's lock. While allocated: the next frame in a
-    /// gather's list, claimed by setting the link; in a tail, the first frame of the block.
+    /// gather's list; the gather that sets the link owns it. In a tail: the first frame of the block.
     link: AtomicU32,
     /// The previous block in a node's list, protected by the node's lock. In the head of a folio: the next folio in a
     /// gather's list.
     pub(crate) back: AtomicU32,
-    /// Pins: references through which devices or the kernel can write at any time (rule: exclusive-before-pin).
+    /// The number of pins: references through which devices or the kernel can write at any time (rule:
+    /// exclusive-before-pin).
     pub(crate) pins: AtomicU32,
     /// The lock of a table. In the head of a folio: the lock for parting it.
     pub(crate) lock: RawLock,
-    /// Set by the owner: what the page belongs to, or the slot of its copy in swap. In a table: the root and the level.
+    /// Set by the memory manager: a number that identifies the owner of the page, or the slot of its copy in swap. In a
+    /// table: the root and the level.
     pub(crate) owner: AtomicU64,
-    /// Set by the owner: the index of the page. In a table: the first page that it maps.
+    /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
     /// In a table: the number of entries that are not empty. Written under its lock.
     pub(crate) live: AtomicU32,
@@ -48,21 +51,22 @@ pub(crate) struct Meta {
     pub(crate) whole: AtomicU32,
     /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,
-    /// In a last-level table: what is known of all its entries until software locks it to change them. Written under
-    /// its lock (`quiet.rs`).
+    /// In a last-level table: flags that hold for all its entries until software locks the table to change them.
+    /// Written under its lock (`quiet.rs`).
     pub(crate) quiet: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
 
-/// Kind, order, node and flags of a frame in one word, so that one comparison shows whether two frames are alike.
+/// The kind, order, node and flags of a frame in one word, so that one comparison determines whether two frames have
+/// equal states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State(u32);
 
 impl State {
-    /// Debug builds: the contents were poisoned when the frame was freed.
+    /// The contents were poisoned when the frame was freed. In debug builds only.
     pub(crate) const POISONED: u32 = 1 << 24;
-    /// The frame is not the first of its allocated block; its link holds the first.
+    /// The frame is not the first of its allocated block. Its link is the number of the first.
     pub(crate) const TAIL: u32 = 1 << 25;
     /// The first frame of a free block in a list of its node.
     pub(crate) const LISTED: u32 = 1 << 26;
@@ -76,12 +80,13 @@ impl State {
     pub(crate) const COPIED: u32 = 1 << 30;
     /// The contents may be discarded (`MADV_FREE`).
     pub(crate) const LAZY: u32 = 1 << 31;
-    /// The frame is in a block of several frames, and its metadata says so.
+    /// The flags of frames in a block of several frames. A frame of a closed folio other than the first has none of
+    /// them.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
-    /// The order of the folio as part of which the frame was allocated; see `pages.rs`.
+    /// The order of the folio with which the frame was allocated; see `pages.rs`.
     pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
     const PAGE_OF_SHIFT: u32 = 20;
-    /// The node.
+    /// The NUMA node.
     const NODE: u32 = 0xf << 16;
 
     #[inline]
@@ -128,7 +133,7 @@ impl State {
         ((self.0 & Self::NODE) >> 16) as u8
     }
 
-    /// The order of the folio as part of which the frame was allocated, or 0 for a single page.
+    /// The order of the folio with which the frame was allocated, or 0 for a single page.
     #[inline]
     pub(crate) const fn page_of(self) -> u8 {
         ((self.0 & Self::PAGE_OF) >> Self::PAGE_OF_SHIFT) as u8
@@ -141,14 +146,14 @@ impl State {
     }
 
     /// Whether the block is a single frame of the first node. Such a frame is freed to the calling CPU's cache without
-    /// a check of its node: a cache that must check has a limit of 0 frames.
+    /// a check of its node, because a cache that must check nodes has a limit of 0 frames.
     #[inline]
     pub(crate) const fn is_single_of_first(self) -> bool {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
-    /// Returns the state of a block of `kind` and `order` on the same node, which is not part of a folio. All flags are
-    /// cleared except `POISONED`, which stays until the contents are checked.
+    /// Returns the state of a block of `kind` and `order` on the same node, outside of a folio. Clears all flags except
+    /// `POISONED`, which stays until the contents are checked.
     #[inline]
     pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {
         let kept = self.0 & (Self::NODE | Self::POISONED);
@@ -157,7 +162,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the state of the same folio with another kind.
+    /// Returns the state of the folio with another kind. The folio must be closed.
     pub(crate) const fn become_folio(self, kind: FrameKind) -> Self {
         self.become_block(kind, super::order::FOLIO_ORDER)
             .with(Self::FOLIO)
@@ -197,8 +202,8 @@ impl Meta {
         self.state.fetch_and(!flags, Ordering::Relaxed);
     }
 
-    /// Turns a page of a larger folio into a page of a folio of `order`, while other CPUs may change flags. A frame
-    /// that is no longer a page of a larger folio is left as it is.
+    /// Lowers the order of the page's folio to `order`, while other CPUs may change flags. Leaves a frame unchanged if
+    /// the order is not higher.
     pub(crate) fn lower_page_of(&self, order: u8) {
         let change = |state| {
             let state = State(state);
@@ -229,7 +234,7 @@ impl Meta {
         self.state().has(State::TAIL)
     }
 
-    /// Whether references to the frame, or its pins, can also be counted in the metadata of another frame.
+    /// Whether references to the frame, or its pins, can be counted in the metadata of another frame.
     #[inline]
     pub(crate) fn is_in_block(&self) -> bool {
         self.state().has(State::IN_BLOCK)
@@ -245,14 +250,14 @@ impl Meta {
         self.link.store(link, Ordering::Relaxed);
     }
 
-    /// Links an allocated block into a gather's list before `next`, and moves the caller's reference to the list.
-    /// Returns `false`, with nothing changed, if the block is already in a list.
+    /// Links an allocated block into a gather's list before `next`. The list takes over the caller's reference. Returns
+    /// `false`, with nothing changed, if the block is already in a list.
     #[inline]
     pub(crate) fn claim(&self, next: u32) -> bool {
-        // Acquire: the holder of another reference unlinked the frame before dropping it.
+        // Acquire pairs with the drop of another reference, whose holder unlinked the frame before.
         if self.references.load(Ordering::Acquire) == 1 {
             // The caller holds the only reference, and every list holds one to each of its frames. So the block is in
-            // no list.
+            // no list of another gather.
             self.set_link(next);
             return true;
         }
@@ -262,19 +267,20 @@ impl Meta {
             .is_ok()
     }
 
-    /// Drops one reference, and returns what is left. If that is nothing, the caller must free the block.
+    /// Drops one reference, and returns what remains. If no reference remains, the caller must free the block.
     ///
     /// # Panics
     /// If the block has no reference.
     #[inline]
     #[must_use]
     pub(crate) fn drop_reference(&self) -> Left {
-        // The holder of the last reference need not synchronize with other CPUs.
+        // The caller holds the last reference, so a store without an atomic exchange is sufficient.
         if self.references.load(Ordering::Acquire) == 1 {
             self.references.store(0, Ordering::Relaxed);
             return Left::None;
         }
-        // Once the reference is dropped, the block may be freed and allocated as another kind.
+        // Read the kind first: after the reference is dropped, another CPU may free the block, and allocate it as
+        // another kind.
         let is_object = self.state().0 & 0xff == FrameKind::Object as u32;
         let before = self.references.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a reference was given up that does not exist");

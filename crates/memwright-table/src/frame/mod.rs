@@ -1,9 +1,10 @@
 //! Physical frames: the buddy allocator, per-CPU caches, and per-frame metadata.
 //!
-//! Each node has a buddy allocator behind a lock of rank `Frames`. Each CPU has a cache of single frames behind a lock
-//! of rank `FrameCache`; another CPU acquires that lock only when memory runs out, or to read or set up counters and
-//! policies. Free frames are linked through their metadata, so that allocating and freeing frames after [`Frames::new`]
-//! needs no other memory. Allocation is deterministic: the same requests always yield the same frames.
+//! Each node has a buddy allocator, protected by a lock of rank `Frames`. Each CPU has a cache of single frames,
+//! protected by a lock of rank `FrameCache`. Another CPU acquires that lock only when memory runs out, and to read
+//! counters or set policies. Free frames are linked through their metadata, so that allocating and freeing frames needs
+//! no memory beyond what [`Frames::new`] sets up. Allocation is deterministic: the same sequence of requests always
+//! yields the same frames.
 //!
 //! No code in this crate forms a Rust reference to the contents of a frame, because user programs and hardware may
 //! write them at any time. Contents are copied, or accessed as atomics.

@@ -1,10 +1,10 @@
-//! NUMA nodes: which memory is near which CPU, and which node serves an allocation.
+//! Allocation on NUMA nodes.
 //!
-//! A CPU's cache holds frames of its own node. An allocation without a policy is served from that node, and from the
+//! A CPU's cache holds frames of its own node. An allocation without a policy is served from that node, or from the
 //! next nearest one when that node is exhausted (Linux 7.2 `mm/page_alloc.c`, `build_zonelists`). On a machine with one
-//! node, allocations never reach this code. A choice for one allocation ([`Frames::choose_next`]) or a policy for all
-//! of them ([`Frames::set_chooser`]) works by keeping the CPU's cache empty, because an allocation that finds the cache
-//! empty calls this module.
+//! node, allocations do not use this module. A choice for one allocation ([`Frames::choose_next`]) or a policy for all
+//! of them ([`Frames::set_chooser`]) keeps the CPU's cache empty: an allocation that finds the cache empty calls this
+//! module, which applies the choice or policy.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
-    /// Sets the topology. Call it before the first allocation.
+    /// Sets the topology. Call this before the first allocation.
     ///
     /// # Panics
     /// If the topology and the regions have different numbers of nodes.
@@ -34,7 +34,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns how many frames of `node` can be allocated, free or not, and how many are free.
+    /// Returns the number of frames of `node` that can be allocated, free or not, and the number of its free frames.
     pub fn node_usage(&self, node: u8) -> (u64, u64) {
         if self.nodes.len() == 1 {
             return (self.total, self.free());
@@ -84,8 +84,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect. On a
-    /// machine with one node, no call has.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and none
+    /// on a machine with one node.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;
@@ -99,8 +99,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the nodes for an allocation of `kind` on `cpu`, to which `cache` belongs. A data allocation consumes the
-    /// choice that `choose_next` made.
+    /// Returns the nodes for an allocation of `kind` on `cpu`, whose cache is `cache`. For a data allocation, uses up
+    /// the choice that `choose_next` made.
     fn choice_of(&self, cache: &mut Cache, cpu: CpuId, kind: FrameKind) -> NodeChoice {
         let home = self.topology.node_of(cpu);
         let usual = NodeChoice {
@@ -148,7 +148,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Takes a block, on a machine with several nodes.
+    /// Takes a block of `order` by the choice or policy, on a machine with several nodes.
     pub(super) fn take_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let cpu = self.this_cpu();
         let mut cache = self.cache().lock();
@@ -199,7 +199,7 @@ impl<M: Machine> Frames<M> {
         self.free_on_nodes().saturating_sub(low_water)
     }
 
-    /// The number of free frames on all nodes, without those in CPU caches.
+    /// The number of free frames on all nodes, excluding those in CPU caches.
     pub(super) fn free_on_nodes(&self) -> u64 {
         self.nodes.iter().map(|node| node.lock().free()).sum()
     }
@@ -244,8 +244,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Frees a single frame of a node other than the first: to the calling CPU's cache if that keeps frames of the
-    /// node, else to the node.
+    /// Frees a single frame of a node other than the first. Returns it to the calling CPU's cache if the cache keeps
+    /// frames of that node, otherwise to the node.
     #[cold]
     pub(super) fn free_to_node(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
         let state = meta.state();
@@ -260,9 +260,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the frame that was pushed last to its node, unless the cache keeps frames of that node. Called on
-    /// machines with several nodes when the cache is full, or when it checks each frame because its CPU is not on the
-    /// first node or a choice or policy is set.
+    /// Moves the frame that was pushed last from the cache to its node, unless the cache keeps frames of that node.
+    /// Called on machines with several nodes, when the cache is full or must check each freed frame.
     pub(super) fn overflow_near(&self, cache: &mut Cache) {
         let metas = self.metas();
         let Some(last) = cache.pop(metas) else {
@@ -277,7 +276,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Moves up to `wanted` frames of `node` into the cache. Returns whether any were moved.
+    /// Moves up to `wanted` frames of `node` into the cache. Returns whether at least one was moved.
     fn take_batch(&self, cache: &mut Cache, node: u8, wanted: u32) -> bool {
         let metas = self.metas();
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];

@@ -5,22 +5,22 @@ use core::sync::atomic::AtomicU64;
 /// Allocation statistics of a node, in frames (Linux 7.2 Documentation/admin-guide/numastat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Intended for this node and served from it.
+    /// Frames intended for this node and allocated from it.
     pub hit: u64,
-    /// Intended for another node but served from this one.
+    /// Frames intended for another node but allocated from this one.
     pub miss: u64,
-    /// Intended for this node but served from another.
+    /// Frames intended for this node but allocated from another.
     pub foreign: u64,
-    /// Interleaved to this node and served from it.
+    /// Frames that an interleave policy intended for this node and that were allocated from it.
     pub interleaved: u64,
-    /// Served from this node for one of its own CPUs.
+    /// Frames allocated from this node by one of its own CPUs.
     pub local: u64,
-    /// Served from this node for a CPU of another node.
+    /// Frames allocated from this node by a CPU of another node.
     pub other: u64,
 }
 
-/// The counters from which `NodeCounts` is computed. Allocations served from CPU caches are added when the counts are
-/// read.
+/// The counters from which `NodeCounts` is computed. `Frames::node_counts` adds the allocations that were served from
+/// CPU caches.
 #[derive(Default)]
 pub(super) struct NodeTally {
     pub(super) total: AtomicU64,

@@ -1,14 +1,14 @@
-//! Folios that are mapped by pages: 8 KiB to 2 MiB of contiguous frames that are allocated together and are otherwise
+//! Folios that are mapped by pages: 8 KiB to 2 MiB of contiguous frames that are allocated together, but otherwise are
 //! ordinary frames.
 //!
-//! Each page has its own references and is freed when the last one is dropped, so that a partially unmapped folio
-//! retains no memory. What makes the frames a folio is one field in the metadata of each, its *order*: a block is a
-//! folio as long as all of its frames have that order. A frame loses the order when it is freed, migrated, or copied on
-//! write. From then on the remaining frames are single pages, without a change to their metadata. So a folio adds no
-//! cost to mapping, sharing, protecting and freeing its pages, and needs no lock: code can only query whether a folio
-//! exists, and split it.
+//! Each page has its own reference count and is freed when its last reference is dropped, so that a partially unmapped
+//! folio retains no unused memory. The metadata of each frame records the *order* of its folio. A block is a folio as
+//! long as all of its frames record that order. A frame loses the order when it is freed, migrated, or copied on write.
+//! The remaining frames are single pages from then on, without a change to their metadata. So a folio adds no cost to
+//! mapping, sharing, protecting and freeing its pages, and needs no lock. The only operations on such a folio are a
+//! query whether it exists, and a split.
 //!
-//! Linux 7.2 keeps counts of the whole folio in this case (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`). It
+//! Linux 7.2 keeps counts of the whole folio instead (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`). It
 //! frees the folio when its last page is freed, or when a scan finds it partially unused (`deferred_split_folio`).
 
 use core::iter::FusedIterator;
@@ -19,7 +19,8 @@ use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames};
 use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 
-/// The frames of a new folio, each with its only reference. Dropping the iterator frees the frames that were not taken.
+/// An iterator over the frames of a new folio, each with its only reference. Dropping the iterator frees the frames
+/// that it has not returned.
 pub struct FolioPages<'a, M: Machine> {
     frames: &'a Frames<M>,
     next: u32,
@@ -27,7 +28,7 @@ pub struct FolioPages<'a, M: Machine> {
 }
 
 impl<M: Machine> FolioPages<'_, M> {
-    /// The first frame that has not been taken yet.
+    /// The first frame that the iterator has not returned yet.
     #[must_use]
     pub fn first(&self) -> Frame {
         Frame::new(self.next)
@@ -64,14 +65,14 @@ impl<M: Machine> Drop for FolioPages<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Allocates a folio of 2^`order` pages of `kind`, to be mapped by pages. Their contents are undefined.
+    /// Allocates a folio of 2^`order` pages of `kind`, to be mapped by pages. The contents are undefined.
     ///
     /// The caller can fall back to smaller folios and single pages, so the allocation does not drain CPU caches before
     /// it fails.
     ///
     /// # Errors
     /// [`OutOfFrames`] if the nodes that serve the allocation have no such block beyond the reserve. A choice of nodes
-    /// made for this allocation then applies to the next one.
+    /// that was made for this allocation then applies to the next one.
     ///
     /// # Panics
     /// If `order` is not from 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
@@ -129,8 +130,8 @@ impl<M: Machine> Frames<M> {
         Ok(pages)
     }
 
-    /// Takes a block that is free on a node, without draining caches. Returns `None` if there is none beyond the
-    /// reserve.
+    /// Takes a free block from the nodes, without draining CPU caches. Returns `None` if there is no such block beyond
+    /// the reserve.
     fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let [node] = &self.nodes[..] else {
             return self.take_free_block_near(order, kind);
@@ -147,16 +148,16 @@ impl<M: Machine> Frames<M> {
         node.take(self.metas(), order)
     }
 
-    /// Returns the order of the folio that contains `frame`, whether the folio is mapped by huge entries or by pages,
-    /// or 0 for a single page. The answer is out of date as soon as a page of the folio is freed.
+    /// Returns the order of the folio that contains `frame`, for folios that are mapped by huge entries or by pages, or
+    /// 0 for a single page. The result can be out of date on return, because another CPU may free a page of the folio.
     pub fn folio_order(&self, frame: Frame) -> u8 {
         let mut order = [0];
         self.folio_orders(frame.number(), &mut order);
         order[0]
     }
 
-    /// Stores in `orders` the folio orders of consecutive frames, beginning with number `first`; 0 where there is no
-    /// memory. Each block is checked once.
+    /// Stores in `orders` the folio orders of consecutive frames, beginning with the frame number `first`; 0 for a
+    /// number without memory. Checks each block once.
     pub fn folio_orders(&self, first: u32, orders: &mut [u8]) {
         let mut block = None;
         for (number, order) in (first..).zip(orders) {
@@ -164,7 +165,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The folio order of one frame. `block` caches the block that was checked last.
+    /// Returns the folio order of one frame. `block` caches the block that was checked last.
     fn folio_order_in(&self, number: u32, block: &mut Option<Block>) -> u8 {
         let metas = self.metas();
         let Some(meta) = metas.find(number) else {
@@ -195,11 +196,11 @@ impl<M: Machine> Frames<M> {
         if found.is_folio { order } else { 0 }
     }
 
-    /// Splits each folio from `first` to before `end` that is mapped by pages and has a higher order than `order` into
-    /// folios of `order`, or into single pages if that is 0. No entry changes.
+    /// Splits each folio that is mapped by pages and has a higher order than `order` into folios of `order`, or into
+    /// single pages if `order` is 0. Covers the frames from `first` up to but not including `end`. No entry changes.
     ///
     /// # Panics
-    /// If the range does not consist of whole folios of `order`.
+    /// If `first` or `end` is not a multiple of 2^`order`.
     pub fn split_folios(&self, first: Frame, end: Frame, order: u8) {
         let unit = (1 << order) - 1;
         assert!(
@@ -212,19 +213,19 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// The frames of a folio as part of which one of them, the *known* frame, was allocated. The folio may no longer exist.
+/// The frames of the folio with which one frame, the *known* frame, was allocated. The folio may no longer exist.
 #[derive(Clone, Copy)]
 struct Block {
     first: u32,
     /// The state of the known frame.
     state: State,
-    /// Whether all frames of the block still are pages of the folio.
+    /// Whether the folio still exists: all frames of the block are pages of it.
     is_folio: bool,
 }
 
 impl State {
-    /// Whether frames with this state and with `other` are pages of one folio, given that their numbers are in one
-    /// block.
+    /// Whether a frame with this state and a frame with `other` are pages of one folio, provided that their numbers are
+    /// in one block.
     fn is_page_beside(self, other: Self) -> bool {
         self.page_of() == other.page_of()
             && self.kind() == other.kind()

@@ -1,5 +1,5 @@
-//! Debug builds poison a frame when it is freed, and check that it is unchanged before it is allocated again. That
-//! exposes writes through stale translations and stale pointers.
+//! Poisoning of free frames. Debug builds poison a frame when it is freed, and check that it is unchanged when it is
+//! allocated again. The check detects writes through stale translations and stale pointers.
 
 use super::Frames;
 use super::meta::State;

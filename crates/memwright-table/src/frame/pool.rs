@@ -1,13 +1,13 @@
-//! The huge page pool: folios set aside for hugetlb memory (Linux 7.2 `mm/hugetlb.c`;
+//! The huge page pool: folios that are reserved for hugetlb memory (Linux 7.2 `mm/hugetlb.c`;
 //! Documentation/admin-guide/mm/hugetlbpage.rst).
 //!
-//! A page of the pool is a folio that is never parted. Its kind says how it is used: a [`FrameKind::Pool`] page is
-//! free, a [`FrameKind::PoolAnonymous`] page belongs to private memory, and a [`FrameKind::PoolObject`] page to an
-//! object. When its last reference is dropped, it returns to the pool or, if the pool has surplus pages, to the free
+//! A page of the pool is a folio that is never parted. Its kind is its use: a [`FrameKind::Pool`] page is free, a
+//! [`FrameKind::PoolAnonymous`] page belongs to private memory, and a [`FrameKind::PoolObject`] page to an object. When
+//! the last reference to a page is dropped, the page returns to the pool or, if the pool has surplus pages, to the free
 //! frames.
 //!
-//! A reservation guarantees that a page will be available. The pool only counts reservations; their holders keep track
-//! of them.
+//! A reservation guarantees that a page will be available. The pool stores only the number of reservations. Each holder
+//! records its own.
 
 use core::sync::atomic::Ordering;
 
@@ -24,11 +24,11 @@ impl<M: Machine> Frames<M> {
         self.pool.lock().counts
     }
 
-    /// Sets the size of the pool in pages (`set_max_huge_pages`). It grows as far as memory is available, and shrinks
-    /// as far as pages are free and not reserved; pages that it cannot free become surplus.
+    /// Sets the size of the pool in pages (`set_max_huge_pages`). The pool grows as far as memory is available, and
+    /// shrinks as far as pages are free and not reserved. Pages that cannot be freed become surplus.
     pub fn resize_pool(&self, pages: u64) {
         let mut pool = self.pool.lock();
-        // Growing the pool first turns surplus pages into persistent ones.
+        // A growing pool first converts surplus pages into persistent ones.
         let kept = pages.saturating_sub(pool.counts.lasting());
         pool.counts.surplus -= kept.min(pool.counts.surplus);
         while pool.counts.lasting() < pages {
@@ -49,11 +49,11 @@ impl<M: Machine> Frames<M> {
         self.pool.lock().counts.most_surplus = pages;
     }
 
-    /// Opens a subpool with a limit of `most` pages, for which the pool keeps at least `least` pages
+    /// Creates a subpool with a limit of `most` pages and a guarantee of `least` pages, which are reserved in the pool
     /// (`hugepage_new_subpool`).
     ///
     /// # Errors
-    /// [`NoHugePage`] if the pool has fewer than `least` pages, or if there is no heap memory for the record.
+    /// [`NoHugePage`] if `least` pages cannot be reserved, or if the subpool cannot be allocated on the heap.
     pub fn open_subpool(
         &self,
         most: Option<u64>,
@@ -68,7 +68,7 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// Closes a subpool, whose mount is gone. It ends with its last page (`hugepage_put_subpool`).
+    /// Closes a subpool when its mount is destroyed. The subpool is freed with its last page (`hugepage_put_subpool`).
     pub fn close_subpool(&self, id: SubpoolId) {
         let mut pool = self.pool.lock();
         pool.subpools.close(id);
@@ -80,8 +80,7 @@ impl<M: Machine> Frames<M> {
         self.pool.lock().subpools.read(id)
     }
 
-    /// Moves the count of a page in its subpool from the page `old` to `new`, a page without a subpool that replaces
-    /// `old` (`move_hugetlb_state`).
+    /// Moves the subpool of the page `old` to the page `new`, which has none and replaces `old` (`move_hugetlb_state`).
     pub fn follow_subpool(&self, old: Frame, new: Frame) {
         let _pool = self.pool.lock();
         let owner = self.meta(old).owner.swap(0, Ordering::Relaxed);
@@ -93,12 +92,12 @@ impl<M: Machine> Frames<M> {
         self.unreserve_in(pool, spare);
     }
 
-    /// Reserves `pages` pages in a subpool and, as far as its guarantee does not contain them, in the pool
-    /// (`hugepage_subpool_get_pages` and `hugetlb_acct_memory`).
+    /// Reserves `pages` pages in a subpool. Pages that the guarantee of the subpool does not cover are also reserved in
+    /// the pool (`hugepage_subpool_get_pages` and `hugetlb_acct_memory`).
     ///
     /// # Errors
-    /// [`NoHugePage`] at the limit of the subpool, or if not enough pages are free or can be added as surplus; nothing is
-    /// reserved then.
+    /// [`NoHugePage`] if the limit of the subpool is reached, or if not enough pages are free or can be added as
+    /// surplus; no page is reserved then.
     pub fn reserve_huge(&self, within: SubpoolId, pages: u64) -> Result<(), NoHugePage> {
         let mut pool = self.pool.lock();
         let before = pool.subpools.read(within);
@@ -124,10 +123,10 @@ impl<M: Machine> Frames<M> {
         Ok(())
     }
 
-    /// Reserves one page that is free, without adding surplus pages.
+    /// Reserves one free page, without adding a surplus page.
     ///
     /// # Errors
-    /// [`NoHugePage`] at the limit of the subpool, or if no free page is unreserved.
+    /// [`NoHugePage`] if the limit of the subpool is reached, or if all free pages are reserved.
     pub fn reserve_free_huge(&self, within: SubpoolId) -> Result<(), NoHugePage> {
         let mut pool = self.pool.lock();
         let before = pool.subpools.read(within);
@@ -158,11 +157,11 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Takes a page for a subpool: a reserved one if `promised`, else one from the guarantee of the subpool or an
-    /// unreserved one (`alloc_hugetlb_folio`). Its contents are undefined.
+    /// Takes a page for a subpool: a reserved page if `promised`, otherwise a page from the guarantee of the subpool or
+    /// an unreserved one (`alloc_hugetlb_folio`). The contents of the page are undefined.
     ///
     /// # Errors
-    /// [`NoHugePage`] at the limit of the subpool, or if no page is left and no surplus page can be added.
+    /// [`NoHugePage`] if the limit of the subpool is reached, or if no page is free and no surplus page can be added.
     ///
     /// # Panics
     /// If `kind` is not that of a pool page in use.
@@ -197,14 +196,14 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Allocates a surplus page on the nodes that `choice` names, to replace a page that the caller is about to free.
-    /// When that page returns to the pool, the surplus is gone again (`alloc_migrate_hugetlb_folio`). Its contents are
-    /// undefined.
+    /// When that page returns to the pool, the pool frees it as surplus (`alloc_migrate_hugetlb_folio`). The contents
+    /// of the new page are undefined.
     ///
     /// # Errors
-    /// [`NoHugePage`] if these nodes have no memory for it.
+    /// [`NoHugePage`] if these nodes have no free block for the page.
     ///
     /// # Panics
-    /// If `kind` is not that of a pool page in use.
+    /// If `kind` is neither `PoolAnonymous` nor `PoolObject`.
     pub fn add_huge_on(
         &self,
         kind: FrameKind,
@@ -222,8 +221,8 @@ impl<M: Machine> Frames<M> {
         Ok(page)
     }
 
-    /// Puts a page back into the pool after its last reference was dropped. If its subpool then has fewer pages than it
-    /// is guaranteed, the page stays reserved for the subpool (`free_huge_folio`).
+    /// Returns a page to the pool after its last reference was dropped. If its subpool then has fewer pages than its
+    /// guarantee, the page stays reserved for the subpool (`free_huge_folio`).
     #[cold]
     pub(super) fn return_to_pool(&self, head: Frame, meta: &Meta) {
         let mut pool = self.pool.lock();
@@ -238,14 +237,14 @@ impl<M: Machine> Frames<M> {
         self.finish_subpool(&mut pool, within);
     }
 
-    /// Allocates memory for one more page.
+    /// Allocates a folio for one more page of the pool.
     fn new_page(&self) -> Option<Frame> {
         let head = self.allocate(FOLIO_ORDER, FrameKind::Pool).ok()?.into_raw();
         self.meta(head).whole.store(0, Ordering::Relaxed);
         Some(head)
     }
 
-    /// Adds one surplus page. Returns `false` if the limit is reached or there is no memory.
+    /// Adds one surplus page. Returns `false` if the limit is reached or no folio can be allocated.
     fn add_surplus(&self, pool: &mut Pool) -> bool {
         if pool.counts.surplus >= pool.counts.most_surplus {
             return false;
@@ -264,7 +263,7 @@ impl<M: Machine> Frames<M> {
         self.give_up(pool);
     }
 
-    /// Turns a free page of the pool into ordinary free frames.
+    /// Removes a free page from the pool and frees its frames.
     fn give_up(&self, pool: &mut Pool) {
         let head = self.pop(pool);
         pool.counts.total -= 1;

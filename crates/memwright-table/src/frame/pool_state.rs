@@ -1,23 +1,23 @@
-//! What the huge page pool stores.
+//! The state of the huge page pool.
 
 use super::meta::{END, Meta};
 use super::subpool::Subpools;
 use crate::addr::Frame;
 
-/// The pool has no page to allocate or to reserve.
+/// The error that the pool has no page to allocate or to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHugePage;
 
 /// The counters of the pool, in huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// All pages, free or in use (`nr_hugepages`).
+    /// The number of pages, free or in use (`nr_hugepages`).
     pub total: u64,
-    /// Free pages (`free_hugepages`).
+    /// The number of free pages (`free_hugepages`).
     pub free: u64,
-    /// Free pages that are reserved (`resv_hugepages`).
+    /// The number of free pages that are reserved (`resv_hugepages`).
     pub reserved: u64,
-    /// Pages beyond the configured size of the pool, which are freed when they are no longer used
+    /// The number of pages beyond the configured size of the pool. They are freed when they are no longer used
     /// (`surplus_hugepages`).
     pub surplus: u64,
     /// The limit on surplus pages (`nr_overcommit_hugepages`).
@@ -25,12 +25,12 @@ pub struct PoolCounts {
 }
 
 impl PoolCounts {
-    /// Free pages that are not reserved.
+    /// The number of free pages that are not reserved.
     pub(super) fn unpromised(&self) -> u64 {
         self.free - self.reserved
     }
 
-    /// Pages that are not surplus (`persistent_huge_pages`).
+    /// The number of pages that are not surplus (`persistent_huge_pages`).
     pub(super) fn lasting(&self) -> u64 {
         self.total - self.surplus
     }

@@ -9,12 +9,12 @@ use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::sync::Wait;
 
-/// The bits in the index of an anonymous page that record the node of the CPU last seen to use it, plus one. The other
-/// bits are part of a content digest.
+/// The bits in the index of an anonymous page that record the node of the CPU that last used the page, plus 1. The
+/// other bits are part of a content digest.
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
-/// One counted reference to an allocated block. Dropping the last one frees the block.
+/// A counted reference to an allocated block. Dropping the last one frees the block.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
@@ -39,14 +39,14 @@ impl<'a, M: Machine> FrameRef<'a, M> {
         self.frame
     }
 
-    /// Whether it is a reference to a whole folio.
+    /// Whether the reference is to a whole folio.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Turns the reference into a raw frame, to be stored in an entry or in an object's page store. [`Frames::adopt`]
-    /// turns it back, or [`Frames::adopt_whole`] for a folio.
+    /// Converts the reference into a raw frame, to be stored in an entry or in an object's page store.
+    /// [`Frames::adopt`] converts it back, or [`Frames::adopt_whole`] for a folio.
     #[inline]
     #[must_use = "the reference is lost unless it is stored"]
     pub fn into_raw(self) -> Frame {
@@ -84,8 +84,8 @@ impl<M: Machine> fmt::Debug for FrameRef<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over a reference that `into_raw` stored. For a frame in a folio it is a whole-folio reference, like those
-    /// that `share` returns.
+    /// Takes over a reference that `into_raw` converted. For a frame in a folio, this is a whole-folio reference, as
+    /// returned by `share`.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
@@ -103,7 +103,7 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Takes over a whole-folio reference that `into_raw` stored.
+    /// Takes over a whole-folio reference that `into_raw` converted.
     ///
     /// # Panics
     /// If no folio begins at `frame`.
@@ -113,8 +113,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, true)
     }
 
-    /// Adds a reference to a frame that already has one. For a frame in a folio the reference is to the whole folio,
-    /// which stays a folio until the reference is dropped.
+    /// Adds a reference to a frame that already has one. For a frame in a folio, the reference is to the whole folio,
+    /// which cannot be dissolved until the reference is dropped.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
@@ -164,7 +164,7 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Adds a reference to a frame, and counts the frame if that makes it a mapped frame of an object.
+    /// Adds a reference to a frame. If the frame belongs to an object and becomes mapped by this, counts it as mapped.
     #[cold]
     pub(super) fn share_single(&self, meta: &Meta) {
         if add_references(meta, 1) == 1 && meta.kind() == FrameKind::Object {
@@ -172,8 +172,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Adds a reference to the whole folio that contains `frame`, and returns the folio's head. While another CPU
-    /// dissolves the folio, it waits. Returns `None` if the frame is no longer in a folio.
+    /// Adds a reference to the whole folio that contains `frame`, and returns the folio's head. Waits while another CPU
+    /// dissolves the folio. Returns `None` if the frame is no longer in a folio.
     #[cold]
     fn share_folio_of(&self, frame: Frame) -> Option<Frame> {
         let mut wait = Wait::new();
@@ -192,8 +192,8 @@ impl<M: Machine> Frames<M> {
         self.release_whole(self.folio_of(frame).unwrap_or(frame));
     }
 
-    /// The number of references to `frame`, or to the block that contains it. In a folio, those to the frame and to the
-    /// whole folio.
+    /// The number of references to `frame`, or to the block that contains it. For a frame in a folio, the sum of the
+    /// references to the frame and to the whole folio.
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
         let meta = self.meta(frame);
@@ -204,7 +204,7 @@ impl<M: Machine> Frames<M> {
         references
     }
 
-    /// What `frame` is used for.
+    /// The use of `frame`.
     #[inline]
     pub fn kind(&self, frame: Frame) -> FrameKind {
         match self.meta(frame).kind() {
@@ -213,26 +213,26 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// What the frame with this number is used for, or `None` where there is no memory.
+    /// The use of the frame with this number, or `None` if there is no memory at this number.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
         self.metas().find(number)?;
         let kind = self.kind(Frame::new(number));
         (kind != FrameKind::Hole).then_some(kind)
     }
 
-    /// One more than the number of the last frame.
+    /// The number of the last frame plus 1.
     pub fn end(&self) -> u32 {
         self.metas().end()
     }
 
-    /// The number of entries that map `frame`, derived from its number of references. Every reference to an anonymous
-    /// page counts as an entry. One reference to an object's page belongs to the object, and one to a merged page to
-    /// the index of merged pages (KSM).
+    /// The number of entries that map `frame`, computed from the number of its references. Every reference to an
+    /// anonymous page counts as an entry. One reference to an object's page belongs to the object, and one reference to
+    /// a KSM page belongs to the KSM index, so these are not counted.
     pub fn sharers(&self, frame: Frame) -> u32 {
         self.shown(frame).1
     }
 
-    /// Returns what `frame` is used for, and how many entries map it.
+    /// Returns the use of `frame`, and the number of entries that map it.
     #[inline]
     pub fn shown(&self, frame: Frame) -> (FrameKind, u32) {
         let meta = self.meta(frame);
@@ -258,8 +258,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Records the owner of the page in `frame`, and the index of the page in that owner. Both are 0 in a new frame;
-    /// their meaning is up to the callers.
+    /// Records the owner of the page in `frame`, and the index of the page in that owner. Both are 0 in a new frame.
+    /// The callers define their meaning.
     ///
     /// # Panics
     /// If `frame` holds no data.
@@ -281,18 +281,18 @@ impl<M: Machine> Frames<M> {
         )
     }
 
-    /// Records a digest of the contents of `frame`, without its lowest bits. Returns whether it equals the previous
-    /// digest, which is 0 in a new frame.
+    /// Records a digest of the contents of `frame`, without the digest's lowest 4 bits. Returns whether it equals the
+    /// previous digest, which is 0 in a new frame.
     ///
     /// # Panics
-    /// If `frame` holds no anonymous page: only then is the index free for this use.
+    /// If `frame` does not hold an anonymous page, whose index is the only one that is unused.
     pub fn remember_digest(&self, frame: Frame, digest: u64) -> bool {
         let digest = digest & !USER;
         self.remember(frame, !USER, digest) == digest
     }
 
     /// Records that a CPU of `node` used the page in `frame`; for a folio, `frame` is its head. Returns whether the
-    /// previous record names the same node.
+    /// previous record was of the same node.
     ///
     /// # Panics
     /// Like [`remember_digest`](Self::remember_digest).
@@ -309,13 +309,13 @@ impl<M: Machine> Frames<M> {
         );
         let index = &self.meta(frame).index;
         let before = index.load(Ordering::Relaxed);
-        // Both parts are hints: an update by another CPU at this moment may be lost.
+        // Both parts are hints, so a simultaneous update by another CPU may be lost.
         index.store(before & !part | bits, Ordering::Relaxed);
         before & part
     }
 
     /// Pins `frame`: until it is unpinned, a device or the kernel can write it at any time (rule:
-    /// exclusive-before-pin). In a folio this pins the whole folio and takes a reference to it.
+    /// exclusive-before-pin). For a frame in a folio, pins the whole folio and takes a reference to it.
     #[inline]
     pub fn pin(&self, frame: Frame) {
         if let Some(head) = self.folio_of(frame) {
@@ -332,7 +332,7 @@ impl<M: Machine> Frames<M> {
         self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Undoes one `pin`.
+    /// Removes one pin of `frame`, which [`pin`](Self::pin) added.
     ///
     /// # Panics
     /// If the frame is not pinned.
@@ -347,7 +347,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The number of pins of `frame`.
+    /// The number of pins of `frame`, or of its folio.
     #[inline]
     pub fn pins(&self, frame: Frame) -> u32 {
         let folio = self.folio_of(frame);
@@ -355,7 +355,7 @@ impl<M: Machine> Frames<M> {
         pinned.pins.load(Ordering::Acquire)
     }
 
-    /// Drops a reference.
+    /// Drops a reference to `frame` or to its block. The last one frees the block.
     #[inline]
     pub(crate) fn release(&self, frame: Frame) {
         let frame = self.first_frame(frame);
@@ -388,11 +388,11 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Adds references to a block that has at least one, and returns how many it had.
+/// Adds references to a block that has at least one. Returns the previous number.
 #[inline]
 pub(crate) fn add_references(meta: &Meta, count: u32) -> u32 {
     let before = meta.references.fetch_add(count, Ordering::Relaxed);
-    // One comparison checks both that the block has a reference and that the count is below half its range.
+    // One comparison checks both that the block has a reference and that the count is below half of its range.
     assert!(
         before.wrapping_sub(1) < u32::MAX / 2,
         "frame shared while free, or too often"
@@ -400,7 +400,7 @@ pub(crate) fn add_references(meta: &Meta, count: u32) -> u32 {
     before
 }
 
-/// The number of entries among the references to a frame of this kind.
+/// Returns how many of the `references` to a frame of this kind belong to entries.
 #[inline]
 const fn sharers(kind: FrameKind, references: u32) -> u32 {
     match kind {

@@ -1,4 +1,4 @@
-//! The movement of free frames between the nodes and the caches of the CPUs.
+//! Moves free frames between the nodes and the CPU caches.
 
 use core::sync::atomic::Ordering;
 
@@ -14,15 +14,15 @@ use crate::machine::Machine;
 pub(super) enum Refused {
     /// No frame is free, or only the reserve is left.
     Empty,
-    /// Another CPU's cache was locked, and may hold free frames.
+    /// Another CPU's cache was locked and may hold free frames.
     Busy,
 }
 
 /// The result of draining the caches of other CPUs.
 pub(super) struct Drained {
-    /// Frames moved to their nodes.
+    /// The number of frames that were moved to their nodes.
     moved: u64,
-    /// Whether a cache was in use and was skipped.
+    /// Whether a cache was skipped because another CPU had locked it.
     pub(super) busy: bool,
 }
 
@@ -44,7 +44,7 @@ impl<M: Machine> Frames<M> {
         let mut free = node.lock().free();
         let mut refused = Refused::Empty;
         if free <= self.reserve() {
-            // Before the allocation is refused, the frames in other CPUs' caches are moved to the node.
+            // Before refusing the allocation, move the frames in other CPUs' caches to the node.
             let drained = self.drain_others();
             cache.set_short(true);
             free += drained.moved;
@@ -56,7 +56,7 @@ impl<M: Machine> Frames<M> {
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         if wanted > 0 {
-            // If the node has no frame after all, another CPU has just taken those that were counted.
+            // If the node has no frame below, another CPU has taken the frames that were counted in `free`.
             refused = Refused::Busy;
         }
         let mut node = node.lock();
@@ -79,8 +79,8 @@ impl<M: Machine> Frames<M> {
         cache.pop(metas).ok_or(refused)
     }
 
-    /// The number of frames that an allocation of `kind` moves into its CPU's cache when the nodes have `free` frames.
-    /// From the reserve it moves only one frame, because an allocation of any kind can take frames from a cache.
+    /// The number of frames that an allocation of `kind` moves into its CPU's cache when the nodes have `free` free
+    /// frames. It moves only one frame of the reserve, because an allocation of any kind can take frames from a cache.
     pub(super) fn batch(&self, kind: FrameKind, free: u64) -> u32 {
         let beyond = free.saturating_sub(self.reserve());
         let wanted = if beyond == 0 && kind.may_use_reserve() {
@@ -118,9 +118,8 @@ impl<M: Machine> Frames<M> {
         None
     }
 
-    /// Moves the frames in other CPUs' caches to the nodes, and makes these CPUs return freed frames to the nodes as
-    /// long as only the reserve is left. A cache that is in use is skipped: its CPU is allocating or freeing at that
-    /// moment.
+    /// Moves the frames in other CPUs' caches to the nodes. These CPUs then return freed frames to the nodes as long as
+    /// only the reserve is left. Skips a cache that is locked, because its CPU is allocating or freeing at that moment.
     pub(super) fn drain_others(&self) -> Drained {
         let mut drained = Drained {
             moved: 0,
@@ -163,7 +162,7 @@ impl<M: Machine> Frames<M> {
         self.put_run(node, start, end);
     }
 
-    /// Returns the free frames from `start` to before `end` to their node.
+    /// Returns the free frames from `start` up to but not including `end` to their node.
     pub(super) fn put_run(&self, node: u8, start: u32, end: u32) {
         if start < end {
             let mut buddy = self.nodes[node as usize].lock();

@@ -1,4 +1,4 @@
-//! Setup: takes over a machine's memory.
+//! Setup of the frame allocator from a machine's memory.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -19,21 +19,21 @@ use crate::machine::{Machine, frame_pointer};
 use crate::sync::{Lock, Rank};
 use rust_alloc::vec::Vec;
 
-/// Memory of one node, passed to [`Frames::new`].
+/// A range of memory of one node, for [`Frames::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The frames.
     pub range: FrameRange,
-    /// The NUMA node they belong to.
+    /// The NUMA node to which the frames belong.
     pub node: u8,
 }
 
 /// Why [`Frames::new`] failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {
-    /// There is no region, or only empty ones.
+    /// There is no region that is not empty.
     NoMemory,
-    /// The machine does not have these frames, or two regions overlap.
+    /// The machine does not have this memory, or two regions overlap.
     BadRegion(FrameRange),
     /// No region has room for the metadata of all frames.
     NoRoomForMetadata,
@@ -66,8 +66,8 @@ impl From<OutOfMemory> for SetupError {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over `regions`. The metadata, 64 bytes for each frame between the lowest and the highest, is stored in the
-    /// first frames of the largest region.
+    /// Creates the allocator for the memory in `regions`. The metadata, 64 bytes for each frame number from the lowest
+    /// to the highest, is stored in the first frames of the largest region.
     ///
     /// # Errors
     /// See [`SetupError`].
@@ -142,7 +142,7 @@ impl<M: Machine> Frames<M> {
         Ok(frames)
     }
 
-    /// Adds the frames of `region` that are not in `reserved` to the free lists, and returns how many there are.
+    /// Adds the frames of `region` that are not in `reserved` to the free lists, and returns their number.
     fn add_region(&self, region: Region, reserved: FrameRange) -> u64 {
         for number in 0..region.range.count {
             let frame = Frame::new(region.range.start.number() + number);
@@ -166,7 +166,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Checks that each region belongs to the machine, and that no two overlap.
+/// Checks that each region is memory of the machine, and that no two regions overlap.
 fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
     for (index, region) in regions.iter().enumerate() {
         let range = region.range;
@@ -182,7 +182,7 @@ fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> 
     Ok(())
 }
 
-/// Returns the frames for the metadata: the first of the largest region, with room for `count` values.
+/// Returns the frames for the metadata of `count` frames: the first frames of the largest region.
 fn place_metadata(regions: &[Region], count: u32) -> Result<FrameRange, SetupError> {
     let needed = (count as usize * size_of::<Meta>()).div_ceil(PAGE_SIZE) as u32;
     let largest = regions.iter().rev().max_by_key(|region| region.range.count);

@@ -1,4 +1,4 @@
-//! Swapped-out pages: the interface to the manager of swap slots, and the frames that have a copy in a slot.
+//! The interface to the manager of swap slots, and the record of frames that have a copy in a slot.
 
 extern crate alloc as rust_alloc;
 
@@ -12,26 +12,26 @@ use super::{Frames, Meta};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
-/// The manager of swap slots, which entries name ([`crate::Swapped`]).
+/// The manager of swap slots, to which swap entries refer ([`crate::Swapped`]).
 ///
-/// Each entry that names a slot is one use of it.
+/// Each swap entry holds one reference to its slot.
 ///
 /// # Locks
-/// The methods are called with page-table locks held, and acquire no lock of an earlier rank than
+/// The caller of a method can hold page-table locks. A method acquires no lock of an earlier rank than
 /// [`Rank::Swap`](crate::sync::Rank::Swap).
 pub trait Slots<M: Machine>: Send + Sync {
-    /// Adds a use of each of `slots`, which other entries name already.
+    /// Adds a reference to each of `slots`. Other entries already hold references to them.
     fn share(&self, frames: &Frames<M>, slots: &[u64]);
 
-    /// Drops a use of each of `slots`: entries that named them no longer do.
+    /// Drops a reference to each of `slots`, which removed entries held.
     fn release(&self, frames: &Frames<M>, slots: &[u64]);
 
-    /// Detaches `slot` from `frame`, whose page has a copy in the slot and whose last reference is gone. The
-    /// implementation must clear the slot of the frame ([`Frames::set_slot`]).
+    /// Detaches `slot` from `frame`, whose page has a copy in the slot and whose last reference was dropped. The
+    /// implementation must clear the slot that is recorded for the frame ([`Frames::set_slot`]).
     fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64);
 }
 
-/// The manager of swap slots of a machine, once set.
+/// The manager of swap slots of a machine; null until it is set.
 pub(super) struct Keeper<M: Machine>(AtomicPtr<Arc<dyn Slots<M>>>);
 
 impl<M: Machine> Keeper<M> {
@@ -84,8 +84,8 @@ impl<M: Machine> Frames<M> {
         self.slots.get().is_some()
     }
 
-    /// Records that a copy of the page in `frame`, which has a reference, is in `slot`, or that there is none. The
-    /// caller serializes calls for one frame.
+    /// Records that `slot` contains a copy of the page in `frame`, or for `None` that no slot does. The caller holds a
+    /// reference to the frame, and serializes calls for one frame.
     ///
     /// # Panics
     /// If the frame is in a block of several frames.
@@ -110,8 +110,8 @@ impl<M: Machine> Frames<M> {
             .then(|| meta.owner.load(Ordering::Relaxed))
     }
 
-    /// Sets whether the contents of `frame`, which one entry maps, may be discarded while that entry is clean
-    /// (`MADV_FREE`).
+    /// Sets whether reclaim may discard the contents of `frame` while its entry is clean (`MADV_FREE`). One entry maps
+    /// the frame.
     ///
     /// # Panics
     /// If the frame is in a block of several frames.
@@ -125,13 +125,13 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Whether the contents of `frame` may be discarded while its entry is clean.
+    /// Whether reclaim may discard the contents of `frame` while its entry is clean.
     #[inline]
     pub fn is_lazy(&self, frame: Frame) -> bool {
         self.meta(frame).state().has(State::LAZY)
     }
 
-    /// Adds a use of each of `slots` for one more entry.
+    /// Adds a reference to each of `slots` for one more entry.
     #[cold]
     pub(crate) fn share_slots(&self, slots: &[u64]) {
         if let Some(keeper) = self.slots.get() {
@@ -139,7 +139,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Drops a use of each of `slots`: entries, or the store of an object, that named them no longer do.
+    /// Drops a reference to each of `slots`, which removed entries or the page store of an object held.
     #[cold]
     pub fn release_slots(&self, slots: &[u64]) {
         if let Some(keeper) = self.slots.get() {
@@ -147,7 +147,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Detaches the slot of a frame that has no references and is about to be freed.
+    /// Detaches the swap slot from a frame that has no references and is about to be freed.
     #[cold]
     pub(super) fn leave_slot(&self, frame: Frame, meta: &Meta) {
         let slot = meta.owner.load(Ordering::Relaxed);

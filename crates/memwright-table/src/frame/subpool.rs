@@ -1,7 +1,7 @@
-//! Subpools: the limit and the guarantee that one hugetlbfs mount has within the pool (Linux 7.3 `mm/hugetlb.c`, `struct
-//! hugepage_subpool`).
+//! Subpools: the limit and the guarantee of pages that a hugetlbfs mount has in the pool (Linux 7.3 `mm/hugetlb.c`,
+//! `struct hugepage_subpool`).
 //!
-//! The lock of the pool guards them. A page in use records its subpool in the owner field of its metadata.
+//! The lock of the pool protects the subpools. A page in use records its subpool in the owner field of its metadata.
 
 extern crate alloc as rust_alloc;
 
@@ -15,15 +15,15 @@ use crate::handle::{OutOfMemory, TryPush};
 pub struct SubpoolId(u32);
 
 impl SubpoolId {
-    /// No subpool: only the pool itself limits the pages.
+    /// No subpool: only the pool limits the number of pages.
     pub const NONE: Self = Self(0);
 
-    /// Returns the value for the owner field of a page.
+    /// Returns the value that the owner field of a page stores.
     pub(super) const fn to_owner(self) -> u64 {
         self.0 as u64
     }
 
-    /// Reverses [`Self::to_owner`].
+    /// Returns the id from an owner field, which [`Self::to_owner`] encoded.
     pub(super) const fn from_owner(owner: u64) -> Self {
         Self(owner as u32)
     }
@@ -32,21 +32,23 @@ impl SubpoolId {
 /// The counters of a subpool, in huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubpoolCounts {
-    /// The limit on pages that are reserved or in use, if there is one (`max_hpages`).
+    /// The maximum number of pages that are reserved or in use; `None` for no limit (`max_hpages`).
     pub most: Option<u64>,
-    /// The number of pages that the pool always keeps for the subpool, if it keeps any (`min_hpages`).
+    /// The number of pages that the pool guarantees the subpool; `None` for no guarantee (`min_hpages`).
     pub least: Option<u64>,
-    /// The part of `least` that is reserved in the pool, and neither reserved by a mapping nor in use (`rsv_hpages`).
+    /// The number of pages of the guarantee that are reserved in the pool but neither reserved by a mapping nor in use
+    /// (`rsv_hpages`).
     pub spare: u64,
-    /// Pages that are reserved by mappings or in use.
+    /// The number of pages that are reserved by mappings or in use.
     pub held: u64,
 }
 
 impl SubpoolCounts {
-    /// Counts `pages` more pages. Returns how many of them must be reserved in the pool; the others are already.
+    /// Adds `pages` pages to `held`. Returns how many of them the caller must reserve in the pool; the guarantee covers
+    /// the others.
     ///
     /// # Errors
-    /// [`NoHugePage`] at the limit. Nothing is counted then.
+    /// [`NoHugePage`] if the limit would be exceeded. The counters are unchanged then.
     fn get(&mut self, pages: u64) -> Result<u64, NoHugePage> {
         let held = self.held.checked_add(pages).ok_or(NoHugePage)?;
         if self.most.is_some_and(|most| held > most) {
@@ -58,8 +60,8 @@ impl SubpoolCounts {
         Ok(pages - spare)
     }
 
-    /// Uncounts `pages` pages. Returns how many of them need no reservation in the pool any more. As on Linux, a subpool
-    /// without a limit keeps reservations for `least` pages even while more pages are in use.
+    /// Subtracts `pages` pages from `held`. Returns how many reservations in the pool the caller must release. As on
+    /// Linux, a subpool without a limit keeps reservations for `least` pages even while more pages are in use.
     fn put(&mut self, pages: u64) -> u64 {
         self.held -= pages;
         let Some(least) = self.least else {
@@ -74,12 +76,12 @@ impl SubpoolCounts {
     }
 }
 
-/// A subpool, or an unused id.
+/// The state of a subpool id.
 #[derive(Clone, Copy)]
 enum Slot {
     /// A subpool, and whether its mount still exists.
     Used(SubpoolCounts, bool),
-    /// The next unused slot.
+    /// Unused; with the index of the next unused slot.
     Free(Option<u32>),
 }
 
@@ -97,10 +99,10 @@ impl Subpools {
         }
     }
 
-    /// Adds a subpool, all of whose guaranteed pages are reserved in the pool.
+    /// Adds a subpool. The caller has reserved all of its guaranteed pages in the pool.
     ///
     /// # Errors
-    /// No heap memory.
+    /// [`OutOfMemory`] if the list of subpools cannot grow.
     pub(super) fn open(
         &mut self,
         most: Option<u64>,
@@ -154,29 +156,29 @@ impl Subpools {
         }
     }
 
-    /// Counts `pages` more pages in a subpool. Returns how many of them must be reserved in the pool.
+    /// Adds `pages` pages to a subpool. Returns how many of them the caller must reserve in the pool.
     ///
     /// # Errors
-    /// [`NoHugePage`] at the limit.
+    /// [`NoHugePage`] if the limit would be exceeded.
     pub(super) fn get(&mut self, id: SubpoolId, pages: u64) -> Result<u64, NoHugePage> {
         self.counts(id)
             .map_or(Ok(pages), |counts| counts.get(pages))
     }
 
-    /// Uncounts `pages` pages. Returns how many of them need no reservation in the pool any more.
+    /// Subtracts `pages` pages from a subpool. Returns how many reservations in the pool the caller must release.
     pub(super) fn put(&mut self, id: SubpoolId, pages: u64) -> u64 {
         self.counts(id).map_or(pages, |counts| counts.put(pages))
     }
 
-    /// Records that the mount of a subpool is gone.
+    /// Records that the mount of a subpool was destroyed.
     pub(super) fn close(&mut self, id: SubpoolId) {
         if let Some(Slot::Used(_, open)) = self.slot(id) {
             *open = false;
         }
     }
 
-    /// Frees a subpool without a mount and without pages. Returns the number of guaranteed pages, whose reservation in
-    /// the pool ends.
+    /// Frees the subpool if it has no mount and no pages. Returns the number of reservations in the pool that the
+    /// caller must release, which is 0 if the subpool stays.
     pub(super) fn finish(&mut self, id: SubpoolId) -> u64 {
         let free = self.free;
         let Some(slot) = self.slot(id) else {
@@ -197,7 +199,8 @@ impl Subpools {
 mod tests {
     use super::*;
 
-    /// One step: whether pages are taken, how many, what that returns, and `spare` and `held` afterwards.
+    /// One step: true for `get` and false for `put`, the number of pages, the result, and `spare` and `held`
+    /// afterwards.
     type Step = (bool, u64, Result<u64, NoHugePage>, (u64, u64));
 
     fn walk(most: Option<u64>, least: Option<u64>, steps: &[Step]) {
@@ -264,7 +267,7 @@ mod tests {
         assert_eq!(all.finish(first), 0);
         assert_eq!(all.put(first, 2), 1);
         assert_eq!(all.finish(first), 1);
-        // The id is used again.
+        // The free id is reused.
         assert_eq!(all.open(None, None), Ok(first));
         assert_eq!(all.finish(second), 0);
         assert_eq!(all.get(SubpoolId::NONE, 7), Ok(7));

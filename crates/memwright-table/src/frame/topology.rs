@@ -1,10 +1,10 @@
-//! The NUMA topology of a machine, and choices among its nodes.
+//! The NUMA topology of a machine, and the choice of nodes for an allocation.
 
 use core::fmt;
 
 use crate::addr::{CpuId, MAX_CPUS};
 
-/// The largest number of nodes of a machine.
+/// The maximum number of nodes of a machine.
 pub const MAX_NODES: usize = 8;
 
 /// A set of nodes.
@@ -43,7 +43,7 @@ impl NodeSet {
         Self(1 << node)
     }
 
-    /// Whether there is no member.
+    /// Whether the set has no member.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -73,7 +73,7 @@ impl NodeSet {
         Self(self.0 & !other.0)
     }
 
-    /// Each member, lowest first.
+    /// Iterates over the members in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (0..64).filter(move |node| self.contains(*node))
     }
@@ -85,7 +85,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// Which nodes exist, which node each CPU is on, and the distances between nodes.
+/// The number of nodes, the node of each CPU, and the distances between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     nodes: u8,
@@ -100,7 +100,7 @@ impl Topology {
     /// The default distance between two different nodes.
     pub const REMOTE: u8 = 20;
 
-    /// Creates a topology of `nodes` equally distant nodes, with every CPU on the first.
+    /// Creates a topology with `nodes` nodes at equal distances, and every CPU on the first node.
     ///
     /// # Panics
     /// If `nodes` is 0 or more than [`MAX_NODES`].
@@ -156,13 +156,14 @@ impl Topology {
         self.distance[from as usize][to as usize] = distance;
     }
 
-    /// The distance from `from` to `to`: 10 to the node itself.
+    /// The distance from `from` to `to`; [`Self::LOCAL`] if both are the same node.
     #[must_use]
     pub const fn distance(&self, from: u8, to: u8) -> u8 {
         self.distance[from as usize][to as usize]
     }
 
-    /// Returns the members of `among` in the order of their distance from `from`, equally distant ones by number.
+    /// Iterates over the members of `among` by ascending distance from `from`. Nodes at the same distance are in the
+    /// order of their numbers.
     pub fn nearest(&self, from: u8, among: NodeSet) -> impl Iterator<Item = u8> {
         let mut left = among.intersection(self.all());
         let row = self.distance[from as usize];
@@ -174,15 +175,15 @@ impl Topology {
     }
 }
 
-/// Which nodes are allowed to serve an allocation, and in what order.
+/// The nodes that may serve an allocation, and the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeChoice {
-    /// Nodes are tried in the order of their distance from this one.
+    /// The node from which distances are measured. In each set, nearer nodes are tried first.
     pub near: u8,
     /// The nodes to try first.
     pub first: NodeSet,
-    /// The nodes to try if none of `first` has memory. If none of these has memory either, the allocation fails.
+    /// The nodes to try if no node of `first` has free memory. If no node of `then` has either, the allocation fails.
     pub then: NodeSet,
-    /// Whether the policy interleaves pages over nodes, for the statistics.
+    /// Whether the policy interleaves pages over nodes. Used only for the statistics.
     pub interleaved: bool,
 }

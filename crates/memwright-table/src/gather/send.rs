@@ -1,4 +1,4 @@
-//! Sends the invalidations to the CPUs.
+//! Sends the invalidations of a gather to the CPUs.
 
 use super::GatherCounts;
 use crate::addr::CpuSet;
@@ -6,8 +6,8 @@ use crate::machine::{Invalidation, Machine};
 use crate::root::Table;
 use crate::sync::{Step, step};
 
-/// Invalidates `what` on this CPU if it has the table loaded and, if `everywhere`, on every other CPU that has: `pages`
-/// translations one by one, or everything if `pages` is 0.
+/// Invalidates `what` on this CPU if it has the table loaded and, if `everywhere`, on every other CPU that has it
+/// loaded. `pages` is the number of translations in `what`, or 0 for a full invalidation.
 #[inline(always)]
 pub(super) fn send<M: Machine>(
     table: &Table<M>,
@@ -39,7 +39,7 @@ pub(super) fn send<M: Machine>(
     }
 }
 
-/// Invalidates `what` on this CPU.
+/// Invalidates `what` on this CPU, and counts a local flush.
 #[inline(always)]
 fn send_here<M: Machine>(
     machine: &M,

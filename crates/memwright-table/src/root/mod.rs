@@ -1,7 +1,8 @@
-//! The root of the page tables of an address space: the CPUs that have it loaded, and the invalidations that are
-//! pending.
+//! The root of the page tables of an address space, with the CPUs that have it loaded and the number of pending
+//! invalidations.
 //!
-//! A [`Gather`](crate::Gather) needs no more of a table than this. What walks and changes the entries is in `table/`.
+//! A [`Gather`](crate::Gather) uses only this part of a table. The code that walks and changes the entries is in
+//! `table/`.
 
 mod share;
 
@@ -24,26 +25,27 @@ use crate::sync::stat::{self, Line};
 pub struct Table<M: Machine> {
     pub(crate) frames: Arc<Frames<M>>,
     pub(crate) root: Frame,
-    /// The shares of the existing CPUs from 1 on.
+    /// The shares of the CPUs from CPU 1 on.
     pub(crate) others: Vec<CpuShare>,
     pub(crate) state: State,
 }
 
-/// The fields that many CPUs write, but no fault writes. They are on other cache lines than the fields that every fault
-/// reads.
+/// The fields that many CPUs write, but not in a page fault. They are on other cache lines than the fields that every
+/// page fault reads.
 #[repr(align(64))]
 pub(crate) struct State {
-    /// The number of slots above the last level that hold a huge page or a marker. While it is 0, no edge of a range
-    /// can cut one.
+    /// The number of slots in upper-level tables that hold a huge page or a marker. While it is 0, no range can begin
+    /// or end inside such an entry.
     pub(crate) large: AtomicU64,
-    /// CPUs that may be using the root: set before it is loaded, cleared after another one is.
+    /// The CPUs that may be using the root, as a bit mask. A CPU's bit is set before the CPU loads the root, and
+    /// cleared after the CPU has loaded another root.
     pub(crate) loaded: AtomicU64,
     /// The share of CPU 0.
     pub(crate) first: CpuShare,
 }
 
 impl<M: Machine> Table<M> {
-    /// The frames from which the tables are allocated.
+    /// The pool from which the frames of the tables are allocated.
     #[inline]
     pub fn frames(&self) -> &Arc<Frames<M>> {
         &self.frames
@@ -55,13 +57,13 @@ impl<M: Machine> Table<M> {
         self.root
     }
 
-    /// The number of frames that the tables take now, including the root and deposited tables.
+    /// The number of frames that the tables use now, including the root and deposited tables.
     pub fn table_frames(&self) -> u64 {
         let sum: i64 = self.shares().map(CpuShare::tables).sum();
         sum.max(0) as u64
     }
 
-    /// Records that `cpu` may use the table from now on. Call it before the root is loaded by [`Machine::load_root`].
+    /// Records that `cpu` may use the table from now on. Call this before [`Machine::load_root`] loads the root.
     #[inline]
     pub fn note_loaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
@@ -79,9 +81,9 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Records that `cpu` no longer uses the table. Call it after another root is loaded. If the machine keeps
-    /// translations, they may be used again at the next [`load`](Self::load), unless a [`Gather`](crate::Gather)
-    /// invalidates something of the table before then.
+    /// Records that `cpu` no longer uses the table. Call this after the CPU has loaded another root. If the machine
+    /// keeps translations, the next [`load`](Self::load) may use them again, unless a [`Gather`](crate::Gather)
+    /// invalidates a translation of the table before then.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
@@ -99,7 +101,7 @@ impl<M: Machine> Table<M> {
         CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
-    /// Makes the table current on this CPU. The caller records that the previous table was unloaded.
+    /// Loads the table on this CPU. The caller must call [`note_unloaded`](Self::note_unloaded) for the previous table.
     pub fn load(&self) {
         let machine = self.frames.machine();
         let cpu = machine.cpu();
@@ -112,8 +114,9 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Returns the CPUs that must receive an invalidation because a right or a translation was removed from the table.
-    /// The other CPUs find that their kept translations are stale when they load the table again.
+    /// Marks the kept translations of the table as stale, because a right or a translation was removed from it. Returns
+    /// the CPUs that must receive an invalidation; the other CPUs drop their kept translations when they load the table
+    /// again.
     #[inline]
     pub(crate) fn make_stale(&self) -> CpuSet {
         if self.frames.machine().keeps_translations() {
@@ -153,7 +156,7 @@ impl<M: Machine> Table<M> {
         core::iter::once(&self.state.first).chain(&self.others)
     }
 
-    /// Records that a gather has an invalidation pending. Call it before the lock that protects the entry is released.
+    /// Records that a gather has an invalidation pending. Call this before releasing the lock that protects the entry.
     /// Returns the share on which the caller must call `end_pending`.
     #[inline(always)]
     pub(crate) fn begin_pending(&self) -> &CpuShare {
@@ -168,7 +171,7 @@ impl<M: Machine> Table<M> {
         self.shares().map(CpuShare::pending).sum()
     }
 
-    /// Whether any slot above the last level holds a huge page or a marker.
+    /// Whether any slot of an upper-level table holds a huge page or a marker.
     #[inline]
     pub fn has_large(&self) -> bool {
         self.state.large.load(Ordering::Relaxed) != 0

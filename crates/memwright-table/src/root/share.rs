@@ -4,17 +4,17 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::sync::stat::{self, Line};
 
-/// One CPU's share of the counts of a table, on its own cache line: operations in different parts of a table, on
-/// different CPUs, write no common line (rule: no-shared-fault-lock).
+/// One CPU's share of the counts of a table, on its own cache line. Operations on different CPUs in different parts of
+/// a table therefore write no common cache line (rule: no-shared-fault-lock).
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct CpuShare {
-    /// Gathers that have recorded an invalidation on this CPU and have not made it yet.
+    /// The number of gathers that have recorded an invalidation on this CPU and have not performed it yet.
     pending: AtomicU64,
-    /// Tables created on this CPU less those freed on it.
+    /// The number of tables that were allocated on this CPU, minus the number that were freed on it.
     tables: AtomicI64,
-    /// What the CPU may have cached of the table: `NOTHING`, `KEPT` or `LOADED`. Written only if the machine keeps
-    /// translations.
+    /// Whether the CPU may have cached translations of the table: `NOTHING`, `KEPT` or `LOADED`. Written only if the
+    /// machine keeps translations.
     cached: AtomicU8,
 }
 
@@ -32,7 +32,7 @@ impl CpuShare {
         self.pending.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that the gather has made the invalidation.
+    /// Records that the gather has performed the invalidation.
     #[inline]
     pub(crate) fn end_pending(&self) {
         self.pending.fetch_sub(1, Ordering::SeqCst);
@@ -48,7 +48,7 @@ impl CpuShare {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Counts tables created or, if negative, freed.
+    /// Adds to the number of tables; negative for tables that were freed.
     #[inline]
     pub(crate) fn count_tables(&self, tables: i64) {
         self.tables.fetch_add(tables, Ordering::Relaxed);
@@ -60,16 +60,16 @@ impl CpuShare {
         self.cached.swap(LOADED, Ordering::SeqCst) == KEPT
     }
 
-    /// Records that the CPU has loaded another root, and keeps what it has cached of this one.
+    /// Records that the CPU has loaded another root, and keeps the translations that it has cached of this one.
     pub(crate) fn end_loaded(&self) {
         self.cached.store(KEPT, Ordering::SeqCst);
     }
 
-    /// Records that a right or a translation was removed from the table: translations that the CPU kept are stale from
-    /// now on. Returns whether the CPU has the root loaded, and so must receive an invalidation at once.
+    /// Marks the translations that the CPU kept as stale, because a right or a translation was removed from the table.
+    /// Returns whether the CPU has the root loaded, and so must receive an invalidation at once.
     ///
-    /// One word decides both, so that a CPU that loads or unloads the root meanwhile either receives the invalidation
-    /// or finds that its kept translations are stale.
+    /// Both results come from one atomic word. A CPU that loads or unloads the root at the same time therefore either
+    /// receives the invalidation or drops its kept translations at the next load.
     pub(crate) fn make_stale(&self) -> bool {
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         match self

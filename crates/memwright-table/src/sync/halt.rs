@@ -1,17 +1,17 @@
-//! Waits that spin for a while and then halt the CPU; see the parent module.
+//! Waits that spin for a bounded time and then halt the CPU; see the parent module.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 
-/// The number of turns that a wait spins before it halts. They take longer than a short critical section of this kernel
-/// on a running CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
+/// The number of turns that a wait spins before it halts. These turns take longer than a short critical section of this
+/// kernel takes on a running CPU. 0 under a test scheduler that tries every order, because spinning adds no order.
 pub const SPINS: u32 = if cfg!(feature = "interleave") { 0 } else { 256 };
 /// The length of the first nap in nanoseconds. Each nap is twice as long as the one before, up to `LONGEST_NAP`.
 const FIRST_NAP: u32 = 16_384;
 const LONGEST_NAP: u32 = 1 << 20;
 
-/// The length of the nap after one of `before` nanoseconds, where 0 stands for none.
+/// Returns the length of the nap that follows a nap of `before` nanoseconds; `before` is 0 for the first nap.
 const fn nap_after(before: u32) -> u32 {
     if before == 0 {
         FIRST_NAP
@@ -22,38 +22,38 @@ const fn nap_after(before: u32) -> u32 {
     }
 }
 
-/// One wait for another thread.
+/// The state of a wait for another thread.
 ///
-/// In debug builds of a kernel, a wait for a lock panics if the lock is not released for minutes. On a host there is no
+/// In debug builds of a kernel, a wait for a lock panics if the naps add up to five minutes. On a host there is no
 /// limit, because the host can suspend a thread for any time.
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
-    /// The rank of the lock, if the wait is for a lock.
+    /// The rank of the lock; `None` if the wait is not for a lock.
     rank: Option<Rank>,
     /// The number of spinning turns left.
     spins: u32,
     /// Whether the wait has taken a turn.
     begun: bool,
-    /// The length of the last nap in nanoseconds.
+    /// The length of the last nap in nanoseconds; 0 before the first.
     nap: u32,
-    /// The length of all naps in nanoseconds.
+    /// The total length of all naps in nanoseconds.
     napped: u64,
-    /// Whether other threads of the CPU wait too, and none can make progress.
+    /// Whether other threads of this CPU are waiting, too, and none of them can make progress.
     accompanied: bool,
-    /// Whether the wait has been counted as one that did more than spin.
+    /// Whether the wait has been counted as [`stat::Waits::Halted`].
     blocked: bool,
-    /// Whether the CPU halted at all.
+    /// Whether the CPU halted during the wait.
     halted: bool,
 }
 
 impl Wait {
     /// Whether waits are limited in time.
     const LIMITED: bool = cfg!(all(debug_assertions, not(any(test, feature = "std"))));
-    /// The nanoseconds of naps after which a lock counts as lost: five minutes.
+    /// The total length of naps, in nanoseconds, at which a wait for a lock panics: five minutes.
     const MOST: u64 = 300_000_000_000;
 
-    /// Creates a wait for an event other than the release of a lock. The event wakes no CPU.
+    /// Creates a wait for an event that is not the release of a lock and that wakes no CPU.
     pub const fn new() -> Self {
         Self::of(None)
     }
@@ -76,7 +76,7 @@ impl Wait {
         }
     }
 
-    /// Waits for a moment: spins at first, then naps.
+    /// Performs one turn of the wait: spins for the first turns, then naps.
     #[inline]
     pub fn turn(&mut self) {
         if self.spin() || self.give_way() {
@@ -89,8 +89,8 @@ impl Wait {
         (hooks().halt)(Some(nap));
     }
 
-    /// Waits for a moment for a condition to end, which [`Halted::wake`] announces: spins at first, then halts until
-    /// woken. `over` returns whether the condition has ended.
+    /// Performs one turn of a wait that [`Halted::wake`] ends: spins for the first turns, then halts until woken.
+    /// `over` returns whether the wait is over.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
         if self.spin() || self.give_way() {
             return;
@@ -99,13 +99,14 @@ impl Wait {
         let this = 1 << (cpu % u64::BITS as usize);
         step(Step::Announce);
         halted.0.fetch_or(this, Ordering::SeqCst);
-        // Order the announcement before the check. `wake` orders the release before the read of the announcement.
+        // Order the write to `halted` before the check. `wake` orders the release of the lock before the read of
+        // `halted`.
         fence(Ordering::SeqCst);
         if !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
-            // If other threads of the CPU wait too, the halt is limited: the events that they wait for may not wake the
-            // CPU.
+            // Limit the halt if other threads of the CPU are waiting, because the events that they wait for may not
+            // wake the CPU.
             let limit = self.accompanied.then(|| self.next_nap());
             (hooks().halt)(limit);
         }
@@ -113,7 +114,7 @@ impl Wait {
         halted.0.fetch_and(!this, Ordering::Relaxed);
     }
 
-    /// Takes a turn of spinning, if any is left. Returns whether it did.
+    /// Spins for one turn, if spinning turns are left. Returns whether it did.
     #[inline]
     fn spin(&mut self) -> bool {
         if !self.begun {
@@ -128,7 +129,7 @@ impl Wait {
         true
     }
 
-    /// Accounts for a nap, and panics if the wait takes too long.
+    /// Adds the current nap to the total, and panics if the total reaches the limit.
     fn limit(&mut self) {
         if let Some(rank) = self.rank.filter(|_| Self::LIMITED) {
             self.napped += u64::from(self.nap);
@@ -139,8 +140,8 @@ impl Wait {
         }
     }
 
-    /// Lets other threads of the CPU run, if one of them may hold the lock. Returns whether a thread ran that is not
-    /// waiting itself.
+    /// Yields to other threads of the CPU if one of them may hold the lock. Returns whether a thread ran that was not
+    /// waiting for a lock.
     fn give_way(&mut self) -> bool {
         if !self.rank.is_some_and(Rank::sleeps) {
             return false;
@@ -149,7 +150,7 @@ impl Wait {
         self.accompanied = gave == GaveWay::ToWaiters;
         if gave != GaveWay::ToNobody {
             self.count_blocked();
-            // Serve other CPUs' invalidations: threads that only wait must not delay them.
+            // Serve the invalidations of other CPUs, which waiting threads must not delay.
             relax();
         }
         gave == GaveWay::ToOthers
@@ -189,17 +190,17 @@ impl Drop for Wait {
     }
 }
 
-/// The CPUs that are halted, or about to halt, until one event: one bit per CPU.
+/// The set of CPUs that are halted, or about to halt, until the same event: one bit per CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Halted(AtomicU64);
 
 impl Halted {
-    /// No CPU is halted.
+    /// Creates an empty set.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Wakes the halted CPUs. The caller has ended what they wait for.
+    /// Wakes the halted CPUs. The caller has already performed the store that they wait for.
     #[inline]
     pub(super) fn wake(&self) {
         fence(Ordering::SeqCst);

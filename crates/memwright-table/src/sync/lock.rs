@@ -1,4 +1,4 @@
-//! A spin lock with a rank, whose waiters nap after a while.
+//! A spin lock with a rank. A waiter spins for a bounded time and then naps.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::stat::{self, FREE, TAKEN};
 use super::{Halted, Rank, Step, Wait, order, step};
 
-/// The bare lock: one word, which may be in a frame's metadata. Its upper half belongs to the lock statistics
-/// ([`stat`]).
+/// A lock without a value: one word, which may be in a frame's metadata. The upper half of the word is used by the lock
+/// statistics ([`stat`]).
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RawLock(AtomicU32);
@@ -21,7 +21,7 @@ impl RawLock {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Acquires the lock, waiting for it if necessary. Pair it with `unlock` of the same rank.
+    /// Acquires the lock, waiting for it if necessary. The caller must release it by `unlock` with the same rank.
     ///
     /// # Panics
     /// In debug builds, if a lock of this or a later rank is held.
@@ -36,8 +36,8 @@ impl RawLock {
         order::acquired(rank);
     }
 
-    /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free; `wait` waits for the lock and acquires it.
-    /// The call is the slow path, so that the values that only `wait` uses do not slow down the fast path.
+    /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free. `wait` must wait for the lock and acquire
+    /// it. The values that only `wait` uses do not slow down the fast path.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
@@ -49,8 +49,8 @@ impl RawLock {
         order::acquired(rank);
     }
 
-    /// Acquires one of several locks of `rank` while the caller holds another one. All threads that hold several
-    /// acquire them in the same order. Pair it with `unlock_beside`.
+    /// Acquires the lock while the caller holds another lock of the same rank. All threads that hold several such locks
+    /// must acquire them in the same order. The caller must release the lock by `unlock_beside`.
     #[track_caller]
     pub(super) fn lock_beside(&self, rank: Rank, halted: &Halted) {
         order::check_beside(rank);
@@ -71,19 +71,20 @@ impl RawLock {
         taken
     }
 
-    /// Releases the lock, which the caller must hold. Releasing a lock that another thread holds would break what it
-    /// protects, so the method is private to the crate.
+    /// Releases the lock, which the caller must hold. Private to the crate, because a caller that released the lock of
+    /// another thread would break mutual exclusion.
     #[inline]
     pub(crate) fn unlock(&self, rank: Rank) {
         order::released(rank);
         self.unlock_beside(rank);
     }
 
-    /// Releases a lock that was acquired beside another one of `rank`: the lock-order check records both as one.
+    /// Releases a lock that was acquired by `lock_beside`. The lock-order check records it and the other lock of `rank`
+    /// as one.
     #[inline]
     pub(super) fn unlock_beside(&self, rank: Rank) {
         debug_assert!(self.is_locked(), "released a free lock");
-        // No other thread writes the word of a held lock, so a load and a store suffice.
+        // No other thread writes the word of a held lock, so a load and a store are sufficient.
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word & !TAKEN, Ordering::Release);
         step(Step::Unlock(rank));
@@ -94,7 +95,7 @@ impl RawLock {
         self.0.load(Ordering::Relaxed) & TAKEN != 0
     }
 
-    /// Acquires the lock on the fast path: if its word says that it is free and nothing is to be counted.
+    /// Acquires the lock on the fast path: if it is free and the lock statistics are off. Returns whether it did.
     #[inline]
     fn take_expected(&self) -> bool {
         self.0
@@ -107,7 +108,7 @@ impl RawLock {
             .is_ok()
     }
 
-    /// Acquires the lock if it is free, and updates the lock statistics.
+    /// Acquires the lock if it is free, and updates the lock statistics. Returns whether it did.
     #[cold]
     fn try_take(&self, rank: Rank, waited: bool) -> bool {
         let old = self.0.load(Ordering::Relaxed);
@@ -124,8 +125,8 @@ impl RawLock {
         true
     }
 
-    /// Waits for the lock and acquires it. With `halted`, the holder wakes the CPUs in that set after it releases the
-    /// lock.
+    /// Waits for the lock and acquires it. With `halted`, this CPU adds itself to that set and halts: the holder must
+    /// wake the CPUs in the set after it releases the lock.
     #[cold]
     pub(super) fn wait(&self, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
@@ -145,9 +146,9 @@ impl RawLock {
     }
 }
 
-/// A value protected by a spin lock, for critical sections of a few hundred instructions. A CPU that waits serves
-/// invalidations meanwhile, through [`Hooks::relax`](super::Hooks), and naps when the wait is long: the holder's CPU
-/// may be a virtual one that is not running.
+/// A value protected by a spin lock, for critical sections of a few hundred instructions. A CPU that waits for the lock
+/// serves invalidations through [`Hooks::relax`](super::Hooks). It naps if the wait is long, because the holder's CPU
+/// may be a virtual CPU that is not running.
 pub struct Lock<T: ?Sized> {
     rank: Rank,
     raw: RawLock,
@@ -156,7 +157,7 @@ pub struct Lock<T: ?Sized> {
 
 // SAFETY: the lock gives one thread at a time access to the value.
 unsafe impl<T: ?Sized + Send> Send for Lock<T> {}
-// SAFETY: as above: sharing the lock passes the value from thread to thread.
+// SAFETY: as above; a shared lock lets each thread access the value in turn.
 unsafe impl<T: ?Sized + Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -190,17 +191,17 @@ impl<T: ?Sized> Lock<T> {
         }
     }
 
-    /// Acquires the lock if it is free. The lock order does not apply to this function, because it does not wait.
+    /// Acquires the lock if it is free. The lock order does not apply, because the function does not wait.
     #[inline]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
-        // Lazily: creating and dropping a guard would release a lock that another thread holds.
+        // Create the guard only if the lock was acquired: dropping it would release the lock of another thread.
         self.raw.try_lock(self.rank).then(|| LockGuard {
             lock: self,
             not_send: PhantomData,
         })
     }
 
-    /// Returns the value without locking: `&mut self` excludes other access.
+    /// Returns the value without locking, because `&mut self` excludes other access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -219,7 +220,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<'a, T: ?Sized> {
     lock: &'a Lock<T>,
-    /// A lock is released by the thread that acquired it.
+    /// Makes the guard not `Send`, because the thread that acquired a lock must release it.
     not_send: PhantomData<*const ()>,
 }
 

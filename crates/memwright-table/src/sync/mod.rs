@@ -1,35 +1,36 @@
-//! The layer under every lock, entry atomic, wait and invalidation (rule: one-lock-order).
+//! The layer that all locks, waits, atomic accesses to entries, and invalidations use (rule: one-lock-order).
 //!
-//! A machine installs [`Hooks`] once. With the feature `interleave`, each step is passed to `Hooks::step`, so that a
-//! test scheduler can control every choice. Without it, `step` compiles to nothing.
+//! A machine installs [`Hooks`] once. With the feature `interleave`, [`step`] passes each step to `Hooks::step`, so
+//! that a test scheduler can control the order of all steps. Without the feature, `step` compiles to nothing.
 //!
 //! # How a wait ends
-//! No wait spins without bound: on virtual CPUs, a spinning CPU occupies the host core that the CPU it waits for may
+//! No wait spins without bound: a spinning virtual CPU occupies a host core that the virtual CPU for which it waits may
 //! need. A [`Wait`] spins for `SPINS` turns of [`relax`] and then halts the CPU through [`Hooks::halt`], in one of two
 //! ways:
-//! - *A nap*, which is a halt with a time limit, where the wait ends with a store that wakes no CPU: the release of a
-//!   [`RawLock`], or the last reader of a [`SpreadLock`] leaving. Naps grow from `FIRST_NAP` to `LONGEST_NAP`, so that
-//!   a short critical section costs its waiters little and a long one costs the host little. The release stays one
-//!   store.
-//! - *A halt until woken*, for a lock that may be held long: by the writer of a [`SpreadLock`]. The CPU announces
-//!   itself in the lock's set of halted CPUs, checks the lock again, and halts. The writer releases the lock, then
-//!   reads the set and wakes the CPUs in it through [`Hooks::wake`]. Both write before they read, with a full barrier
-//!   between, so at least one of them sees the other's write. A wake that comes between the check and the halt is not
-//!   lost: it ends the halt.
+//! - *A nap*, which is a halt with a time limit. It is used if the wait ends by a store that wakes no CPU: the release
+//!   of a [`RawLock`], or of a [`SpreadLock`] by its last reader. This keeps the release at one store. Naps grow from
+//!   `FIRST_NAP` to `LONGEST_NAP`, so that a waiter loses little time to a short critical section, and the host loses
+//!   little time to a long one.
+//! - *A halt until woken*. It is used for a lock that may be held for a long time, that is, by the writer of a
+//!   [`SpreadLock`]. The waiting CPU adds itself to the lock's set of halted CPUs, checks the lock again, and halts.
+//!   The writer releases the lock, then reads the set and wakes the CPUs in it through [`Hooks::wake`]. Both CPUs write
+//!   before they read, with a full barrier in between, so at least one of them reads the other's write. A wake between
+//!   the check and the halt is not lost, because it ends the halt.
 //!
-//! A halted CPU still serves the invalidations that other CPUs request from it: their interrupt ends the halt, and the
-//! CPU serves them before it halts again.
+//! A halted CPU still serves the invalidations that other CPUs request from it. Their interrupt ends the halt, and the
+//! CPU serves the invalidations before it halts again.
 //!
-//! # What may be held across a halt, and across a thread switch
-//! A halt releases the host core, but not the CPU: the thread stays on it. A thread is allowed to hold any lock across
-//! a halt, as across a spin.
+//! # Locks held during a halt, and during a thread switch
+//! A halt releases the host core, but the thread keeps its CPU. A thread may hold any lock during a halt, as during a
+//! spin.
 //!
-//! A thread that yields its CPU to another thread is allowed to hold only locks that [sleep](Rank::sleeps), such as
-//! that of an address space or of a scan. A long operation on an address space checks at intervals whether it should
-//! yield ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may
-//! therefore wait for a thread of its own CPU. It first yields to the runnable threads, through [`Hooks::give_way`]. It
-//! halts only if all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold
-//! no lock of another kind, so that no thread waits for that one meanwhile; debug builds check it.
+//! A thread that yields its CPU to another thread may hold only locks that [sleep](Rank::sleeps), such as that of an
+//! address space or of a scan. A long operation on an address space checks at intervals whether it should yield
+//! ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may therefore
+//! wait for a thread of its own CPU. So it first yields to the runnable threads, through [`Hooks::give_way`]. It halts
+//! only if all of those are waiting as well, and then only for a nap. A thread that acquires a sleeping lock must hold
+//! no lock that does not sleep, because another thread could spin on that lock in the meantime; debug builds check
+//! this.
 
 mod halt;
 mod lock;
@@ -48,42 +49,42 @@ pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A point at which a thread acts on shared memory.
+/// A point at which a thread accesses shared memory, or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is about to acquire a lock.
+    /// The thread is about to acquire a lock.
     Lock(Rank),
-    /// It has just released a lock.
+    /// The thread has just released a lock.
     Unlock(Rank),
-    /// It is about to read or write a page-table entry atomically.
+    /// The thread is about to read or write a page-table entry atomically.
     Entry,
-    /// The event that it waits for has not happened yet, and it checks again.
+    /// The thread waits: the event has not happened yet, and the thread is about to check again.
     Wait,
-    /// It is about to invalidate translations.
+    /// The thread is about to invalidate translations.
     Invalidate,
-    /// It is about to announce itself in a set of halted CPUs.
+    /// The thread is about to add its CPU to a set of halted CPUs.
     Announce,
-    /// This CPU is about to halt until another one wakes it.
+    /// The CPU with this number is about to halt until another CPU wakes it.
     Halt(usize),
-    /// It is about to wake this CPU.
+    /// The thread is about to wake the CPU with this number.
     Wake(usize),
 }
 
-/// Whether other threads ran when a thread yielded.
+/// Which threads ran when a thread yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveWay {
     /// No other thread is runnable on the CPU, or the machine has no threads.
     ToNobody,
-    /// Only threads that wait for locks themselves ran: threads on other CPUs must run before any of them can continue.
+    /// Only threads ran that are waiting for locks. None of them can continue before a thread on another CPU runs.
     ToWaiters,
     /// A thread that can make progress ran.
     ToOthers,
 }
 
-/// What the machine provides for this layer.
+/// The functions that the machine provides for this layer.
 #[derive(Debug)]
 pub struct Hooks {
-    /// Performs one step of a spin wait: see [`Machine::relax`](crate::Machine::relax).
+    /// Performs one step of a spin wait, like [`Machine::relax`](crate::Machine::relax).
     pub relax: fn(),
     /// Returns the number of the calling CPU, below [`MAX_CPUS`](crate::addr::MAX_CPUS).
     pub cpu: fn() -> usize,
@@ -93,12 +94,12 @@ pub struct Hooks {
     /// Ends the halt of a CPU. If that CPU is not halted, its next halt may end at once.
     pub wake: fn(cpu: usize),
     /// Yields to the runnable threads of the calling CPU. The calling thread holds only locks that
-    /// [sleep](Rank::sleeps), and continues on the same CPU. `waits`: the thread waits for such a lock.
+    /// [sleep](Rank::sleeps), and continues on the same CPU. `waits` is whether the thread is waiting for such a lock.
     pub give_way: fn(waits: bool) -> GaveWay,
     /// Returns whether the calling thread should yield now. The call itself is a scheduling point.
     pub pause_due: fn() -> bool,
-    /// Called after a wait in which the calling CPU halted, to handle what arrived meanwhile and does not concern the
-    /// wait.
+    /// Called after a wait in which the calling CPU halted. Handles the interrupts that arrived during the halt and do
+    /// not concern the wait.
     pub resume: fn(),
     /// Called before each step, with the feature `interleave`.
     pub step: Option<fn(Step)>,
@@ -115,11 +116,11 @@ static DEFAULT_HOOKS: Hooks = Hooks {
     step: None,
 };
 
-/// Null until hooks are installed.
+/// The installed hooks; null until [`install`] is called.
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Installs the machine's hooks. Until then a wait is a spin-loop hint, the CPU is 0, and the lock order is not checked
-/// (with the feature `std` it always is).
+/// Installs the machine's hooks. Before this call, a turn of a wait is a spin-loop hint, the CPU number is 0, and the
+/// lock order is checked only with the feature `std`.
 pub fn install(hooks: &'static Hooks) {
     HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }
@@ -136,7 +137,7 @@ fn installed() -> bool {
     !HOOKS.load(Ordering::Relaxed).is_null()
 }
 
-/// The calling CPU, according to the hooks.
+/// The number of the calling CPU, from [`Hooks::cpu`].
 pub fn cpu() -> usize {
     (hooks().cpu)()
 }
@@ -147,8 +148,8 @@ pub fn relax() {
     (hooks().relax)();
 }
 
-/// Returns whether the calling thread should yield. Long operations check this at intervals: it is cheap but not free,
-/// so check once per some hundred entries or areas, not for each.
+/// Returns whether the calling thread should yield. Long operations should call this once every few hundred entries or
+/// areas: a call for each would cost too much.
 ///
 /// # Panics
 /// In debug builds, if a lock is held that does not sleep.
@@ -159,7 +160,7 @@ pub fn pause_due() -> bool {
     (hooks().pause_due)()
 }
 
-/// Lets other threads run. The caller holds only locks that [sleep](Rank::sleeps), and continues on the same CPU.
+/// Yields to other threads. The caller holds only locks that [sleep](Rank::sleeps), and continues on the same CPU.
 ///
 /// # Panics
 /// In debug builds, if a lock is held that does not sleep.
@@ -169,7 +170,7 @@ pub fn pause() {
     give_way(false);
 }
 
-/// A scheduling point: [`pause`]s if that is [due](pause_due).
+/// A scheduling point: yields to other threads if [`pause_due`] returns true.
 #[inline]
 #[track_caller]
 pub fn pause_point() {
@@ -178,7 +179,7 @@ pub fn pause_point() {
     }
 }
 
-/// The scheduling points of a loop with short rounds: one in a number of rounds.
+/// The scheduling points of a loop with short rounds: one scheduling point every `every` rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct PausePoints {
     every: u32,
@@ -186,19 +187,20 @@ pub struct PausePoints {
 }
 
 impl PausePoints {
-    /// Creates a count with one scheduling point in `every` rounds. `every` must be at least 1.
+    /// Creates a counter with one scheduling point every `every` rounds. `every` must be at least 1.
     #[must_use]
     pub const fn every(every: u32) -> Self {
         Self { every, left: every }
     }
 
-    /// Creates a count without scheduling points, for callers that hold locks that do not sleep.
+    /// Creates a counter without scheduling points, for callers that hold locks that do not sleep.
     #[must_use]
     pub const fn never() -> Self {
         Self { every: 0, left: 0 }
     }
 
-    /// Ends a round. The caller holds only locks that [sleep](Rank::sleeps).
+    /// Ends a round, and performs the scheduling point if it is due. The caller holds only locks that
+    /// [sleep](Rank::sleeps), unless the counter has no scheduling points.
     #[inline]
     #[track_caller]
     pub fn round(&mut self) {
@@ -210,19 +212,19 @@ impl PausePoints {
     }
 }
 
-/// Yields to the runnable threads of this CPU. `waits`: the calling thread waits for a lock.
+/// Yields to the runnable threads of this CPU. `waits` is whether the calling thread is waiting for a lock.
 #[cold]
 #[track_caller]
 fn give_way(waits: bool) -> GaveWay {
     assert_may_sleep();
-    // Held locks are recorded per CPU, and the threads that run meanwhile hold other locks.
+    // The record of held locks is per CPU, and the threads that run next hold other locks.
     let held = take_held();
     let gave = (hooks().give_way)(waits);
     restore_held(held);
     gave
 }
 
-/// Marks a step of the calling thread.
+/// Passes a step of the calling thread to [`Hooks::step`].
 #[cfg(feature = "interleave")]
 pub fn step(step: Step) {
     if let Some(hook) = hooks().step {
@@ -230,7 +232,7 @@ pub fn step(step: Step) {
     }
 }
 
-/// Marks a step of the calling thread. Without the feature `interleave` it does nothing.
+/// Does nothing. With the feature `interleave`, passes a step of the calling thread to [`Hooks::step`].
 #[cfg(not(feature = "interleave"))]
 #[inline(always)]
 pub fn step(_step: Step) {}

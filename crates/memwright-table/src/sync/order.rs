@@ -1,25 +1,26 @@
-//! The order of locks, and its check in debug builds.
+//! The lock order, and its check in debug builds.
 
-/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or
-/// comes before a rank that is held, is a bug that debug builds report.
+/// The rank of a lock. A thread must acquire locks in the order of the variants. Debug builds panic if a thread
+/// acquires a lock whose rank is equal to that of a lock that it holds, or earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {
-    /// The tree of processes; the state of one process that its threads share.
+    /// The process tree, and the state that the threads of a process share.
     Process,
     /// The signal state of a process.
     Signals,
     /// A table of file descriptors.
     FileTable,
-    /// References between open files: epoll instances that monitor one another, sockets that hold passed files.
+    /// References between open files: from an epoll instance to the files that it monitors, and from a socket to the
+    /// files that were passed through it.
     Links,
     /// Directories, mounts and inodes.
     FileSystem,
     /// The mounts on one directory.
     Mount,
-    /// One open file, pipe, or other object behind a descriptor.
+    /// An open file, pipe, or other object to which a descriptor refers.
     File,
-    /// The scan of all address spaces, of which one runs at a time.
+    /// A scan of all address spaces. One scan runs at a time.
     Scan,
     /// The areas of an address space.
     Space,
@@ -31,15 +32,17 @@ pub enum Rank {
     Object,
     /// The entries of one page table.
     Table,
-    /// The entries of a second page table: the child's in a fork, the lower one when a table is freed.
+    /// The entries of a second page table: the child's during a fork, or the lower one when a table is freed or
+    /// collapsed.
     TableChild,
     /// The slots of the swap devices, and the state of one device.
     Swap,
-    /// The counts of the pages of a folio.
+    /// The reference counts of the parts of a folio.
     Folio,
     /// The hugetlb pool.
     Pool,
-    /// Lists that grow while they are locked, so that the heap can take frames for them.
+    /// Lists that grow while they are locked. The rank is earlier than `FrameCache`, so that the heap can allocate
+    /// frames.
     Lists,
     /// The free frames that one CPU caches.
     FrameCache,
@@ -51,14 +54,14 @@ pub enum Rank {
     Wait,
     /// The console.
     Console,
-    /// State whose users acquire no other lock and allocate nothing while they hold it.
+    /// State under whose lock no other lock is acquired and no memory is allocated.
     Leaf,
     /// An embedder's heap. It may be acquired under any other lock.
     Heap,
 }
 
 impl Rank {
-    /// Whether a thread is allowed to yield its CPU while it holds a lock of this rank, and while it waits for one.
+    /// Whether locks of this rank sleep: a thread may yield its CPU while it holds one or waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -99,7 +102,7 @@ impl Rank {
     }
 }
 
-/// All ranks, in the order of locking.
+/// All ranks, in the lock order.
 pub const RANKS: [Rank; 25] = [
     Rank::Process,
     Rank::Signals,
@@ -128,7 +131,7 @@ pub const RANKS: [Rank; 25] = [
     Rank::Heap,
 ];
 
-/// The maximum number of locks that one CPU (on a host: one thread) may hold at a time.
+/// The maximum number of locks that a CPU (on a host, a thread) may hold at a time.
 pub const MAX_HELD: usize = 16;
 
 /// The locks that a CPU holds, in the order in which they were acquired.
@@ -154,7 +157,7 @@ mod checked {
     use super::{Held, MAX_HELD, RANKS, Rank};
     use core::sync::atomic::{AtomicU8, Ordering};
 
-    /// 0 for a free slot, else one more than the rank.
+    /// The record of held locks. A slot is 0 if it is unused, otherwise the rank plus 1.
     type Slots = [AtomicU8; MAX_HELD];
 
     #[cfg(any(test, feature = "std"))]
@@ -166,7 +169,8 @@ mod checked {
             static HELD: Slots = const { [const { super::AtomicU8::new(0) }; super::MAX_HELD] };
         }
 
-        /// On a host, held locks are recorded per thread instead of per CPU.
+        /// Calls `act` with the slots of the calling thread. On a host, held locks are recorded per thread instead of
+        /// per CPU.
         pub(super) fn with<R>(_cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
             HELD.try_with(|slots| act(slots)).ok()
         }
@@ -188,7 +192,8 @@ mod checked {
         }
     }
 
-    /// Returns one more than the highest rank of which a lock is held, or 0 if none is held.
+    /// Returns the latest rank that is held plus 1, or `Some(0)` if no lock is held. `None` if the locks are not
+    /// recorded.
     fn highest() -> Option<u8> {
         place::with(None, |slots| {
             slots
@@ -199,14 +204,14 @@ mod checked {
         })
     }
 
-    /// Panics unless the highest rank held is `rank`, so that another lock of it may follow.
+    /// Panics unless the latest rank that is held is `rank`, so that another lock of this rank may be acquired.
     #[track_caller]
     pub(in crate::sync) fn check_beside(rank: Rank) {
         let first = highest().is_none_or(|highest| highest == rank as u8 + 1);
         assert!(first, "no {rank:?} beside which another may be taken");
     }
 
-    /// Panics if the lock order forbids to acquire a lock of `rank` now.
+    /// Panics if the lock order forbids acquiring a lock of `rank` now.
     #[track_caller]
     pub(in crate::sync) fn check(rank: Rank) {
         if let Some(highest) = highest().filter(|&highest| highest > rank as u8) {
@@ -220,8 +225,8 @@ mod checked {
         }
     }
 
-    /// Panics, in debug builds, if the caller holds a lock that does not [sleep](Rank::sleeps). Called where the thread
-    /// may yield its CPU.
+    /// Panics, in debug builds, if the caller holds a lock that does not [sleep](Rank::sleeps). Called at points where
+    /// the thread may yield its CPU.
     ///
     /// # Panics
     /// If such a lock is held.
@@ -237,9 +242,9 @@ mod checked {
         });
     }
 
-    /// Panics, in debug builds, if the caller holds a lock under which the heap may not take frames: one of
+    /// Panics, in debug builds, if the caller holds a lock under which the heap must not allocate frames: one of
     /// [`Rank::FrameCache`] or a later rank. The heap calls this for each allocation, so that such a caller is found
-    /// even where the heap has room.
+    /// even if the heap has room.
     ///
     /// # Panics
     /// If such a lock is held.
@@ -254,14 +259,15 @@ mod checked {
         }
     }
 
-    /// Removes and returns the locks that the calling CPU holds, because its next thread does not hold them.
+    /// Removes and returns the record of the locks that the calling CPU holds, because the next thread on the CPU does
+    /// not hold them.
     pub(in crate::sync) fn take_held() -> [u8; MAX_HELD] {
         let take =
             |slots: &Slots| core::array::from_fn(|at: usize| slots[at].swap(0, Ordering::Relaxed));
         place::with(None, take).unwrap_or([0; MAX_HELD])
     }
 
-    /// Restores the locks of a thread that continues.
+    /// Restores the record of held locks when a thread continues.
     pub(in crate::sync) fn restore_held(held: [u8; MAX_HELD]) {
         place::with(None, |slots| {
             for (slot, rank) in slots.iter().zip(held) {
@@ -287,7 +293,7 @@ mod checked {
             let mut from = slots
                 .iter()
                 .position(|slot| slot.load(Ordering::Relaxed) == wanted);
-            // Close the gap: the list stays in the order of acquisition.
+            // Move the later records down, so that the list stays in the order of acquisition.
             while let Some(at) = from {
                 let next = slots
                     .get(at + 1)
@@ -298,8 +304,8 @@ mod checked {
         });
     }
 
-    /// Returns the locks that CPU `cpu` holds; with the feature `std`, those of the calling thread. For panic reports:
-    /// other CPUs may acquire and release locks at the same time.
+    /// Returns the locks that CPU `cpu` holds; with the feature `std`, those of the calling thread. For panic reports
+    /// only, because other CPUs may acquire and release locks at the same time.
     pub fn held(cpu: usize) -> Held {
         let mut held = Held::default();
         place::with(Some(cpu), |slots| {
@@ -312,7 +318,8 @@ mod checked {
         held
     }
 
-    /// Panics, in debug builds, if the caller holds a lock. Called before a wait and before the return to user mode.
+    /// Panics, in debug builds, if the caller holds a lock. Called before a wait for an event, and before the return to
+    /// user mode.
     ///
     /// # Panics
     /// If a lock is held.
@@ -346,8 +353,8 @@ mod unchecked {
     #[inline(always)]
     pub fn assert_may_sleep() {}
 
-    /// Does nothing in release builds; panics in debug builds if the heap is not allowed to take frames under a lock
-    /// that the caller holds.
+    /// Does nothing in release builds; panics in debug builds if the caller holds a lock under which the heap must not
+    /// allocate frames.
     #[inline(always)]
     pub fn assert_may_allocate() {}
 
@@ -363,7 +370,7 @@ mod unchecked {
     #[inline(always)]
     pub(in crate::sync) fn released(_rank: Rank) {}
 
-    /// Returns no locks: they are not tracked in release builds.
+    /// Returns an empty list, because release builds do not record held locks.
     pub fn held(_cpu: usize) -> Held {
         Held::default()
     }

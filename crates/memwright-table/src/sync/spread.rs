@@ -1,12 +1,13 @@
-//! A reader-writer lock that readers on different CPUs acquire without sharing a cache line.
+//! A reader-writer lock that readers on different CPUs acquire without writing the same cache line.
 //!
-//! Each CPU that exists has a word on its own cache line. A reader counts itself in the word of its CPU. A writer
-//! acquires the writer lock, closes every word, and waits for the readers counted there to leave. So faults in one
-//! address space write no common word (rule: no-shared-fault-lock), and a writer pays one atomic operation per CPU.
+//! Each CPU has a word on its own cache line. A reader increments the count in the word of its CPU. A writer acquires
+//! the writer lock, sets `CLOSED` in every word, and waits until every count is 0. Faults on different CPUs in one
+//! address space therefore write no common word (rule: no-shared-fault-lock), and a write acquisition costs one atomic
+//! operation per CPU.
 //!
-//! Writers hold the lock over long operations. A CPU that waits for a writer halts until the writer has released the
-//! lock and wakes it. A writer that waits for readers naps, because readers leave by one instruction, which wakes no
-//! CPU.
+//! Writers hold the lock during long operations. A CPU that waits for a writer halts until the writer releases the lock
+//! and wakes it. A writer that waits for readers naps, because a reader releases the lock by one instruction, which
+//! wakes no CPU.
 
 extern crate alloc as rust_alloc;
 
@@ -23,8 +24,8 @@ use super::{Halted, Rank, RawLock, Step, Wait, order, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
-/// The word of a CPU: twice the number of readers, plus `CLOSED`, plus `ALWAYS`. The upper half belongs to the lock
-/// statistics.
+/// The word of a CPU: the number of readers times `READER`, plus `ALWAYS`, plus `CLOSED` while a writer holds the lock.
+/// The upper half is used by the lock statistics.
 #[repr(align(64))]
 struct Word(AtomicU32);
 
@@ -33,8 +34,8 @@ impl Word {
         Self(AtomicU32::new(ALWAYS))
     }
 
-    /// Keeps new readers out and waits for those inside. Only the holder of the writer lock closes and opens, so that
-    /// the bit can be added and subtracted.
+    /// Sets `CLOSED`, which stops new readers, and waits for the present ones. Only the holder of the writer lock sets
+    /// and clears the bit, so that it can be added and subtracted.
     #[inline]
     fn close(&self, rank: Rank) {
         if self.0.fetch_add(CLOSED, Ordering::Acquire) & READERS != 0 {
@@ -52,10 +53,10 @@ const CLOSED: u32 = 1;
 const READER: u32 = 2;
 const READERS: u32 = !(TAG | ALWAYS | CLOSED);
 
-/// A value behind a reader-writer lock with one reader word per CPU.
+/// A value protected by a reader-writer lock with one reader word per CPU.
 pub struct SpreadLock<T> {
     rank: Rank,
-    /// Held by the writer. The lock-order check treats it and the reader words as one lock.
+    /// The lock that a writer holds. The lock-order check treats it and the reader words as one lock.
     writer: RawLock,
     /// The word of CPU 0.
     first: Word,
@@ -75,7 +76,7 @@ impl<T> SpreadLock<T> {
     /// Creates a lock of `rank` around `value`, for a machine with `cpus` CPUs.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the heap has no room for the words; `value` is dropped.
+    /// [`OutOfMemory`] if the words cannot be allocated; `value` is dropped.
     pub fn try_new(rank: Rank, cpus: usize, value: T) -> Result<Self, OutOfMemory> {
         let mut others = Vec::new();
         let more = cpus.saturating_sub(1);
@@ -125,9 +126,9 @@ impl<T> SpreadLock<T> {
         self.write_as(self.rank)
     }
 
-    /// Acquires the lock for writing as a lock of `rank`. A fork, which holds the lock of the parent's areas, acquires
-    /// the lock of the child's areas with `Rank::SpaceChild`. No holder of this lock is allowed to wait for the lock
-    /// that is held already.
+    /// Acquires the lock for writing as a lock of `rank`. A fork holds the lock of the parent's areas and acquires the
+    /// lock of the child's areas with `Rank::SpaceChild`. A thread that holds the child's lock must not wait for the
+    /// parent's lock.
     ///
     /// # Panics
     /// In debug builds, if a lock of `rank` or a later one is held.
@@ -138,18 +139,19 @@ impl<T> SpreadLock<T> {
         self.close(rank, false)
     }
 
-    /// Acquires the lock for writing beside one or more of its rank that are already held. All threads that hold
-    /// several acquire them in one order, in which children come after their parents, because a fork holds both.
+    /// Acquires the lock for writing while the caller holds one or more other locks of its rank. All threads that hold
+    /// several such locks must acquire them in the same order. In this order a child comes after its parent, because a
+    /// fork holds both locks.
     ///
     /// # Panics
-    /// In debug builds, unless a lock of this rank is held, and none of a later one.
+    /// In debug builds, if no lock of this rank is held, or one of a later rank is.
     #[track_caller]
     pub fn write_beside(&self) -> SpreadWriteGuard<'_, T> {
         self.writer.lock_beside(self.rank, &self.halted);
         self.close(self.rank, true)
     }
 
-    /// Closes all words and waits for the readers to leave. The caller holds the writer lock.
+    /// Closes all words and waits for their readers. The caller holds the writer lock.
     #[inline(always)]
     fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
         let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
@@ -168,7 +170,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Waits for the readers of the first word, which is closed already, then closes the other words and waits for
+    /// Waits for the readers of the first word, which is already closed. Then closes the other words and waits for
     /// their readers.
     #[inline(never)]
     fn close_to_others(&self, rank: Rank) {
@@ -180,7 +182,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Opens the other words. It is not inlined, so that the loop adds nothing to the path of a machine with one CPU.
+    /// Opens the other words. Not inlined, so that the loop adds no code to the path of a machine with one CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {
@@ -188,7 +190,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Counts that this CPU has written every word.
+    /// Records in the lock statistics that this CPU has written every word.
     #[cold]
     fn count_closed(&self, rank: Rank) {
         for Word(word) in core::iter::once(&self.first).chain(&self.others) {
@@ -196,13 +198,13 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Returns the value without locking: `&mut self` excludes other access.
+    /// Returns the value without locking, because `&mut self` excludes other access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
-/// Waits for the readers of `word` that came before the writer.
+/// Waits for the readers that acquired the lock through `word` before the writer closed it.
 #[cold]
 fn wait_for_readers(rank: Rank, word: &AtomicU32) {
     let mut wait = Wait::for_lock(rank);
@@ -211,8 +213,8 @@ fn wait_for_readers(rank: Rank, word: &AtomicU32) {
     }
 }
 
-/// The slow path of a reader, which is already counted in `word`. If a writer came first, the reader leaves, and counts
-/// itself again when the writer has released the lock.
+/// The slow path of a reader, which has already incremented the count in `word`. If a writer has closed the word, the
+/// reader decrements the count, waits until the writer has released the lock, and increments it again.
 #[cold]
 fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
     let mut waited = false;
@@ -229,11 +231,11 @@ fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
     count(rank, word, waited);
 }
 
-/// Counts that this CPU has written `word`, for the lock statistics.
+/// Records in the lock statistics that this CPU has written `word`.
 fn count(rank: Rank, word: &AtomicU32, waited: bool) {
     let old = word.load(Ordering::Relaxed);
     let tag = stat::taken(rank, word, old, waited);
-    // Other CPUs can change the lower half of the word meanwhile.
+    // Other CPUs can change the lower half of the word at the same time.
     let retagged = |now: u32| Some(now & !TAG | tag);
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
@@ -283,9 +285,9 @@ impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SpreadWriteGuard<'a, T> {
     lock: &'a SpreadLock<T>,
-    /// The rank with which the lock was acquired.
+    /// The rank as which the lock was acquired.
     rank: Rank,
-    /// Whether another lock of the same rank was held at that time.
+    /// Whether the caller held another lock of the same rank when it acquired this one.
     beside: bool,
     not_send: PhantomData<*const ()>,
 }
@@ -309,7 +311,7 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
 }
 
 impl<T> SpreadLock<T> {
-    /// Waits until no other writer holds the lock, and acquires the writer lock.
+    /// Waits for the other writers, and acquires the writer lock.
     #[cold]
     #[inline(never)]
     fn wait_for_writer(&self, rank: Rank) {
@@ -324,7 +326,7 @@ impl<T> SpreadLock<T> {
 }
 
 impl<T> SpreadLock<T> {
-    /// Releases the lock of a writer on a machine with several CPUs, and wakes the CPUs that are halted until then.
+    /// Releases the lock of a writer on a machine with several CPUs, and wakes the CPUs that halted to wait for it.
     #[inline(never)]
     fn release_to_others(&self, rank: Rank, beside: bool) {
         self.first.open();
@@ -339,7 +341,8 @@ impl<T> SpreadLock<T> {
 }
 
 impl<T> Drop for SpreadWriteGuard<'_, T> {
-    // On a machine with one CPU, no CPU is halted. The release is inlined there, and the guard stays in registers.
+    // On a machine with one CPU, no CPU is halted. The release for such a machine is inlined, so that the guard stays
+    // in registers.
     #[inline(always)]
     fn drop(&mut self) {
         let (lock, rank, beside) = (self.lock, self.rank, self.beside);

@@ -1,45 +1,45 @@
-//! Lock statistics: which locks are acquired, and which words and cache lines move from CPU to CPU.
+//! Lock statistics: the number of acquisitions of locks, and of words and cache lines that move from CPU to CPU.
 //!
-//! Statistics are off until [`start`]. While they are off, acquiring a lock costs what it would cost without them: the
-//! fast path exchanges the word that it expects, which is read from memory, for a taken one. While they are on, it
-//! expects a word that no lock ever holds, so that every lock is acquired on the slow path, which counts. Each lock
-//! word then records the CPU that wrote it last, so that nothing is lost or mixed up. Lines that are not locks are
-//! found in a table by address.
+//! Statistics are off until [`start`]. While they are off, an acquisition of a lock costs no more than without them:
+//! the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for `TAKEN`. While they
+//! are on, `EXPECTED` is a value that no lock word ever has, so that every lock is acquired on the slow path, which
+//! counts. Each lock word then records the CPU that wrote it last. For lines that are not locks, a table that is
+//! indexed by the address contains that record.
 //!
-//! A *bounce* is what costs time on real hardware and none under an emulator: a CPU writes a word, or a line of 64
-//! bytes, that another CPU wrote last (`acq-bounces` in Linux's /proc/lock_stat). No bounces means that no two CPUs
-//! wrote the same word or line since the start.
+//! A *bounce* is a write of a word, or of a line of 64 bytes, that another CPU wrote last (`acq-bounces` in Linux's
+//! /proc/lock_stat). A bounce costs time on real hardware, but not under an emulator. If there were no bounces, no two
+//! CPUs have written the same word or line since the start.
 //!
-//! **What is covered.** Every lock of this layer, by its word and by its line, and the lines that are passed to
-//! [`line()`], which are those of [`Line`]. Other writes are not seen.
+//! **What is covered.** The statistics cover every lock of this layer, by its word and by its line, and the lines that
+//! are passed to [`line()`], whose kinds are the variants of [`Line`]. They do not cover other writes.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{RANKS, Rank, cpu};
 use crate::addr::MAX_CPUS;
 
-/// The contents of a line that many CPUs can write.
+/// The kind of a cache line that several CPUs can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Line {
-    /// A lock, and what is next to it.
+    /// A lock and the data next to it.
     Lock,
     /// Entries of a page table.
     Entries,
     /// The metadata of a frame.
     Frame,
-    /// One CPU's counts of a table, or the set of CPUs that have it loaded.
+    /// One CPU's counts of a table, or the set of CPUs that have the table loaded.
     Table,
-    /// One CPU's counts of an address space, or the field in which an area records that it has pages.
+    /// One CPU's counts of an address space, or the field of an area that records whether the area has pages.
     Space,
-    /// One CPU's counters of the account.
+    /// One CPU's counters of the memory accounting.
     Account,
     /// One CPU's count of committed pages.
     Commit,
 }
 
 impl Line {
-    /// How many variants there are.
+    /// The number of variants.
     pub const COUNT: usize = 7;
 
     /// Every variant.
@@ -70,13 +70,13 @@ impl Line {
 /// The counts of one rank of locks, or of one kind of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Locks acquired, or lines written.
+    /// The number of lock acquisitions, or of writes of lines.
     pub taken: u64,
-    /// The number of these whose word or line another CPU was the last to write.
+    /// The number of bounces among `taken`: another CPU was the last to write the word or line.
     pub bounced: u64,
-    /// Words, or lines, that more than one CPU wrote.
+    /// The number of different words, or lines, that more than one CPU wrote.
     pub shared: u64,
-    /// Locks that had to be waited for.
+    /// The number of lock acquisitions that had to wait.
     pub waited: u64,
 }
 
@@ -153,20 +153,20 @@ static COUNTERS: [CpuCounters; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// The kinds of waits that are counted, whether statistics are on or off: a wait costs more than its count.
+/// The kinds of waits. They are counted even while the statistics are off, because the count costs less than the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Waits {
-    /// A wait for a lock, or for something else that another CPU does.
+    /// A wait for a lock, or for another event that another CPU causes.
     Contended,
-    /// A contended wait in which the CPU halted, or yielded to other threads.
+    /// A contended wait in which the CPU halted or yielded to other threads.
     Halted,
-    /// A wait for other CPUs' invalidations in which the CPU halted.
+    /// A wait for the invalidations of other CPUs in which this CPU halted.
     FlushHalted,
 }
 
 impl Waits {
-    /// How many variants there are.
+    /// The number of variants.
     const COUNT: usize = 3;
 }
 
@@ -183,38 +183,39 @@ pub fn count_wait(wait: Waits) {
     WAITS[cpu()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns how many such waits there were since the system started, over all CPUs.
+/// Returns the number of waits of this kind on all CPUs since the system started.
 pub fn waits(wait: Waits) -> u64 {
     let count = |cpu: &CpuWaits| cpu.0[wait as usize].load(Ordering::Relaxed);
     WAITS.iter().map(count).sum()
 }
 
-/// What the fast path of a lock expects to find; see the module documentation.
+/// The value of a lock word that the fast path expects; see the module documentation.
 static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
-/// The bits of a reader's word that send it to the slow path.
+/// The bits of a reader word that make a reader take the slow path if one of them is set.
 static SLOW: AtomicU32 = AtomicU32::new(TAKEN);
 /// The number of the current measurement, from 1 to 255; 0 while there is none.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// The number of the last measurement.
 static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
-/// Writes of lines for which the table had no room.
+/// The number of writes of lines for which the table had no room.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// A free lock of which nothing is recorded.
+/// The word of a free lock without a record in its upper half.
 pub(super) const FREE: u32 = 0;
 /// The bit of a held lock.
 pub(super) const TAKEN: u32 = 1;
-/// Set in every reader word, so that [`slow_bits`] can name a bit that is always set.
+/// A bit that is set in every reader word, so that [`slow_bits`] can force the slow path.
 pub(super) const ALWAYS: u32 = 1 << 15;
-/// No lock word ever has this value: the bits between `TAKEN` and the tag are always clear.
+/// A value that no lock word ever has, because the bits between `TAKEN` and the upper half are always clear.
 const NEVER: u32 = 0xfffe;
 
-/// The upper half of a word, or of a line's slot: the CPU that wrote it last, and in which measurement.
+/// The fields of the upper half of a word, or of a line's slot: the CPU that wrote it last plus 1, `SHARED`, and the
+/// measurement.
 const CPU_SHIFT: u32 = 16;
 const CPU_MASK: u32 = 0x7f << CPU_SHIFT;
 const SHARED: u32 = 1 << 23;
 const EPOCH_SHIFT: u32 = 24;
-/// All of the upper half.
+/// The mask of the upper half.
 pub(super) const TAG: u32 = 0xffff_0000;
 
 const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
@@ -223,30 +224,30 @@ const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     No,
-    /// Yes, and it is the first time that more than one CPU has written it.
+    /// Yes, and for the first time in this measurement.
     First,
     Again,
 }
 
-/// What the fast path of a lock expects to find.
+/// The value of a lock word that the fast path expects.
 #[inline(always)]
 pub(super) fn expected() -> u32 {
     EXPECTED.load(Ordering::Relaxed)
 }
 
-/// The bits of a reader's word that send it to the slow path.
+/// The bits of a reader word that make a reader take the slow path if one of them is set.
 #[inline(always)]
 pub(super) fn slow_bits() -> u32 {
     SLOW.load(Ordering::Relaxed)
 }
 
-/// Whether statistics are being taken.
+/// Whether the statistics are on.
 #[inline]
 pub fn is_on() -> bool {
     EPOCH.load(Ordering::Relaxed) != 0
 }
 
-/// Clears the statistics and takes them from now on, on every CPU. What other CPUs do at this moment may or may not be
+/// Clears the statistics and turns them on, on every CPU. Simultaneous operations of other CPUs may or may not be
 /// counted.
 pub fn start() {
     clear();
@@ -258,7 +259,8 @@ pub fn start() {
 pub fn clear() {
     let epoch = LAST_EPOCH.load(Ordering::Relaxed) % 255 + 1;
     if epoch == 1 {
-        // The numbers start over: records left from the first round must not look current.
+        // The numbers of measurements have wrapped: records of the earlier measurements with the same numbers must not
+        // look current.
         for slot in &LINES {
             slot.store(0, Ordering::Relaxed);
         }
@@ -271,7 +273,7 @@ pub fn clear() {
     EPOCH.store(epoch, Ordering::SeqCst);
 }
 
-/// Stops taking statistics. The counts stay readable.
+/// Turns the statistics off. The counts stay readable.
 pub fn stop() {
     EXPECTED.store(FREE, Ordering::SeqCst);
     SLOW.store(TAKEN, Ordering::SeqCst);
@@ -296,14 +298,14 @@ pub fn lines(line: Line) -> Counts {
     counts
 }
 
-/// Returns how many writes of lines were not tracked because the table of lines was full. Unless it is 0, a count of 0
-/// bounces means nothing.
+/// Returns the number of writes of lines that were not recorded because the table had no room. If it is not 0, a count
+/// of 0 bounces proves nothing.
 pub fn missed() -> u64 {
     MISSED.load(Ordering::Relaxed)
 }
 
-/// Counts that a lock word of `rank`, which was `old`, is taken, and returns its new upper half; 0 while no statistics
-/// are taken.
+/// Counts an acquisition of the lock `word` of `rank`, whose value was `old`, and returns the new upper half of the
+/// word; 0 while the statistics are off.
 #[cold]
 pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32 {
     let epoch = EPOCH.load(Ordering::Relaxed);
@@ -317,7 +319,7 @@ pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32
     tag
 }
 
-/// Returns the new upper half of a word, or of a slot, whose value was `old` and which CPU `me` writes now.
+/// Returns the new upper half of a word, or of a slot, that had the upper half of `old` and that CPU `me` now writes.
 fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
     let mine = epoch << EPOCH_SHIFT | (me as u32 + 1) << CPU_SHIFT;
     if old >> EPOCH_SHIFT != epoch {
@@ -332,18 +334,18 @@ fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
     }
 }
 
-/// The number of lines that can be tracked.
+/// The number of slots of the table, and so the maximum number of lines that can be recorded.
 pub const SLOTS: usize = 1 << 13;
-/// The number of slots of the table in which a line can be.
+/// The number of slots of the table that are searched for a line.
 const PROBES: usize = 16;
-/// The slots of the table. The lower 48 bits hold the number of the line, and the other bits are those of a lock word's
-/// upper half.
+/// The table of lines. The lower 48 bits of a slot contain the number of the line. The upper 16 bits have the format of
+/// the upper half of a lock word.
 static LINES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 const LINE_BITS: u32 = 48;
 const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 
-/// Records that this CPU has just written `what`, which is within one line. The cost is negligible while no statistics
-/// are taken, but call it only where [`is_on`] was checked already, or rarely.
+/// Records that this CPU has just written `what`, which is within one line. Does nothing while the statistics are off.
+/// On a hot path, the caller should check [`is_on`] first.
 #[inline]
 pub fn line<T: ?Sized>(kind: Line, what: &T) {
     if is_on() {
@@ -355,7 +357,7 @@ pub fn line<T: ?Sized>(kind: Line, what: &T) {
 fn wrote(kind: Line, address: usize) {
     let epoch = EPOCH.load(Ordering::Relaxed);
     let me = cpu();
-    // Addresses differ in fewer than 48 bits beyond those inside a line.
+    // The number of a line has fewer than 48 significant bits.
     let number = (address as u64 >> 6) & LINE_MASK;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     for probe in 0..PROBES {

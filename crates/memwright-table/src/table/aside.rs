@@ -1,9 +1,9 @@
-//! Deposited page tables: one for each 2 MiB page, so that splitting it cannot fail (Linux 7.2 `mm/pgtable-generic.c`,
-//! `pgtable_trans_huge_deposit`).
+//! Deposited page tables. One is deposited for each 2 MiB page, so that splitting the page cannot fail (Linux 7.2
+//! `mm/pgtable-generic.c`, `pgtable_trans_huge_deposit`).
 //!
-//! They are in a list that begins in the metadata of the table that contains the huge pages, and continues through
-//! their own links, under that table's lock. No CPU uses them, and their entries mean nothing until a split writes all
-//! of them.
+//! The deposited tables of a table that contains huge pages are in a list, whose first link is in the metadata of that
+//! table. The lock of that table protects the list. No CPU walks deposited tables, and their entries are invalid until
+//! a split writes all of them.
 
 use core::sync::atomic::Ordering;
 
@@ -76,7 +76,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Withdraws one of the page tables deposited in the locked table.
     ///
     /// # Panics
-    /// If none is deposited, although one must be for each huge page.
+    /// If no page table is deposited, although each huge page must have one.
     pub(super) fn take_aside(&self) -> Frame {
         debug_assert_eq!(self.level, HUGE_LEVEL);
         let first = self.meta.aside.load(Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl<M: Machine> Cursor<'_, M> {
         table
     }
 
-    /// Frees the page table deposited for `old`, unless `new`, which replaces it, needs it.
+    /// Frees the page table deposited for `old`, which `new` replaces, unless `new` needs one too.
     #[cold]
     pub(super) fn settle_aside(&self, old: Entry, new: Entry) {
         if self.level != HUGE_LEVEL {

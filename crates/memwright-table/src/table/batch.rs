@@ -1,4 +1,4 @@
-//! Operations on many entries: one pass over a table's words, one atomic operation per entry.
+//! Operations on many entries, each in one pass over the words of a table with one atomic operation per entry.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,15 +14,15 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
 
-/// The number of swap entries that are removed together.
+/// The maximum number of swap entries that are removed together.
 const SWAPPED: usize = 8;
 
-/// The change that a rule decides for one entry.
+/// The change that a rule makes to one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// Bits to set.
     pub set: Bits,
-    /// Bits to clear, unless they are also to be set.
+    /// Bits to clear. Bits that are also in `set` are set.
     pub clear: Bits,
 }
 
@@ -37,26 +37,27 @@ impl Edit {
 /// The result of editing many entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edited {
-    /// Entries changed.
+    /// The number of changed entries.
     pub changed: u64,
-    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it can be split before it is
-    /// written.
+    /// The number of 4 KiB pages whose entries became writable. All pages of a huge page count, because it can be split
+    /// before a program writes to it.
     pub made_writable: u64,
 }
 
 /// The state of an edit of many entries.
 pub(super) struct Editor<R> {
     pub(super) rule: R,
-    /// Whether an entry that holds the only reference becomes exclusive again.
+    /// Whether an entry becomes exclusive again if it holds the only reference to its page.
     pub(super) regain: bool,
     pub(super) edited: Edited,
 }
 
 impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
-    /// Returns the new value of the entry `old`, and the kind of change, which decides what must be flushed. With
-    /// `sole`, the page also becomes exclusive.
+    /// Returns the new value of the entry `old`, and the class of the change. With `sole`, the page also becomes
+    /// exclusive.
     ///
-    /// If a right is lost and [`Gather::takes_accessed`] holds, the accessed bit moves into the software accessed bit.
+    /// If a right is lost and [`Gather::takes_accessed`] returns true, moves the accessed bit into the software
+    /// accessed bit.
     #[inline(always)]
     pub(super) fn decide<M: Machine>(
         &mut self,
@@ -84,10 +85,10 @@ fn fold_accessed(word: u64) -> u64 {
     (word & !(x86_64::ACCESSED | x86_64::IDLE)) | x86_64::FOLDED_ACCESSED
 }
 
-/// Consecutive entries that changed alike, recorded in the gather together.
+/// Consecutive entries with the same class of change, which are recorded in the gather together.
 struct Run {
     what: Change,
-    /// Whether no CPU can have cached the old entries.
+    /// Whether the flush is elided because no CPU can have cached the old entries.
     elided: bool,
     start: u64,
     entries: u64,
@@ -103,7 +104,7 @@ impl Run {
         }
     }
 
-    /// Adds the 4 KiB page `page`, whose entry was `old`.
+    /// Adds the 4 KiB page `page`, whose old entry was `old`. Records the run first if the page does not continue it.
     #[inline]
     fn add<M: Machine>(&mut self, gather: &mut Gather<'_, M>, page: u64, what: Change, old: u64) {
         let elided = what.needs_local() && old & x86_64::ACCESSED == 0;
@@ -122,7 +123,7 @@ impl Run {
         self.entries += 1;
     }
 
-    /// Records the run in the gather. Call it before the table's lock is released.
+    /// Records the run in the gather. Call this before releasing the table's lock.
     fn tell<M: Machine>(&mut self, gather: &mut Gather<'_, M>) {
         if self.entries == 0 {
             return;
@@ -134,11 +135,11 @@ impl Run {
     }
 }
 
-/// The change of entries that have certain attributes, decided once for all consecutive ones.
+/// The change of entries with certain attributes, decided once for all consecutive entries that have them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     attributes: u64,
-    /// The bits that change; 0 if none do.
+    /// The bits that the change inverts; 0 if the entries stay unchanged.
     flip: u64,
     made_writable: bool,
     what: Change,
@@ -146,7 +147,7 @@ pub(super) struct Alike {
 }
 
 impl Alike {
-    /// Decides for entries like `word`.
+    /// Evaluates the rule for entries with the attributes of `word`.
     pub(super) fn decide<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
         size: PageSize,
@@ -173,7 +174,8 @@ impl Alike {
         }
     }
 
-    /// Returns the decision for 4 KiB pages like `word`: one of the last two decisions if it fits, else a new one.
+    /// Returns the decision for 4 KiB pages with the attributes of `word`: one of the last two decisions if it fits,
+    /// else a new one.
     #[inline(always)]
     pub(super) fn decided<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
@@ -192,20 +194,20 @@ impl Alike {
         }
     }
 
-    /// Whether the decision is for entries like `word`.
+    /// Whether the decision is for entries with the attributes of `word`.
     #[inline(always)]
     pub(super) const fn fits(&self, word: u64) -> bool {
         self.attributes == x86_64::attributes(word)
     }
 
-    /// Whether the decision changes anything.
+    /// Whether the decision changes the entries.
     #[inline(always)]
     pub(super) const fn changes(&self) -> bool {
         self.flip != 0
     }
 
-    /// Changes the leading entries of `slots` that have these attributes, and returns their number. It is 0 if hardware
-    /// has just changed the first entry.
+    /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
+    /// hardware has just changed the first entry.
     pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
             count_alike(slots, self.attributes)
@@ -214,8 +216,8 @@ impl Alike {
         }
     }
 
-    /// Changes the entry in `slot`, unless its attributes differ or hardware changes it meanwhile. Returns whether it
-    /// was changed.
+    /// Changes the entry in `slot`, unless its attributes differ or hardware changes it at the same time. Returns
+    /// whether the entry was changed.
     #[inline(always)]
     pub(super) fn apply_one(&self, slot: &AtomicU64) -> bool {
         step(Step::Entry);
@@ -223,7 +225,7 @@ impl Alike {
         x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
     }
 
-    /// Records in the gather that this change was made to `entries` 4 KiB pages from `start` on.
+    /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
     #[inline(always)]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;
@@ -260,20 +262,21 @@ impl Alike {
     }
 }
 
-/// Whether an entry could become exclusive again: it maps a page that is neither exclusive, special nor merged.
+/// Whether an entry can become exclusive again: it maps a page that is neither exclusive nor special nor a KSM page.
 #[inline]
 pub(super) fn could_regain(word: u64) -> bool {
     const NOT: u64 = x86_64::EXCLUSIVE | x86_64::BORROWED | x86_64::MERGED;
     x86_64::is_present(word) && word & NOT == 0
 }
 
-/// Stores `new` if the entry still is `old`, so that no bit that hardware sets meanwhile is lost.
+/// Stores `new` if the entry still is `old`. A bit that hardware sets at the same time is therefore not lost.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
-/// Flips bits of the leading `slots` that have these attributes, and returns how many entries were changed.
+/// Inverts the bits `flip` in the leading `slots` that have these attributes, and returns the number of changed
+/// entries.
 #[inline(never)]
 fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
@@ -301,9 +304,9 @@ impl<M: Machine> Cursor<'_, M> {
         &self.words[first..first + count]
     }
 
-    /// Edits every page from the position to `limit` or the end of the range, as `rule` decides; returns how many
-    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor is at `limit`
-    /// afterwards. If a huge page can extend beyond the range, call `split_edges` first.
+    /// Edits every page from the position to `limit` or the end of the range, as `rule` decides. Returns the number of
+    /// changed entries. An entry whose bits stay the same is not written. The cursor is at `limit` afterwards. If a
+    /// huge page can extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
     /// In debug builds, if a huge page extends beyond the range.
@@ -315,7 +318,7 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
-        // Another operation may already have taken rights that this one would take, and not have flushed yet.
+        // Another operation may have removed rights that this one removes, and not have flushed yet.
         gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
@@ -335,8 +338,8 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
-    /// Like `edit_run`, with a rule that depends only on the bits of the page: it is evaluated once for consecutive
-    /// pages with equal bits, so that each costs little more than its atomic exchange.
+    /// Like `edit_run`, with a rule that depends only on the bits of the page. The rule is evaluated once for
+    /// consecutive pages with equal bits, so that each page costs little more than its atomic exchange.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -437,7 +440,7 @@ impl<M: Machine> Cursor<'_, M> {
         editor.edited
     }
 
-    /// Edits one page in the locked last-level table.
+    /// Edits one page in the locked last-level table, if it is mapped.
     #[inline(always)]
     fn edit_one<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
@@ -457,7 +460,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             match exchange(slot, old, new) {
                 Ok(_) => {
-                    // No address space has so many pages that this wraps.
+                    // An address space has too few pages for the sum to wrap.
                     let edited = &mut editor.edited;
                     edited.changed = edited.changed.wrapping_add(1);
                     let won = u64::from(new & !old & x86_64::WRITE != 0);
@@ -471,7 +474,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Edits one page among many, when other references to it are possible.
+    /// Edits one page whose entry may become exclusive again. Not inlined into the loop over many pages.
     #[inline(never)]
     fn edit_shared<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
@@ -482,8 +485,8 @@ impl<M: Machine> Cursor<'_, M> {
         self.edit_one(page, editor, gather);
     }
 
-    /// Whether the entry `word` holds the only reference of any kind to an anonymous page. No other reference can be
-    /// taken meanwhile: that requires the table's lock.
+    /// Whether the entry `word` holds the only reference of any kind to an anonymous page. No CPU can take another
+    /// reference during the call, because that requires the table's lock.
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
         let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
@@ -502,7 +505,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let slots = self.slots_to(end);
         let mut done = 0;
-        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
+        // Keep the last two decisions, because entries with two sets of attributes often alternate.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
@@ -536,7 +539,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Does `edit_run` for the pages from the position to `end` in the locked last-level table.
+    /// Performs `edit_run` for the pages from the position to `end`, which are in the locked last-level table.
     #[inline]
     fn edit_table(
         &mut self,
@@ -576,9 +579,8 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
-    /// Removes everything from the position to the end of the range; returns how many entries were removed. The gather
-    /// defers dropping their references. If a huge page or a marker can extend beyond the range, call `split_edges`
-    /// first.
+    /// Removes all entries from the position to the end of the range, and returns their number. The gather defers
+    /// dropping their references. If a huge page or a marker can extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
     /// In debug builds, if a slot that is not empty extends beyond the range.
@@ -596,7 +598,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.remove_each::<false>(gather, |_, _| {})
     }
 
-    /// Like `remove_all`, and calls `seen` under the lock with each entry as it was when it was removed.
+    /// Like `remove_all`, and calls `seen` with each removed entry while the table's lock is held.
     ///
     /// # Panics
     /// As for `remove_all`.
@@ -615,8 +617,8 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
         mut seen: impl FnMut(Page, Entry),
     ) -> u64 {
-        // Pages that another operation removed before, and has not flushed yet, must not be accessible either when this
-        // operation returns (rule: see-pending-flushes).
+        // When this operation returns, no page of the range may be accessible, including pages that another operation
+        // has removed but not flushed yet (rule: see-pending-flushes).
         gather.rely_on_pending();
         let mut removed = 0;
         while self.position < self.range.end {
@@ -694,8 +696,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Removes the leading entries of `slots` that map pages with these attributes, and returns how many were removed. The
-/// attributes imply that each of them holds a reference. The first slot is that of page `start`.
+/// Removes the leading entries of `slots` that map pages with these attributes, and returns the number of removed
+/// entries. The attributes imply that each entry holds a reference. The first slot is that of page `start`.
 #[inline]
 fn take_alike<M: Machine>(
     slots: &[AtomicU64],
@@ -720,8 +722,8 @@ fn take_alike<M: Machine>(
     slots.len()
 }
 
-/// Removes the leading swap entries of `slots`, at most [`SWAPPED`], and returns how many were removed. The first slot is
-/// that of page `start`.
+/// Removes the leading swap entries of `slots`, at most [`SWAPPED`], and returns the number of removed entries. The
+/// first slot is that of page `start`.
 #[cold]
 #[inline(never)]
 fn remove_swapped<M: Machine>(
@@ -734,7 +736,7 @@ fn remove_swapped<M: Machine>(
     let mut count = 0;
     while let Some(slot) = slots.get(count).filter(|_| count < SWAPPED) {
         step(Step::Entry);
-        // No CPU changes a swap entry, and the table is locked.
+        // Hardware does not change a swap entry, and the table is locked.
         let word = slot.load(Ordering::Relaxed);
         let Some(name) = x86_64::swapped(word) else {
             break;
@@ -748,8 +750,8 @@ fn remove_swapped<M: Machine>(
     count
 }
 
-/// Completes the removal of an entry `old`, unless it was a swap entry, which `remove_swapped` removes, or a readable page
-/// with a reference, which `take_alike` does.
+/// Completes the removal of the entry `old`. Swap entries are removed by `remove_swapped` instead, and readable pages
+/// that hold a reference by `take_alike`.
 #[cold]
 fn removed_other<M: Machine>(
     page: Page,

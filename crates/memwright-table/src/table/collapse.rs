@@ -16,18 +16,21 @@ use crate::sync::Rank;
 /// The result of a collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collapsed {
-    /// Pages copied into the folio.
+    /// The number of pages that were copied into the folio.
     pub copied: u64,
-    /// Pages that were absent, or mapped the zero page, and are filled with zeroes now.
+    /// The number of pages of the folio that were filled with zeroes, because the page was not mapped or was the zero
+    /// page.
     pub zeroed: u64,
 }
 
 impl<M: Machine> Table<M> {
-    /// Copies the pages of `range`, which are the 512 pages of one last-level table, into `folio` and maps the folio in
-    /// their place, with the bits that `decide` derives from the union of all entries' bits. The last-level table is
-    /// first unlinked and flushed on every CPU, including cached upper-level entries (rules: flush-what-shrank,
-    /// flush-freed-tables), so that a store by another CPU either precedes the copy or faults. Then the table is
-    /// deposited for the new huge page. Returns `None`, with nothing changed, if there is no last-level table.
+    /// Copies the pages of `range`, which are the 512 pages of one last-level table, into `folio`, and maps the folio
+    /// in their place. `decide` derives the bits of the new entry from the union of the bits of the old entries.
+    /// Returns `None`, with nothing changed, if there is no last-level table.
+    ///
+    /// First unlinks the last-level table and flushes it on every CPU, including cached upper-level entries (rules:
+    /// flush-what-shrank, flush-freed-tables). A store by another CPU therefore either precedes the copy or faults.
+    /// Finally deposits the table for the new huge page.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space, and has checked that every entry is empty or a page.
@@ -65,10 +68,9 @@ impl<M: Machine> Table<M> {
         Some(collapsed)
     }
 
-    /// Maps `folio`, which belongs to an object, in place of the last-level table of `range`, whose entries are empty
-    /// or map pages of that folio. Nothing is copied. The table is unlinked and flushed first, as by
-    /// [`collapse`](Self::collapse). Returns `false`, with nothing changed, if there is no last-level table, or an
-    /// entry is neither empty nor such a page.
+    /// Maps `folio`, which belongs to an object, in place of the last-level table of `range`, without copying. First
+    /// unlinks the table and flushes it, like [`collapse`](Self::collapse). Returns `false`, with nothing changed, if
+    /// there is no last-level table, or if an entry of it is neither empty nor a page of the folio.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space.
@@ -135,8 +137,8 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Maps the huge page `page` in `slot`, and deposits for it the table `lower` that was there, which is empty and
-    /// which no CPU uses any more.
+    /// Maps the huge page `page` in `slot`, and deposits for it the table `lower` that was unlinked from the slot.
+    /// `lower` is empty, and no CPU uses it any more.
     fn replace_table(
         &self,
         (above, below): (&Meta, &Meta),
@@ -152,8 +154,8 @@ impl<M: Machine> Table<M> {
         self.count_large(0, new);
     }
 
-    /// Removes the entries of a table that no CPU uses any more, and copies their pages into the folio that begins at
-    /// `head`. Returns the counts, and the union of the entries' bits.
+    /// Removes the entries of the table `lower`, which no CPU uses any more, and copies their pages into the folio that
+    /// begins at `head`. Returns the counts, and the union of the bits of the copied pages' entries.
     fn gather_pages(
         &self,
         lower: Frame,

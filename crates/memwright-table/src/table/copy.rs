@@ -1,4 +1,4 @@
-//! The batch operation of fork: entries copied to another table.
+//! The batch operation of fork: copies entries to another table.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,16 +13,16 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
 
-/// How the entries of one area are copied: decided once per area, not per entry.
+/// The rule by which the entries of an area are copied, decided once per area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRule {
-    /// Bits that the original loses.
+    /// Bits that are cleared in the original.
     clear: Bits,
-    /// Bits that the copy does not get.
+    /// Bits that are clear in the copy.
     withhold: Bits,
-    /// Marks that the copy gets.
+    /// Marks that are kept in copied markers.
     marks: Marks,
-    /// Which pages the area can have.
+    /// The kinds of pages that the area can have.
     pages: AreaPages,
 }
 
@@ -38,9 +38,9 @@ enum AreaPages {
 }
 
 impl CopyRule {
-    /// A private area: from now on neither side is allowed to write in place, or to treat the page as exclusive. The
-    /// copy is as dirty as the original, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the
-    /// KSM scan determines it for the copy.
+    /// For a private area. After the copy, neither the parent nor the child may write in place or treat the page as
+    /// exclusive. The dirty bit is copied, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the
+    /// KSM scan sets it in the copy.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -55,13 +55,13 @@ impl CopyRule {
         pages: AreaPages::Private,
     };
 
-    /// A private area of an object.
+    /// For a private area of an object.
     pub const PRIVATE_OF_OBJECT: CopyRule = CopyRule {
         pages: AreaPages::Both,
         ..Self::PRIVATE
     };
 
-    /// A shared area: both sides keep their rights, and the copy starts clean.
+    /// For a shared area. The copy has the same rights as the original, and starts clean.
     pub const SHARED: CopyRule = CopyRule {
         clear: Bits::empty(),
         withhold: Bits::ACCESSED
@@ -75,15 +75,16 @@ impl CopyRule {
         pages: AreaPages::Object,
     };
 
-    /// A shared area of an object that must be notified of the first write: the copy is clean, so it must not be
+    /// For a shared area of an object that needs a fault on the first write. The copy is clean, so it must not be
     /// writable (rule: clean-writable-is-private).
     pub const SHARED_NOTIFIED: CopyRule = CopyRule {
         withhold: Self::SHARED.withhold.union(Bits::WRITE),
         ..Self::SHARED
     };
 
-    /// Returns the rule with userfaultfd's protection kept, which a fork does only for a context with the fork event
-    /// (rule: uffd-wp-survives). The copy does not get `ACCESSED`, so no original that was accessed may still be `IDLE`.
+    /// Returns the rule, changed so that the copy keeps userfaultfd's protection. A fork uses this only for a context
+    /// with the fork event (rule: uffd-wp-survives). The copy loses `ACCESSED`, so an original with `ACCESSED` must not
+    /// have `IDLE`.
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -101,26 +102,26 @@ impl CopyRule {
 pub enum CopyStop {
     /// The end of the range was reached.
     Done,
-    /// The page here is exclusive and pinned. It stays exclusive: the caller copies the page for the other side at once
-    /// (rule: exclusive-before-pin), and then moves past it with [`Cursor::pass_with`].
+    /// The page here is exclusive and pinned. The page stays exclusive. The caller must copy it for the child at once
+    /// (rule: exclusive-before-pin), and then move past it with [`Cursor::pass_with`].
     Pinned(Present),
 }
 
 /// The result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Copied entries that map pages.
+    /// The number of copied entries that map pages.
     pub entries: u64,
-    /// Copied pages, in units of 4 KiB.
+    /// The number of copied pages, in units of 4 KiB.
     pub pages: u64,
-    /// The number of these pages whose copy holds a reference, without pages of the huge page pool. A special
-    /// (`BORROWED`) page has no reference.
+    /// The number of these pages whose copied entry holds a reference, except pages of the huge page pool. The entry of
+    /// a special (`BORROWED`) page holds none.
     pub counted: u64,
-    /// The pages among `counted` that are pages of objects.
+    /// The part of `counted` that is pages of objects.
     pub objects: u64,
-    /// Copied entries that name pages in swap.
+    /// The number of copied swap entries.
     pub swapped: u64,
-    /// Why the copy stopped. Both cursors are at the place where it stopped.
+    /// Why the copy stopped. Both cursors are at the page where it stopped.
     pub stop: CopyStop,
 }
 
@@ -136,33 +137,33 @@ struct Pass {
     stop: Option<CopyStop>,
 }
 
-/// The way to copy entries that have certain attributes, decided once for all consecutive ones.
+/// How to copy entries with certain attributes, decided once for all consecutive entries that have them.
 struct Alike {
     attributes: u64,
     present: bool,
     /// Whether the entry holds a reference.
     counted: bool,
-    /// Whether exclusivity must be cleared.
+    /// Whether `EXCLUSIVE` must be cleared in the original.
     exclusive: bool,
-    /// Whether the original loses any bit.
+    /// Whether any bit is cleared in the original.
     clears: bool,
-    /// Whether the original loses a right that hardware may have cached.
+    /// Whether the original loses a right that a CPU may have cached.
     shrinks: bool,
     inverted: u64,
     rule: CopyRule,
 }
 
-/// The result of copying consecutive entries that are alike.
+/// The result of copying consecutive entries with the same attributes.
 struct CopiedAlike {
     count: usize,
-    /// The union of the originals' bits, after the bits to be lost were cleared.
+    /// The union of the bits of the originals, after `clear` was cleared.
     seen: u64,
-    /// Whether the next entry has the same attributes but is not copied, because its page is exclusive and pinned.
+    /// Whether the copy stopped at an entry with the same attributes whose page is exclusive and pinned.
     pinned: bool,
 }
 
 impl Alike {
-    /// Decides for entries like `word`.
+    /// Decides how to copy entries with the attributes of `word`.
     fn decide(word: u64, rule: CopyRule) -> Self {
         let attributes = x86_64::attributes(word);
         let present = x86_64::is_present(word);
@@ -230,8 +231,8 @@ impl Alike {
             }
             if CLEARS {
                 slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
-                // The entry has lost the right to write, so no CPU sets the dirty bit any more, and the copy takes the
-                // bit as it is read now. The accessed bit now shows whether any CPU may have cached the right.
+                // The entry has lost the right to write, so no CPU sets its dirty bit any more, and the value that is
+                // read here is final. If the accessed bit is clear here, no CPU has cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
@@ -245,7 +246,7 @@ impl Alike {
         }
     }
 
-    /// Returns how many of the entries `copies` map pages of objects and hold a reference.
+    /// Returns the number of `copies` that map pages of objects and hold a reference.
     fn objects<M: Machine>(&self, frames: &Frames<M>, copies: &[AtomicU64]) -> u64 {
         match self.rule.pages {
             _ if !self.counted => 0,
@@ -262,7 +263,8 @@ impl Alike {
         }
     }
 
-    /// Counts the entries that were copied from `start` on, and records the change of the originals in the gather.
+    /// Adds the entries that were copied from `start` on to the counts in `pass`, and records the change of the
+    /// originals in the gather.
     fn tell<M: Machine>(
         &self,
         start: Page,
@@ -282,18 +284,18 @@ impl Alike {
                 gather.record_entries(start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
-            // The entries did not have the right to write. Another operation may have taken it, and not have flushed
+            // The entries did not have the right to write. Another operation may have removed it and not have flushed
             // yet (rule: see-pending-flushes).
             gather.rely_on_pending();
         }
     }
 }
 
-/// The number of swap entries that are copied together.
+/// The maximum number of swap entries that are copied together.
 const TOGETHER: usize = 8;
 
-/// Copies the leading swap entries of `slots`, which are no longer exclusive then, to `targets`. Returns how many there
-/// are, at most [`TOGETHER`].
+/// Copies the leading swap entries of `slots` to `targets`, at most [`TOGETHER`]. Clears the bits that `rule` clears in
+/// the originals. Returns the number of copied entries.
 #[cold]
 #[inline(never)]
 fn copy_swapped<M: Machine>(
@@ -326,7 +328,7 @@ fn copy_swapped<M: Machine>(
 /// Copies the marker `word` to `target`.
 ///
 /// # Panics
-/// If it is an entry of another kind.
+/// If `word` is not a marker.
 #[cold]
 fn copy_marker((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pass) {
     match x86_64::decode(word, 1) {
@@ -341,20 +343,20 @@ fn copy_marker((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pas
     }
 }
 
-/// Ends a copy that found an entry which cannot be in an address space while it is copied: migration keeps the areas
-/// locked for as long as an entry is migrating, and huge pages are split before they are swapped out.
+/// Panics because a fork found an entry that cannot be there. No entry is migrating during a fork, because migration
+/// holds the lock of the areas. No huge page is swapped out, because huge pages are split first.
 #[cold]
 fn cannot_copy(entry: Entry) -> ! {
     panic!("an entry that cannot be copied: {entry:?}")
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Copies the entries from the position on to the same addresses of `to`, until an entry needs the caller or the
-    /// range ends. `to` is a cursor on the same range of another table, where nothing is mapped yet. A reference is
-    /// added for each copied entry that holds one.
+    /// Copies the entries from the position on to the same addresses of `to`, until the range ends or the caller must
+    /// handle a page. `to` is a cursor on the same range of another table, where nothing is mapped yet. Takes a
+    /// reference for each copied entry that holds one.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table of `to`. Entries that were copied before stay.
+    /// [`OutOfFrames`] if there is no frame for a table of `to`. Entries that were already copied stay in `to`.
     ///
     /// # Panics
     /// If the cursors are not at the same page, or an entry is migrating.
@@ -376,7 +378,7 @@ impl<M: Machine> Cursor<'_, M> {
             swapped: 0,
             stop: CopyStop::Done,
         };
-        // Whenever the first cursor moves, the second one is parked, because its lock comes later in the order.
+        // The second cursor releases its lock before the first one moves, because the second lock has the later rank.
         to.park();
         while self.next_filled().is_some() {
             to.go(self.position);
@@ -427,7 +429,7 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(copied)
     }
 
-    /// Moves both cursors of a copy past the slot here. Returns `false` if that is the end of the range.
+    /// Moves both cursors of a copy past the slot here. Returns `false` if they are then at the end of the range.
     pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
         to.park();
         let more = self.advance();
@@ -490,7 +492,7 @@ impl<M: Machine> Cursor<'_, M> {
         pass
     }
 
-    /// Copies one slot above the last level.
+    /// Copies one slot of an upper-level table.
     #[cold]
     fn copy_slot(
         &mut self,

@@ -16,43 +16,43 @@ use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
-/// What one slot covers.
+/// An entry and the pages of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The entry.
     pub entry: Entry,
     /// The pages that the entry applies to, clipped to the cursor's range.
     pub range: PageRange,
-    /// The largest page that fits the slot.
+    /// The size of the page that the slot can map.
     pub size: PageSize,
 }
 
-/// A position in a range of a table, with the lock of the table that contains its slot.
+/// A position in a range of an address space, with the lock of the table that contains the slot at this position.
 #[must_use = "a cursor holds a lock"]
 pub struct Cursor<'t, M: Machine> {
     pub(super) table: &'t Table<M>,
     pub(super) range: PageRange,
-    /// In the range, or at the end of the range once the cursor has moved past all of its pages.
+    /// A page of the range, or the end of the range if the cursor has moved past all pages.
     pub(super) position: Page,
     /// The table that the cursor is in, and its entries, metadata and level.
     pub(super) node: Frame,
     pub(super) words: &'t [AtomicU64; ENTRIES],
     pub(super) meta: &'t Meta,
     pub(super) level: u8,
-    /// Whether the lock of `node` is held: always, except while a copy moves the other cursor, and at the end of the
-    /// range.
+    /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
+    /// other cursor.
     held: bool,
-    /// Whether the cursor leaves skippable tables skippable (`quiet.rs`).
+    /// Whether the cursor leaves tables skippable when it locks them (`quiet.rs`).
     reads: bool,
-    /// Whether the thread may yield between two tables.
+    /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
     pub(super) rank: Rank,
-    /// Locks are released by the thread that acquired them.
+    /// Makes the cursor not `Send`, because the thread that acquired a lock must release it.
     not_send: PhantomData<*const ()>,
 }
 
 impl<M: Machine> Table<M> {
-    /// Returns a cursor at the start of `range`. It holds the lock of the table that it is in.
+    /// Returns a cursor at the start of `range`. The cursor holds the lock of the table that contains its slot.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -62,8 +62,8 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, Rank::Table, false)
     }
 
-    /// Returns a cursor for a scan for written pages. It may change entries, but the scan itself decides, by
-    /// [`Cursor::end_look`], whether the table is skippable afterwards.
+    /// Returns a cursor for a scan for written pages. The scan may change entries. It must call [`Cursor::end_look`] to
+    /// record whether the table is skippable afterwards.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -72,7 +72,8 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, Rank::Table, true)
     }
 
-    /// Returns a cursor for a thread that already holds a cursor on another table: the child's in a fork.
+    /// Returns a cursor for a thread that already holds a cursor on another table: a fork uses it for the child's
+    /// table.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -108,8 +109,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Lets the thread yield where the cursor moves from one table to another, so that an operation on any number of
-    /// pages does not keep other threads waiting. Meanwhile the cursor holds no lock. The thread must hold only locks
+    /// Permits the thread to yield when the cursor moves from one table to another, so that an operation on many pages
+    /// does not delay other threads. The cursor holds no lock while the thread yields. The thread must hold only locks
     /// that [sleep](Rank::sleeps), and therefore no other cursor.
     #[inline]
     pub fn pausing(mut self) -> Self {
@@ -117,8 +118,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self
     }
 
-    /// Yields to other threads if that is due and the cursor [pauses](Self::pausing). For operations that work on one
-    /// table for a long time. Other threads may have changed the entries here when the function returns.
+    /// Yields to other threads if a reschedule is due and the cursor [pauses](Self::pausing). For operations that work
+    /// on one table for a long time. When the function returns, other threads may have changed the entries here.
     pub fn pause_point(&mut self) {
         if self.pauses && self.held {
             self.park();
@@ -153,7 +154,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.go(page);
     }
 
-    /// Moves to a page of the range, or to its end.
+    /// Moves to `page`, which is in the range or is the end of the range.
     #[inline]
     pub(super) fn go(&mut self, page: Page) {
         let span = slot_pages(self.level + 1);
@@ -231,7 +232,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         PageRange::new(start, start.add(slot_pages(self.level))).intersect(self.range)
     }
 
-    /// The size of page that the slot maps, or could map.
+    /// The size of the page that the slot maps or can map.
     #[inline]
     pub fn size(&self) -> PageSize {
         match self.level {
@@ -271,7 +272,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         x86_64::decode(self.word(), self.level)
     }
 
-    /// Moves past the slot here. Returns `false` if that is the end of the range.
+    /// Moves past the slot here. Returns `false` if the cursor is then at the end of the range.
     #[inline]
     pub fn advance(&mut self) -> bool {
         if self.position >= self.range.end {
@@ -287,8 +288,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         next < self.range.end
     }
 
-    /// Moves to the next slot that is not empty, starting with the one here. Returns `None`, at the end of the range,
-    /// if there is none.
+    /// Moves to the next slot that is not empty, starting with the one here. If there is none, moves to the end of the
+    /// range and returns `None`.
     pub fn next_filled(&mut self) -> Option<Extent> {
         while self.position < self.range.end {
             if self.meta.live.load(Ordering::Relaxed) == 0 {
@@ -310,16 +311,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
         None
     }
 
-    /// Stores `entry` here, where nothing is mapped. Tables are allocated as needed, and a conflicting marker is pushed
-    /// down to the size of the entry. The table takes over the reference to the frame that `entry` names, unless it is
+    /// Stores `entry` here, where nothing is mapped. Allocates tables as needed, and pushes a conflicting marker down
+    /// to the size of the entry. The table takes over the reference to the frame of `entry`, unless the entry is
     /// `BORROWED`.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table cannot be allocated; nothing is mapped then, and the caller keeps its reference.
+    /// [`OutOfFrames`] if a table cannot be allocated. The entry is not stored then, and the caller keeps its
+    /// reference.
     ///
     /// # Panics
-    /// If something is mapped here, or a table conflicts with a huge page. In debug builds, if the slot extends beyond
-    /// the range.
+    /// If a page is mapped, swapped out or migrating here, or if a huge page conflicts with a table. In debug builds,
+    /// if the slot extends beyond the range.
     #[inline]
     pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         if let Entry::Present(page) = entry {
@@ -336,11 +338,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// Allocates the tables that a 4 KiB entry here needs, so that filling it does not fail unless the tables are freed
-    /// meanwhile. A conflicting marker is pushed down.
+    /// Allocates the tables that a 4 KiB entry here needs, and pushes a conflicting marker down. A later `fill` cannot
+    /// fail unless the tables are freed before it.
     ///
     /// # Errors
-    /// [`OutOfFrames`]; nothing that a program can observe has changed.
+    /// [`OutOfFrames`] if a table cannot be allocated; no change is visible to user programs.
     ///
     /// # Panics
     /// If a huge page is mapped here.
@@ -384,12 +386,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(())
     }
 
-    /// Replaces the entry here by `entry`, in the same slot, and returns the old one. Records the change in the gather,
-    /// which also defers dropping the reference that the old entry held. The table takes over the reference to the new
-    /// entry's frame.
+    /// Replaces the entry here by `entry` and returns the old one. Records the change in the gather, which defers
+    /// dropping the reference that the old entry held. The table takes over the reference to the frame of `entry`.
     ///
     /// # Panics
-    /// If the new entry is of another size than the slot. In debug builds, if the slot extends beyond the range.
+    /// If the size of the new entry is not that of the slot. In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn replace(&mut self, entry: Entry, gather: &mut Gather<'_, M>) -> Entry {
         let fits = match entry {
@@ -426,8 +427,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         old_entry
     }
 
-    /// Sets and clears bits of the page here by one atomic exchange, which keeps bits that hardware sets meanwhile.
-    /// Returns the page as it is now.
+    /// Sets and clears bits of the page here by one atomic exchange, which keeps bits that hardware sets at the same
+    /// time. Returns the new entry.
     ///
     /// # Panics
     /// If no page is mapped here. In debug builds, if the slot extends beyond the range.
@@ -458,10 +459,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Sets bits of the page here for an access that faulted on it, and clears none: rights can only grow. No CPU is
-    /// flushed. The faulting CPU has dropped its translation ("the processor invalidates any TLB entries for the linear
+    /// Sets bits of the page here to resolve a fault, and clears none, so that rights only grow. No CPU needs a flush.
+    /// The faulting CPU has dropped its translation ("the processor invalidates any TLB entries for the linear
     /// address", Intel SDM volume 3A, on page faults, in substance); another CPU with the old rights faults and
-    /// retries. Returns the page as it is now.
+    /// retries. Returns the new entry.
     ///
     /// # Panics
     /// If no page is mapped here. In debug builds, if the slot extends beyond the range.
@@ -488,7 +489,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Removes what is here, like `replace` with `Empty`.
+    /// Removes the entry here, like `replace` with `Empty`.
     ///
     /// # Panics
     /// In debug builds, if the slot extends beyond the range.
@@ -546,7 +547,7 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bo
     place
 }
 
-/// Like `lock_way_down`, if there are tables down to the last level. Otherwise returns `None`, and locks nothing.
+/// Like `lock_way_down` if there is a last-level table for `page`. Otherwise returns `None` without a lock.
 #[inline(always)]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
     let tables = table.frames().all_tables();
@@ -573,8 +574,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     None
 }
 
-/// Like `lock_way_down`, at whatever level the tables end. Walks again if the tables changed before the lock was
-/// acquired.
+/// Like `lock_way_down`, for a slot at any level. Walks again if the tables changed before the lock was acquired.
 #[cold]
 fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     let frames = table.frames();
@@ -605,7 +605,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     }
 }
 
-/// Whether a lower table was linked after the walk read the entry.
+/// Whether the entry for `page` in the table `node` now points to a lower table.
 fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
     let slot = &table.frames().table_words(node)[slot_index(page, level)];
     matches!(

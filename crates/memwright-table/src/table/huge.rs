@@ -14,8 +14,8 @@ use crate::machine::Machine;
 use crate::sync::{Step, step};
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Edits the entries at the level of 2 MiB pages, from the position to the first slot that points to a lower table,
-    /// to `limit`, or to the end of the locked table. The cursor is at that place afterwards.
+    /// Edits the entries of an upper-level table from the position on. Stops at the first slot that points to a lower
+    /// table, at `limit`, or at the end of the locked table. The cursor is then at that page.
     pub(super) fn edit_huge<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
@@ -27,7 +27,7 @@ impl<M: Machine> Cursor<'_, M> {
         let pages = slot_pages(self.level);
         let whole = (limit.number().saturating_sub(start.number()) / pages) as usize;
         if start != self.position || whole == 0 {
-            // An edge of the range cuts the slot, so no huge page is mapped there.
+            // The slot is only partly in the range, so no huge page is mapped there.
             debug_assert!(
                 self.entry().entry.present().is_none(),
                 "a huge page reaches beyond the cursor's range: split it first"
@@ -61,7 +61,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.go(start.add(done as u64 * pages));
     }
 
-    /// Edits one huge page, when other references to it are possible.
+    /// Edits one huge page whose entry may become exclusive again.
     fn edit_sharable<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
@@ -95,9 +95,9 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Maps the 2 MiB page `new` in place of the one here. The entry is emptied, flushed and then filled (rule:
-    /// flush-what-shrank). The deposited page table serves the new page too. The table takes over the reference to the
-    /// new page's frames.
+    /// Maps the 2 MiB page `new` in place of the one here. Empties the entry, flushes, and then fills the entry (rule:
+    /// flush-what-shrank). The deposited page table stays for the new page. The table takes over the reference to the
+    /// new page's folio.
     ///
     /// # Panics
     /// If no 2 MiB page is mapped here.
@@ -118,12 +118,12 @@ impl<M: Machine> Cursor<'_, M> {
         slot.store(x86_64::encode_present(new), Ordering::Release);
     }
 
-    /// Splits the 2 MiB pages that an edge of the range cuts, so that operations on the range work on whole pages. The
-    /// split cannot fail, because page tables were deposited. Returns how many were split. The cursor returns to its
-    /// position.
+    /// Splits the 2 MiB pages that are only partly in the range, so that operations on the range work on whole pages.
+    /// The split cannot fail, because page tables were deposited. Returns the number of split pages. The cursor returns
+    /// to its position.
     ///
     /// # Panics
-    /// If an edge cuts a 1 GiB page.
+    /// If a 1 GiB page is only partly in the range.
     #[inline]
     pub fn split_pages(&mut self, gather: &mut Gather<'_, M>) -> u64 {
         if self.table.has_large() {

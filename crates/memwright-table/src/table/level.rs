@@ -1,12 +1,12 @@
-//! The levels of page tables: how many entries a table has, and which pages an entry covers.
+//! The levels of page tables: the number of entries of a table, and the pages that an entry covers.
 
 use crate::addr::{Frame, Page};
 
-/// The level of the root; 1 is the lowest.
+/// The level of the root. The last level is 1.
 pub(crate) const ROOT_LEVEL: u8 = 4;
-/// Entries per table.
+/// The number of entries of a table.
 pub(crate) const ENTRIES: usize = 512;
-/// Entries of the root that belong to user memory; the kernel's follow.
+/// The number of entries of the root that belong to user memory. The entries of kernel memory follow.
 pub(crate) const USER_ENTRIES: usize = 256;
 
 /// The number of pages that one entry at `level` covers.
@@ -21,7 +21,7 @@ pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
     (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
 }
 
-/// The owner that the metadata of a table records: the root, and the level of the table.
+/// The value of `owner` in the metadata of a table: the root's frame number, and the level of the table.
 #[inline]
 pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
     (level as u64) << 32 | root.number() as u64

@@ -13,7 +13,7 @@ use crate::entry::x86_64::{self, Slot};
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
 
-/// A [`Cursor`] that changes nothing, so that a skippable table stays skippable.
+/// A [`Cursor`] that changes no entry, so that a skippable table stays skippable.
 #[derive(Debug)]
 #[must_use = "it holds a lock"]
 pub struct Look<'t, M: Machine>(Cursor<'t, M>);
@@ -28,11 +28,11 @@ impl<M: Machine> Table<M> {
         Look::new(self, range)
     }
 
-    /// Returns whether every page of `range` had an empty entry a moment ago. Takes no lock of a table, so entries can
-    /// have been filled since. Returns false, too, if the range extends over several tables that have entries.
+    /// Returns whether the entry of every page of `range` was empty when it was read. Takes no lock of a table, so
+    /// other threads may have filled entries since. May also return false if the range is in several tables.
     ///
     /// # Locks
-    /// The caller holds the lock of the address space, so that no table is freed meanwhile.
+    /// The caller holds the lock of the address space, so that no table is freed during the call.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -40,8 +40,8 @@ impl<M: Machine> Table<M> {
         self.empty_level(range).is_some()
     }
 
-    /// Like [`was_empty`](Self::was_empty), and returns the level of the slots that were empty: above the last level there
-    /// is no last-level table for the range.
+    /// Like [`was_empty`](Self::was_empty), but returns the level of the slots that were empty, or `None` if one was
+    /// not. At a level above 1, the range has no last-level table.
     pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,
@@ -52,7 +52,7 @@ impl<M: Machine> Table<M> {
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
         loop {
             let words = tables.words(node);
-            // The table has the slots of both pages, because they have one slot in the table above.
+            // This table contains the slots of both pages, because both have the same slot in the table above.
             let (start, end) = (slot_index(range.start, level), slot_index(last, level));
             if start < end || level == 1 {
                 let filled = pass_while(&words[start..=end], all_empty, |word| word == 0);
@@ -107,7 +107,7 @@ impl<'t, M: Machine> Look<'t, M> {
         self.0.peek()
     }
 
-    /// Returns the slot here, clipped to the range.
+    /// Returns the slot here as a run of one slot, clipped to the range.
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
@@ -115,8 +115,8 @@ impl<'t, M: Machine> Look<'t, M> {
         run_at(&self.0)
     }
 
-    /// Returns a bitmap of the pages whose entries are empty, among the first 64 pages from the position to the end of
-    /// the range or of the last-level table. Bit 0 stands for the page at the position.
+    /// Returns a bitmap of the pages whose entries are empty. Bit 0 is the page at the position. The bitmap covers at
+    /// most 64 pages, and ends at the end of the range or of the last-level table.
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
@@ -179,10 +179,10 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// Calls `visitor` with every slot from the position to the end of the range, together with the consecutive ones
-    /// whose entries differ in nothing but their frames or swap slots, until `visitor` returns false. A run ends at the
-    /// latest with the last-level table, or with the slot in an upper-level table. With `singly`, pages are passed one
-    /// by one. The position is unspecified afterwards.
+    /// Calls `visitor` with every run from the position to the end of the range, until `visitor` returns false. A run
+    /// is consecutive slots whose entries differ only in their frames or swap slots. It ends at the end of the
+    /// last-level table at the latest; in an upper-level table, each slot is a run. With `singly`, each page is a run.
+    /// The position is unspecified afterwards.
     pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
         let cursor = &mut self.0;
         while cursor.position < cursor.range.end {
@@ -204,7 +204,7 @@ impl<'t, M: Machine> Look<'t, M> {
                 } else if singly && x86_64::is_present(word) {
                     others
                 } else {
-                    // The first entry counts in any case, even if hardware has changed it meanwhile.
+                    // The run has at least the first entry, even if hardware has changed it in the meantime.
                     pass_alike(others, x86_64::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
@@ -217,10 +217,10 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// Like [`Cursor::touched`], for accesses.
+    /// Like [`Cursor::touched`] for [`Tracked::Accesses`].
     ///
     /// # Panics
-    /// If the cursor is not in a last-level table that contains both.
+    /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
     #[inline]
     pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t> {
         self.0.touched(from, limit, alike, Tracked::Accesses)

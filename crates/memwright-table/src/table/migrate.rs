@@ -1,4 +1,4 @@
-//! Page migration: a page changes its frame while it stays mapped.
+//! Page migration: the frame of a page is replaced.
 
 use core::sync::atomic::Ordering;
 
@@ -12,16 +12,17 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Copies the page here into `target` and maps `target` in its place; the reference becomes the entry's. The entry
-    /// is emptied, flushed, and filled only after the copy (rule: flush-what-shrank). A store by another CPU either
-    /// precedes the copy, or faults and waits for the table's lock. `decide` derives the bits of the new entry from the
-    /// final bits of the old one, which record every store that was made through it. Returns the old page; the gather
-    /// defers dropping its reference.
+    /// Copies the page here into `target` and maps `target` in its place. The entry takes over the reference `target`.
+    /// `decide` derives the bits of the new entry from the final bits of the old one, which record every store that was
+    /// made through it. Returns the old page; the gather defers dropping its reference.
     ///
-    /// The caller has checked, under this lock, that nothing else writes to the old frame.
+    /// Empties the entry, flushes, copies the page, and then fills the entry (rule: flush-what-shrank). A store by
+    /// another CPU therefore either precedes the copy, or faults and waits for the table's lock.
+    ///
+    /// The caller has checked, while the cursor holds this lock, that there is no other writer of the old frame.
     ///
     /// # Panics
-    /// If no page of the target's size, 4 KiB or 2 MiB, is mapped here with its own reference.
+    /// If the entry here does not map a page of the target's size (4 KiB or 2 MiB), or holds no reference to it.
     pub fn migrate(
         &mut self,
         target: FrameRef<'_, M>,
@@ -73,12 +74,12 @@ impl<M: Machine> Cursor<'_, M> {
         page
     }
 
-    /// Marks the entry here as migrating until [`end_migration`](Self::end_migration): once the gather has flushed, no
-    /// CPU can access the page through it. Returns the page as it was; its bits record every store that was made
-    /// through this entry. Its reference stays with the entry.
+    /// Replaces the page here by a migrating entry, until [`end_migration`](Self::end_migration). After the gather has
+    /// flushed, no CPU can access the page through this entry. Returns the old page, whose bits record every store that
+    /// was made through the entry. The migrating entry keeps the reference.
     ///
     /// # Panics
-    /// If no page with its own reference is mapped here.
+    /// If the entry here does not map a page, or holds no reference to it.
     pub fn begin_migration(&mut self, gather: &mut Gather<'_, M>) -> Present {
         self.debug_check_whole();
         let slot = self.slot_word();
@@ -113,11 +114,12 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Replaces the migrating entry here by `page`. The reference to its frame becomes the entry's, and the caller
-    /// takes over the reference to the old frame. No flush is needed: no CPU has cached a translation here.
+    /// Replaces the migrating entry here by `page`. The entry takes over the reference to the frame of `page`, and the
+    /// caller takes over the reference to the old frame. No flush is needed, because no CPU has cached a translation
+    /// here.
     ///
     /// # Panics
-    /// If no page of this size is migrating here.
+    /// If there is no migrating entry of this size here.
     pub fn end_migration(&mut self, page: Present) {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);

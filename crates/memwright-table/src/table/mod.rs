@@ -2,35 +2,39 @@
 //!
 //! # The protocol
 //! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the table that contains
-//!   its slot, at whatever level, from its creation until it moves to another table or is dropped. No other software
-//!   changes that table's entries meanwhile; only hardware can set accessed and dirty bits. Every change is therefore
-//!   one atomic exchange, and what a cursor has decided after reading an entry stays right until it writes the entry.
-//! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until one does not
-//!   point to a table, locks the table that contains this word, and reads it again. If a lower table was linked
-//!   meanwhile, the walk continues into it. Faults in different last-level tables share no lock.
+//!   its slot, at any level, from its creation until it moves to another table or is dropped. While the lock is held,
+//!   no other software changes that table's entries, and hardware can only set accessed and dirty bits. Every change is
+//!   therefore one atomic exchange, which fails only if hardware has set such a bit since the cursor read the entry.
+//! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until a word does
+//!   not point to a table. It locks the table that contains this word, and reads the word again. If a lower table has
+//!   been linked since the first read, the walk continues in that table. Faults in different last-level tables share no
+//!   lock.
 //! - **Growing.** An upper-level entry changes from empty, or from a marker, to a table under the lock of the table
 //!   that contains it. The new table is complete before it is linked, with the marker in every entry if there was one.
-//!   A walk sees either state.
+//!   A walk therefore reads either the old state or the complete new one.
 //! - **Shrinking.** Tables are freed only by [`Table::free_tables`], whose caller holds the write lock of the address
 //!   space, so that no walk is in progress. They are freed only through the gather, after every CPU that has the root
 //!   loaded has invalidated its cached upper-level entries (rule: flush-freed-tables). As a second defense, a cursor
-//!   that has locked a table checks in the metadata that it still is the table of this root, level and address, and
-//!   walks again if not. Code that violates the protocol reads an unexpected entry, but never the memory of another
-//!   owner.
-//! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse: the first table with rank
-//!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
-//!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the
-//!   write lock of the address space keeps other threads from looking up a page between its two places.
-//! - **Markers** can be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
-//!   one level at a time. [`Cursor::split_edges`] pushes down a marker, or splits a huge page, that an edge of a range
-//!   cuts. After that every operation on the range works on whole slots and cannot fail.
+//!   that has locked a table checks in the table's metadata that it still is the table of this root, level and address,
+//!   and walks again if it is not. Code that violates the protocol can therefore read an unexpected entry, but not a
+//!   frame that is no longer a table.
+//! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse. The lock of the first table
+//!   has rank `Table`. The second table is the child's or the lower one, and its lock has rank `TableChild`. While the
+//!   first cursor of a fork moves, the second holds no lock. A new table, too, is locked before it is linked. A move
+//!   holds one lock at a time, except for the tables that it unlinks as a whole. During a move, the write lock of the
+//!   address space prevents other threads from looking up a page that has left its old address and has not reached its
+//!   new one.
+//! - **Markers** can be in any entry that covers up to 1 GiB, and apply to all pages of the entry. [`Cursor::fill`]
+//!   pushes a marker down one level at a time. [`Cursor::split_edges`] pushes down the markers, and splits the huge
+//!   pages, that are only partly in a range. After that, every operation on the range works on whole slots and cannot
+//!   fail.
 //! - **Huge pages.** For each 2 MiB page in a table, another page table is deposited, so that a split needs no memory
-//!   (`aside.rs`). A split turns the entry's whole-folio reference into one reference to each part ([`crate::frame`]),
-//!   and copies rights and state, including exclusivity.
-//! - **Skippable tables.** A scan for written pages skips tables below which nothing was accessed since it last
-//!   checked, which it sees from the accessed bits of the entries above them (`quiet.rs`).
-//! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty table is recognized
-//!   without reading it.
+//!   (`aside.rs`). A split converts the entry's whole-folio reference into one reference to each page of the folio
+//!   ([`crate::frame`]), and copies rights and state, including exclusivity, to each new entry.
+//! - **Skippable tables.** A scan for written pages skips a last-level table if no page of it was accessed since the
+//!   last check. The accessed bit of the entry that points to the table proves this (`quiet.rs`).
+//! - **Counting.** The metadata of each table contains the number of entries that are not empty. Code can therefore
+//!   detect an empty table without reading its entries.
 
 mod aside;
 mod batch;
@@ -80,10 +84,10 @@ use crate::sync::stat::{self, Line};
 use self::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES, slot_index, table_owner};
 
 impl<M: Machine> Table<M> {
-    /// Creates an empty table. Its kernel half is copied from the root `template`, if there is one.
+    /// Creates an empty table. Copies its kernel half from the root `template`, if one is given.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the root, or no heap memory for the shares of the CPUs.
+    /// [`OutOfFrames`] if the root, or the per-CPU shares on the heap, cannot be allocated.
     pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, OutOfFrames> {
         let mut others = Vec::new();
         let more = frames.machine().cpu_count() - 1;
@@ -115,8 +119,8 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). The table must not
-    /// change meanwhile.
+    /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No thread may
+    /// change the table during the call.
     pub fn count_tables(&self) -> u64 {
         self.count_below(self.root, ROOT_LEVEL)
     }
@@ -136,9 +140,9 @@ impl<M: Machine> Table<M> {
         tables
     }
 
-    /// Records in the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of its frame, and
-    /// its share of the counts, as a fault there does. Reads the entries without a lock: the table must not be freed
-    /// meanwhile. Does nothing while no statistics are taken.
+    /// Records in the [lock statistics](stat) that this CPU wrote the cache lines that a fault on `page` writes: the
+    /// entry, the metadata of the frame, and the CPU's share of the counts. Reads the entries without a lock, so the
+    /// tables must not be freed during the call. Does nothing while the statistics are off.
     pub fn note_lines(&self, page: Page) {
         if !stat::is_on() {
             return;
@@ -164,8 +168,8 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Drop for Table<M> {
-    /// Frees the tables, and the frames of entries that were not removed. The caller ensures that no CPU has the root
-    /// loaded.
+    /// Frees the tables, and the frames to which entries still hold references. The caller ensures that no CPU has the
+    /// root loaded.
     fn drop(&mut self) {
         debug_assert!(
             self.loaded().is_empty(),

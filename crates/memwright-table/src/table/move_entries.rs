@@ -15,44 +15,45 @@ use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{PausePoints, Step, step};
 
-/// How the entries of one area are moved.
+/// The rule by which the entries of an area are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveRule {
-    /// Moved pages keep userfaultfd's write protection (rule: uffd-wp-survives).
+    /// Whether moved pages keep userfaultfd's write protection (rule: uffd-wp-survives).
     pub keep_uffd_wp: bool,
-    /// Last-level tables move as they are where all of their pages move by a multiple of 512 pages. These pages keep
-    /// userfaultfd's write protection and do not become soft-dirty, as all others do.
+    /// Whether a last-level table moves as a whole if all of its pages move by a multiple of 512 pages. Pages that move
+    /// with their table keep userfaultfd's write protection. They do not become soft-dirty, unlike pages that move one
+    /// by one.
     pub whole_tables: bool,
 }
 
 impl MoveRule {
-    /// Each entry moves on its own, and loses userfaultfd's write protection.
+    /// Each entry moves by itself, and loses userfaultfd's write protection.
     pub const PLAIN: MoveRule = MoveRule {
         keep_uffd_wp: false,
         whole_tables: false,
     };
 }
 
-/// The number of slots of a last-level table that a move empties at a time.
+/// The maximum number of slots of a last-level table that a move empties at a time: a run.
 const SLOTS: usize = 64;
-/// The number of such runs between two scheduling points.
+/// The number of runs between two scheduling points.
 const RUNS: u32 = 16;
-/// The number of entries that are prepared between two scheduling points.
+/// The number of steps of the preparation between two scheduling points.
 const PREPARED: u32 = 512;
 
 impl<M: Machine> Table<M> {
-    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped, by the
-    /// given rule. The ranges can share tables, but must not share pages. The calling thread can yield. Returns how many
-    /// entries were moved.
+    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. The
+    /// ranges can share tables, but must not share pages. The calling thread can yield. Returns the number of moved
+    /// entries.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
+    /// [`OutOfFrames`] if there is no frame for a table; no entry has been moved.
     ///
     /// # Panics
-    /// If a range is empty or extends beyond user memory, or something is mapped at the new place.
+    /// If a range is empty or extends beyond user memory, or an entry at the new address is not empty.
     pub fn move_entries(
         &self,
         from: PageRange,
@@ -64,7 +65,7 @@ impl<M: Machine> Table<M> {
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
         if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
-            // Nothing is mapped there, so the tables that are left are empty.
+            // Every entry of the new range is empty, so its remaining tables are empty.
             self.free_tables(target, gather);
         }
         self.prepare_move(from, target, whole, gather)?;
@@ -127,10 +128,10 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // Hold one lock at a time, because the old and the new place can share a table.
+            // Hold one lock at a time, because the old and the new address can be in the same table.
             let at = source.position();
             let table = whole.around(at).filter(|_| source.level == 1);
-            // A table that moves is linked one level up.
+            // A table that moves as a whole needs only the table one level up.
             let level = source.level + u8::from(table.is_some());
             drop(source);
             let mut place = self.cursor(target);
@@ -145,8 +146,9 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // Continue after this slot, or after the last slot that this last-level table and the new one have in
-            // common. Where tables move, no entry needs more than the upper table at the new place.
+            // In an upper-level table, continue after this slot. In a last-level table, continue after the last page
+            // for which both the old and the new last-level table have been handled. Tables that move as a whole need
+            // only the upper-level table at the new address.
             let next = match table {
                 Some(pages) => whole.upper_end(pages.start, there(pages.start)),
                 None if level == 1 => at.add(slots_left(at).min(slots_left(there(at))) as u64),
@@ -161,7 +163,8 @@ impl<M: Machine> Table<M> {
     }
 }
 
-/// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns how many there are.
+/// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns the number of
+/// slots.
 #[inline]
 fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
     let most = slots.len().min(words.len());
@@ -172,7 +175,7 @@ fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize 
         let slot = &slots[count];
         let word = slot.load(Ordering::Relaxed);
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        // It fails if hardware sets the accessed or dirty bit meanwhile.
+        // The exchange fails if hardware sets the accessed or dirty bit at the same time.
         if word == 0
             || x86_64::attributes(word) != attributes
             || slot.compare_exchange(word, 0, order.0, order.1).is_err()
@@ -185,8 +188,8 @@ fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize 
     count
 }
 
-/// Stores the leading words that have these attributes in slots that are empty, with the bits `changed` flipped. Returns
-/// how many.
+/// Stores the leading words that have these attributes in the leading slots that are empty, with the bits `changed`
+/// inverted. Returns the number of stored words.
 #[inline]
 fn put_alike(slots: &[AtomicU64], words: &[u64], attributes: u64, changed: u64) -> usize {
     let most = slots.len().min(words.len());
@@ -210,8 +213,8 @@ fn slots_left(page: Page) -> usize {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Removes the entry here, above the last level, and returns it with the page table deposited for it. Its reference
-    /// moves with it.
+    /// Removes the entry here, in an upper-level table, and returns it with its reference and with the page table
+    /// deposited for it, if any.
     fn take_to_move(&mut self, gather: &mut Gather<'_, M>) -> (Entry, Option<Frame>) {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
@@ -223,8 +226,8 @@ impl<M: Machine> Cursor<'_, M> {
         (entry, deposits.then(|| self.take_aside()))
     }
 
-    /// Stores a moved entry here, above the last level, with the page table deposited for it. The tables for it exist
-    /// already. Returns the number of entries: none if nothing is left of the entry.
+    /// Stores a moved entry here, in an upper-level table, with the page table deposited for it. The tables for the
+    /// entry already exist. Returns 1, or 0 if the entry is empty.
     fn put_moved(&mut self, entry: Entry, aside: Option<Frame>) -> u64 {
         if entry == Entry::Empty {
             return 0;
@@ -245,7 +248,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Empties up to `words.len()` slots of this last-level table, beginning here, and stores their entries in `words`,
-    /// which has zeroes only. The references move with the entries. Returns the number of slots.
+    /// which contains only zeroes. The references move with the entries. Returns the number of slots.
     fn take_run(&self, words: &mut [u64], gather: &mut Gather<'_, M>) -> usize {
         let slots = self.slots_to(self.table_end(self.range.end));
         let count = slots.len().min(words.len());
@@ -268,8 +271,8 @@ impl<M: Machine> Cursor<'_, M> {
         count
     }
 
-    /// Records the removal of consecutive entries with the same attributes, the first of which was `first` slots from
-    /// here.
+    /// Records the removal of consecutive entries with the same attributes. The first one was `first` slots after the
+    /// position.
     fn record_taken(&self, first: usize, words: &[u64], gather: &mut Gather<'_, M>) {
         let Some(&word) = words.first() else {
             return;
@@ -280,7 +283,7 @@ impl<M: Machine> Cursor<'_, M> {
         gather.record_entries(page, PageSize::Size4K, what, elided, words.len() as u64);
     }
 
-    /// Stores moved entries in this last-level table, beginning here, where nothing is mapped. Returns the number of
+    /// Stores moved entries in this last-level table, beginning here. The slots must be empty. Returns the number of
     /// entries.
     fn put_run(&mut self, words: &[u64], keep_uffd_wp: bool) -> u64 {
         let slots = self.slots_to(self.position.add(words.len() as u64));
@@ -292,7 +295,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             let new = x86_64::encode(moved_entry(x86_64::decode(word, 1), keep_uffd_wp));
             let alike = if x86_64::is_present(word) {
-                // The move changes the same bits in all pages with these attributes.
+                // The move inverts the same bits in the entries of all pages with these attributes.
                 let changed = word ^ new;
                 debug_assert_eq!(x86_64::attributes(changed), changed);
                 let attributes = x86_64::attributes(word);
@@ -316,7 +319,7 @@ impl<M: Machine> Cursor<'_, M> {
         moved
     }
 
-    /// Replaces the entry here by 512 parts one level down.
+    /// Replaces the entry here by 512 entries one level down: pushes a marker down, or splits a huge page.
     fn divide(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         match self.entry().entry {
             Entry::Empty | Entry::Marker(_) => self.push_down(),
@@ -325,7 +328,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Returns the entry that a move stores at the new place.
+/// Returns the entry that a move stores at the new address.
 fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     let lost = if keep_uffd_wp {
         Bits::empty()

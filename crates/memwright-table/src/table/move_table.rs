@@ -14,45 +14,46 @@ use crate::sync::{Rank, Step, step};
 /// The level of the entries that point to last-level tables.
 pub(super) const UPPER: u8 = 2;
 
-/// The number of tables that move while their upper table is locked.
+/// The maximum number of tables that move while their upper table is locked.
 const TOGETHER: usize = 64;
 
-/// Which parts of a range move as whole tables.
+/// Determines which parts of a range move as whole tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WholeTables {
     from: PageRange,
-    /// Whether the old and the new place of each page are at the same place of their tables.
+    /// Whether whole tables may move: the move permits it, and each page has the same slot index in its old and new
+    /// last-level table.
     congruent: bool,
 }
 
 impl WholeTables {
-    /// Decides for a move of `from` to the pages from `to` on. No table moves unless `allowed`.
+    /// Creates the state for a move of `from` to the pages from `to` on. No table moves as a whole unless `allowed`.
     pub(super) fn of(from: PageRange, to: Page, allowed: bool) -> Self {
         let apart = to.number().wrapping_sub(from.start.number());
         let congruent = allowed && apart % slot_pages(UPPER) == 0;
         Self { from, congruent }
     }
 
-    /// Returns the last-level tables from `start` on that move, as the number of them. `start` is the first page of a
-    /// table that moves.
+    /// Returns the number of last-level tables that move as a whole, from the page `start` on. `start` is the first
+    /// page of such a table.
     pub(super) fn tables_from(self, start: Page) -> u64 {
         (self.from.end.number() - start.number()) / slot_pages(UPPER)
     }
 
-    /// Returns the end of the pages from `start` on that move with tables, or by upper entries, within the upper table
-    /// that they have now and the one that they will have. `start` is the first page of a table that moves, to `to`.
+    /// Returns the end of the pages from `start` on that move as whole tables between one old upper table and one new
+    /// upper table. `start` is the first page of a table that moves, and `to` is its new page.
     pub(super) fn upper_end(self, start: Page, to: Page) -> Page {
         let left = |page: Page| slot_pages(UPPER + 1) - page.number() % slot_pages(UPPER + 1);
         let all = self.tables_from(start) * slot_pages(UPPER);
         start.add(all.min(left(start)).min(left(to)))
     }
 
-    /// Returns whether the range is long enough for a table.
+    /// Returns whether a whole table can move.
     pub(super) fn any(self) -> bool {
         self.congruent && self.from.len() >= slot_pages(UPPER)
     }
 
-    /// Returns the pages of the table for `page`, if all of them move.
+    /// Returns the pages of the last-level table for `page`, if that table moves as a whole.
     pub(super) fn around(self, page: Page) -> Option<PageRange> {
         let start = Page::new(page.number() & !(slot_pages(UPPER) - 1));
         let pages = PageRange::new(start, start.add(slot_pages(UPPER)));
@@ -61,19 +62,19 @@ impl WholeTables {
 }
 
 impl<M: Machine> Table<M> {
-    /// Links up to `count` last-level tables, those of the pages from `from` on, at `to`, where nothing is linked yet, and
-    /// unlinks them at their old place. Both pages are multiples of 512. Ends early at the end of an upper table, and
-    /// before an upper entry that maps a page. Returns the number of upper entries that were moved or are empty, and the
-    /// number of entries that moved with the tables.
+    /// Moves up to `count` last-level tables, those of the pages from `from` on, to `to`, where no table is linked.
+    /// `from` and `to` are multiples of 512. Ends early at the end of an upper table, and before an upper entry that
+    /// maps a page. Returns the number of upper entries that were moved or are empty, and the number of entries that
+    /// moved with the tables.
     ///
-    /// The word of an upper entry moves as it is: its accessed bit covers the accessed bits below it (rule:
+    /// The word of an upper entry moves unchanged, because its accessed bit records accesses through the table (rule:
     /// fold-before-clearing).
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
     ///
     /// # Panics
-    /// If something is linked at the new place.
+    /// If an upper entry at the new address is not empty.
     pub(super) fn move_tables(
         &self,
         (from, to): (Page, Page),
@@ -90,7 +91,8 @@ impl<M: Machine> Table<M> {
             let live = above.live.load(Ordering::Relaxed);
             let linked = words[..taken].iter().filter(|word| **word != 0).count() as u32;
             above.live.store(live - linked, Ordering::Relaxed);
-            // Under the lock: another operation that finds the entries gone sees the pending invalidation.
+            // Record while the lock is held, so that another operation that finds the entries absent also finds the
+            // pending invalidation.
             gather.record_tables_moved(entries);
             above.lock.unlock(Rank::Table);
             (&words[..taken], entries)
@@ -109,9 +111,9 @@ impl<M: Machine> Table<M> {
         (words.len() as u64, entries)
     }
 
-    /// Unlinks the tables of these upper entries, and stores the entries in `words`. The pages of the first table will be
-    /// those from `to` on. Returns the number of upper entries up to the first one that maps a page, and the number of
-    /// entries in the tables.
+    /// Unlinks the tables of these upper entries, and stores the upper entries in `words`. The new pages of the first
+    /// table begin at `to`. Returns the number of upper entries before the first one that maps a page, and the number
+    /// of entries in the tables.
     ///
     /// # Locks
     /// The caller holds the lock of the upper table.
@@ -125,7 +127,7 @@ impl<M: Machine> Table<M> {
                     let meta = self.frames().meta(table);
                     meta.lock.lock(Rank::TableChild);
                     let live = meta.live.load(Ordering::Relaxed);
-                    // An empty table stays, and is freed with the old range.
+                    // An empty table stays linked, and is freed with the old range.
                     if live > 0 {
                         slot.store(0, Ordering::Release);
                         entries += u64::from(live);
@@ -144,7 +146,7 @@ impl<M: Machine> Table<M> {
         (taken, entries)
     }
 
-    /// Returns the metadata of the table one level above the last for `page`, and the entries in it from that for the page
+    /// Returns the metadata of the upper table (level [`UPPER`]) for `page`, and its entries from the one for `page`
     /// on.
     ///
     /// # Panics

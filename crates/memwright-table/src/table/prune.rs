@@ -14,8 +14,8 @@ use crate::root::Table;
 use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Table<M> {
-    /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns how many were
-    /// freed. The calling thread can yield.
+    /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns the number of
+    /// freed tables. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -36,7 +36,7 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Does what [`Table::free_tables`] does for the range of the cursor. The thread can yield if the cursor
+    /// Like [`Table::free_tables`], for the range of the cursor. The thread can yield only if the cursor
     /// [pauses](Self::pausing).
     ///
     /// # Locks
@@ -54,8 +54,8 @@ impl<M: Machine> Cursor<'_, M> {
         self.table.prune(self.range, points, gather)
     }
 
-    /// Whether the range is in one last-level table, the one where the cursor was last, and that still has entries:
-    /// then none of the range's tables is empty.
+    /// Whether the whole range is in the last-level table that the cursor is in, and this table still has entries. If
+    /// so, no table of the range is empty.
     fn is_in_filled_table(&self) -> bool {
         let last = self.range.end.number() - 1;
         self.level == 1
@@ -76,7 +76,7 @@ struct Pruning<'a, 'g, M: Machine> {
 }
 
 impl<M: Machine> Pruning<'_, '_, M> {
-    /// Frees the empty tables under `node`. It recurses at most once per level.
+    /// Frees the empty tables under `node`. The recursion depth is bounded by the number of levels.
     fn free_below(&mut self, node: Frame, level: u8, range: PageRange) {
         let words = self.table.frames().table_words(node);
         let span = slot_pages(level);
@@ -107,7 +107,8 @@ impl<M: Machine> Pruning<'_, '_, M> {
         }
     }
 
-    /// Unlinks `lower` from `slot` of `node`, and frees it through the gather, if it is empty. Returns whether it was.
+    /// If `lower` is empty, unlinks it from `slot` of `node` and frees it through the gather. Returns whether it was
+    /// empty.
     fn free_one(&mut self, node: Frame, lower: Frame, slot: &AtomicU64, start: Page) -> bool {
         let frames = self.table.frames();
         let (above, below) = (frames.meta(node), frames.meta(lower));

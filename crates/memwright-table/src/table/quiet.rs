@@ -1,35 +1,39 @@
-//! Skippable tables: last-level tables in which a scan for written or for accessed pages knows, without reading them,
-//! that it would find none.
+//! Skippable tables: last-level tables that a scan for written or accessed pages can skip without reading their
+//! entries, because it would find no such page.
 //!
-//! A last-level table is *skippable* when every entry of it was found untouched ([`Tracked`]: unwritten, `QUIET`, or
-//! unaccessed, `STILL`) and nothing can have touched a page below it since. Processors and software can.
+//! A last-level table is *skippable* if a check found every entry untouched, and no page of the table can have been
+//! touched since. Untouched means unwritten (`QUIET`) or unaccessed (`STILL`), depending on [`Tracked`]. Both
+//! processors and software can touch a page.
 //!
-//! - **A processor** that uses a page below sets the accessed bit of the entry that points to the table, unless it has
-//!   cached something that it read through that entry before: a translation, or the entry itself in a paging-structure
-//!   cache ("the processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on
-//!   TLBs and on paging-structure caches, in substance). So a scan that protects first clears the bit
-//!   ([`Table::settle`]), then flushes leaves and upper levels on every CPU, and only then checks the entries. The check
-//!   finds each page that is written before the flush; a write after the flush sets the bit.
-//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always makes the table no longer
-//!   skippable, so that no path can forget to. Only the check itself makes it skippable, while it holds the lock.
+//! - **A processor** that uses a page of the table sets the accessed bit of the upper entry that points to the table,
+//!   unless it has cached a translation through that entry, or the entry itself in a paging-structure cache ("the
+//!   processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on TLBs and on
+//!   paging-structure caches, in substance). A scan that write-protects pages therefore first clears that accessed bit
+//!   ([`Table::settle`]), then flushes all levels on every CPU, and only then checks the entries. The check finds each
+//!   page that is written before the flush. A write after the flush sets the accessed bit of the upper entry.
+//! - **Software** that writes an entry holds the table's lock. Every acquisition of the lock by a cursor that can
+//!   change entries makes the table no longer skippable, so that no code path can omit this. Only the check makes the
+//!   table skippable, while it holds the lock.
 //!
-//! Arming pages against accesses forgets the accesses before it, so it needs no check after the flush: it clears the
-//! bit, arms the entries, and flushes before it returns. An access through what a CPU had cached comes before the
-//! flush, and therefore before the call returns. It may still set the accessed bit of its page, which a later scan then
-//! reports if another page of the table was accessed.
+//! A call that arms pages against accesses discards earlier accesses, so it needs no check after the flush: it clears
+//! the accessed bit of the upper entry, arms the entries, and flushes before it returns. An access through a cached
+//! translation precedes the flush, and therefore the return of the call. Such an access may still set the accessed bit
+//! of its page. A later scan then reports this page if it reads the table, that is, if another page of the table was
+//! accessed.
 //!
 //! A table in which the dirty bit of every entry reports stores is also *dirty-tracked* (`WATCHED`), until software
-//! locks it: then the dirty bits alone show which pages were written, even if pages were read, which sets the accessed
-//! bit above. So do the accessed bits of a table in which every page was armed by its accessed bit (`IDLE`).
+//! locks it. The dirty bits alone then determine which pages were written, even if reads have set the accessed bit of
+//! the upper entry. Likewise, the accessed bits alone determine which pages were accessed if every page of the table
+//! was armed by its accessed bit (`IDLE`).
 //!
-//! Two scans may run at a time. The second may find the bit already clear while the first has not flushed yet, and a
-//! processor may still write without setting it. The first scan announces its flush before it clears the bit, under the
-//! table's lock. The second, which checks under the same lock, then does not make the table skippable. The next scan
-//! checks it again.
+//! Two scans may run at the same time. The second may find the accessed bit of the upper entry already clear while the
+//! first has not flushed yet, so that a processor may still write without setting the bit. Therefore the first scan
+//! records its pending flush before it clears the bit, while it holds the table's lock. The second scan checks the
+//! entries under the same lock, finds the pending flush, and does not make the table skippable. The next scan checks
+//! the table again.
 //!
-//! These scans are the only code that reads the bit. Other code that clears the bit must preserve its information: it must
-//! clear the bit under the table's lock, which also clears `QUIET`, and flush in the same way (rule:
-//! fold-before-clearing).
+//! Only these scans read the accessed bits of upper entries. Other code that clears such a bit must hold the table's
+//! lock, whose acquisition clears `QUIET`, and must flush in the same way (rule: fold-before-clearing).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,33 +53,33 @@ use crate::table::{Edit, Edited};
 
 /// The level of the entries that point to last-level tables.
 const ABOVE: u8 = 2;
-/// Pages of a last-level table.
+/// The number of pages of a last-level table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
-/// In [`Meta::quiet`]: every entry was found unwritten, and nothing can have written since without setting the accessed
-/// bit above.
+/// In [`Meta::quiet`]: a check found every entry unwritten, and any write since has set the accessed bit of the upper
+/// entry.
 const QUIET: u32 = 1;
-/// In [`Meta::quiet`]: every entry was found unaccessed, and nothing can have accessed a page since without setting the
-/// accessed bit above.
+/// In [`Meta::quiet`]: a check found every entry unaccessed, and any access since has set the accessed bit of the upper
+/// entry.
 const STILL: u32 = 1 << 2;
-/// In [`Meta::quiet`]: every entry maps a page whose dirty bit shows whether it was written.
+/// In [`Meta::quiet`]: the dirty bit of every entry records whether the page was written.
 const WATCHED: u32 = 1 << 1;
-/// In [`Meta::quiet`]: the accessed bit of every entry shows whether the page was accessed since it was armed.
+/// In [`Meta::quiet`]: the accessed bit of every entry records whether the page was accessed since it was armed.
 const IDLE: u32 = 1 << 3;
 
-/// What a scan looks for in an area.
+/// The pages that a scan searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
     /// Pages that were written since they were write-protected.
     Stores,
     /// Pages that were accessed since they were armed against accesses.
     Accesses,
-    /// Pages whose next access is not reported by the accessed bits of their entries: they were accessed, or an access
-    /// faults.
+    /// Pages that are not armed: the accessed bits of their entries do not report the next access, because the page was
+    /// already accessed or because an access faults.
     Unarmed,
 }
 
 impl Tracked {
-    /// The bit in [`Meta::quiet`] of a table in which no page was touched.
+    /// The bit in [`Meta::quiet`] that is set if no page of the table was touched.
     #[inline(always)]
     const fn skippable(self) -> u32 {
         match self {
@@ -84,7 +88,7 @@ impl Tracked {
         }
     }
 
-    /// Whether the entry is known to be untouched.
+    /// Whether the entry proves that its page is untouched.
     #[inline(always)]
     const fn is_untouched(self, word: u64) -> bool {
         match self {
@@ -95,7 +99,7 @@ impl Tracked {
     }
 }
 
-/// Consecutive slots whose entries differ in nothing but their frames.
+/// Consecutive slots whose entries differ only in their frames.
 #[derive(Clone, Copy, Debug)]
 pub struct AlikeRun {
     /// The pages that the slots cover, clipped to the range of the cursor.
@@ -110,19 +114,19 @@ impl AlikeRun {
         Self { range, word, level }
     }
 
-    /// The first entry.
+    /// The entry of the first slot.
     #[inline]
     pub fn entry(&self) -> Entry {
         x86_64::decode(self.word, self.level)
     }
 
-    /// The largest page that fits a slot.
+    /// The size of the page that a slot can map.
     #[inline]
     pub fn size(&self) -> PageSize {
         x86_64::level_size(self.level)
     }
 
-    /// Whether the entries of both runs differ in nothing but their frames or swap slots.
+    /// Whether the entries of both runs differ only in their frames or swap slots.
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
         self.level == other.level && x86_64::attributes(self.word) == x86_64::attributes(other.word)
@@ -132,24 +136,24 @@ impl AlikeRun {
 /// An iterator over the touched entries of a last-level table; see [`Cursor::touched`].
 #[derive(Debug)]
 pub struct Touched<'t> {
-    /// The slots that were not looked at yet. Those before them are untouched, or were returned.
+    /// The slots that have not been read yet. The slots before them are untouched or have been returned.
     rest: &'t [AtomicU64],
     /// The page after the last slot.
     limit: Page,
     tracked: Tracked,
     alike: bool,
-    /// Whether the bits that the processor sets show alone whether a page was touched.
+    /// Whether the bits that the processor sets are sufficient to decide whether a page was touched.
     bits_tell: bool,
 }
 
 impl<'t> Touched<'t> {
-    /// The page of the first slot that was not looked at yet.
+    /// The page of the first slot that has not been read yet.
     #[inline(always)]
     fn page(&self) -> Page {
         Page::new(self.limit.number() - self.rest.len() as u64)
     }
 
-    /// Skips the slots that are known to be untouched, and returns the next one.
+    /// Skips the untouched slots, and returns the next slot.
     #[inline(always)]
     fn first(&mut self) -> Option<&'t AtomicU64> {
         let slots = self.rest;
@@ -181,7 +185,7 @@ impl Iterator for Touched<'_> {
     fn next(&mut self) -> Option<AlikeRun> {
         let word = self.first()?.load(Ordering::Relaxed);
         let start = self.page();
-        // The run has at least one page, even if hardware has changed the first entry meanwhile.
+        // The run has at least one page, even if hardware has changed the first entry in the meantime.
         self.consume(1);
         if self.alike && x86_64::is_present(word) {
             self.rest = pass_alike(self.rest, x86_64::attributes(word));
@@ -191,12 +195,12 @@ impl Iterator for Touched<'_> {
     }
 }
 
-/// A prepared edit, for pages like those of an [`AlikeRun`].
+/// A prepared edit of pages with the attributes of an [`AlikeRun`].
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared(Alike);
 
 impl Meta {
-    /// Makes a table no longer skippable, because software that locks it may write a page of it.
+    /// Makes a table no longer skippable, because the caller, which locks it, may change its entries.
     #[inline(always)]
     pub(crate) fn disturb(&self) {
         self.quiet.store(0, Ordering::Relaxed);
@@ -220,11 +224,12 @@ impl<M: Machine> Table<M> {
         Some(&frames.table_words(node)[slot_index(page, ABOVE)..])
     }
 
-    /// Skips skippable tables, and larger entries whose page or marker is untouched, from the start of `range` on.
-    /// Returns the first page of the range that may have been touched. Only what is entirely in the range is skipped.
+    /// Skips skippable tables from the start of `range` on, and upper-level entries whose page or marker is untouched.
+    /// Returns the first page of the range that may have been touched. Skips only tables and entries that are entirely
+    /// in the range.
     ///
     /// # Locks
-    /// The caller holds the address space's lock, so that no table is freed meanwhile.
+    /// The caller holds the lock of the address space, so that no table is freed during the call.
     pub fn pass_quiet(&self, range: PageRange, tracked: Tracked) -> Page {
         let tables = self.frames().all_tables();
         let skippable = tracked.skippable();
@@ -255,9 +260,9 @@ impl<M: Machine> Table<M> {
         page
     }
 
-    /// Clears those accessed bits that are set in entries that point to tables entirely in `range`, and records the
-    /// flush, which must be made before the entries are checked. Returns the first page of the range that must be
-    /// checked: what is before it can be skipped, as by [`pass_quiet`](Self::pass_quiet).
+    /// Clears the accessed bits of the upper entries that point to tables entirely in `range`, and records the flush
+    /// that this needs. The caller must flush before it checks the entries. Returns the first page of the range that
+    /// must be checked. The pages before it can be skipped, as by [`pass_quiet`](Self::pass_quiet).
     ///
     /// # Locks
     /// The caller holds the address space's lock.
@@ -299,7 +304,8 @@ impl<M: Machine> Table<M> {
             let told = meta.quiet.load(Ordering::Relaxed);
             meta.quiet.store(told & !(QUIET | STILL), Ordering::Relaxed);
             gather.record_upper_cleared();
-            // If the entry points elsewhere by now, that table is not skippable either.
+            // The exchange fails if the entry has changed. If it now points to another table, that table is not
+            // skippable either.
             let clear = word & !x86_64::ACCESSED;
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = slot.compare_exchange(word, clear, order.0, order.1);
@@ -309,9 +315,10 @@ impl<M: Machine> Table<M> {
 }
 
 impl<'t, M: Machine> Cursor<'t, M> {
-    /// Whether the cursor is at the start of a last-level table that is entirely in its range and may become skippable
-    /// after the check (see the module documentation): no other CPU can still use a page without setting the accessed
-    /// bit above.
+    /// Whether the last-level table here may become skippable after the check (see the module documentation). The
+    /// cursor must be at the start of the table, the table must be entirely in the range, and no other gather may have
+    /// a pending flush: such a flush means that a CPU may still use a page without setting the accessed bit of the
+    /// upper entry.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         self.level == 1
@@ -320,8 +327,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
             && !gather.others_pending()
     }
 
-    /// Records, after a check of the locked last-level table, whether it is skippable: whether every entry is untouched,
-    /// or was made so, and [`may_become_quiet`](Self::may_become_quiet) returned true before.
+    /// Records, after a check of the locked last-level table, whether the table is skippable. `quiet` must be true only
+    /// if every entry is untouched now and [`may_become_quiet`](Self::may_become_quiet) returned true before the check.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table.
@@ -338,23 +345,23 @@ impl<'t, M: Machine> Cursor<'t, M> {
             .store(bits_tell | skippable, Ordering::Release);
     }
 
-    /// Whether the locked table is a last-level table with this bit in [`Meta::quiet`].
+    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains this bit.
     #[inline(always)]
     fn has_flag(&self, flag: u32) -> bool {
         self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & flag != 0
     }
 
-    /// Whether the dirty bits of the locked last-level table alone show which pages were written.
+    /// Whether the locked last-level table is dirty-tracked: its dirty bits alone determine which pages were written.
     pub fn is_watched(&self) -> bool {
         self.has_flag(WATCHED)
     }
 
-    /// Returns the entries from `from` on, before `limit`, in the locked last-level table, that are not known to be
-    /// untouched since they were protected. With `alike`, pages that differ in nothing but their frames are returned
-    /// together. The cursor must stay in the table as long as the iterator is in use.
+    /// Iterates over the entries of the locked last-level table, from `from` up to but not including `limit`, that may
+    /// have been touched since they were protected. With `alike`, the iterator returns consecutive pages that differ
+    /// only in their frames as one run. The cursor must stay in the table while the iterator is in use.
     ///
     /// # Panics
-    /// If the cursor is not in a last-level table that contains both.
+    /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
     #[inline]
     pub fn touched(&self, from: Page, limit: Page, alike: bool, tracked: Tracked) -> Touched<'t> {
         assert!(self.level == 1, "the cursor stands in no lowest table");
@@ -371,7 +378,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Prepares an edit of pages like those of `run`.
+    /// Evaluates `rule` for the attributes of `run`, for use by [`edit_prepared`](Self::edit_prepared).
     pub fn prepare(
         &self,
         run: &AlikeRun,
@@ -387,8 +394,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Prepared(Alike::decide(run.word, size, &mut editor, gather))
     }
 
-    /// Makes a prepared edit of the first `pages` pages of `run`, in the locked last-level table, and returns how many
-    /// pages were edited: fewer than `pages` if hardware changed the entry of the next one meanwhile.
+    /// Applies a prepared edit to the first `pages` pages of `run`, in the locked last-level table. Returns the number
+    /// of edited pages, which is smaller than `pages` if hardware changed the next entry in the meantime.
     ///
     /// # Panics
     /// If the pages are not all in the table.
@@ -412,11 +419,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         done
     }
 
-    /// Edits the pages and the swap entries from the position to `end` that are not known to be untouched, in the locked
-    /// last-level table, as `rule` decides. Returns whether every entry there is untouched now.
+    /// Edits the pages and swap entries of the locked last-level table, from the position to `end`, that may have been
+    /// touched, as `rule` decides. Returns whether every entry from the position to `end` is untouched afterwards.
     ///
     /// # Panics
-    /// If the cursor is not in a last-level table that contains both.
+    /// If the cursor is not in a last-level table that contains the pages up to `end`.
     pub fn edit_touched(
         &mut self,
         end: Page,
@@ -429,7 +436,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             regain: false,
             edited: Edited::default(),
         };
-        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
+        // Keep the last two decisions, because entries with two sets of attributes often alternate.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         let mut untouched = true;
         let mut entries = self.touched(self.position, end, false, tracked);
@@ -449,7 +456,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 continue;
             }
             if !alike.apply_one(first) {
-                // Hardware has changed the entry meanwhile: decide again.
+                // Hardware has changed the entry: decide again.
                 continue;
             }
             entries.consume(1);
@@ -464,10 +471,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         untouched
     }
 
-    /// Sets marks on the unmapped page here, in the locked last-level table.
+    /// Adds marks to the page here, in the locked last-level table. No page may be mapped here.
     ///
     /// # Panics
-    /// If something is mapped here.
+    /// If a page is mapped, swapped out or migrating here.
     pub fn mark_here(&mut self, marks: Marks) {
         let old = self.word();
         let present = match x86_64::decode(old, self.level) {
@@ -483,9 +490,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 }
 
-/// Edits the bits that a swap entry in the locked last-level table carries. Returns whether it is untouched now.
+/// Edits the bits that the entry in `slot` carries, if it is a swap entry. Returns whether the entry is untouched
+/// afterwards. The table is locked.
 fn edit_swapped_slot(slot: &AtomicU64, tracked: Tracked, rule: impl Fn(Bits) -> Edit) -> bool {
-    // No CPU changes an entry that maps nothing, and the table is locked.
+    // Hardware does not change an entry that is not present, and the table is locked.
     let old = slot.load(Ordering::Relaxed);
     if x86_64::swapped(old).is_none() {
         return tracked.is_untouched(old);
@@ -506,7 +514,7 @@ fn every_watched(slots: &[AtomicU64]) -> bool {
     every & x86_64::WATCHED != 0
 }
 
-/// Whether no dirty bit is set: then no page of a dirty-tracked table was written.
+/// Whether no dirty bit is set. In a dirty-tracked table, this means that no page was written.
 #[inline(always)]
 fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     let mut some = 0;
@@ -517,7 +525,7 @@ fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     some & x86_64::DIRTY == 0
 }
 
-/// Whether no accessed bit is set: then no page was accessed, of a table in which these bits tell.
+/// Whether no accessed bit is set. In a table with `IDLE`, this means that no page was accessed.
 #[inline(always)]
 fn all_old(slots: &[AtomicU64; TOGETHER]) -> bool {
     let mut some = 0;
@@ -528,7 +536,7 @@ fn all_old(slots: &[AtomicU64; TOGETHER]) -> bool {
     some & x86_64::ACCESSED == 0
 }
 
-/// Returns the bits that all of these entries have, and those that some have.
+/// Returns the intersection and the union of the bits of these entries.
 #[inline(always)]
 fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
     slots.iter().fold((u64::MAX, 0), |(every, some), slot| {
@@ -538,22 +546,21 @@ fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
     })
 }
 
-/// Whether all of these entries are known to be unwritten, all by the same bit. `false` means unknown.
+/// Whether all of these entries are unwritten, as proved by the same bit in each. `false` means unknown.
 #[inline(always)]
 fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (every, some) = every_and_some(slots);
     every & x86_64::UFFD_WP != 0 || (every & x86_64::WATCHED != 0 && some & x86_64::DIRTY == 0)
 }
 
-/// Whether all of these entries are known to be unaccessed, all for the same reason. `false` means unknown.
+/// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
 fn all_unaccessed(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (every, some) = every_and_some(slots);
     every & x86_64::UFFD_WP != 0 || are_idle(every, some)
 }
 
-/// Whether the accessed bit of each of these entries reports the next access, or nothing is mapped. `false` means
-/// unknown.
+/// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
 #[inline(always)]
 fn all_idle(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (every, some) = every_and_some(slots);

@@ -1,4 +1,4 @@
-//! Runs of consecutive slots in a table that have something in common, checked several at a time.
+//! Functions that find runs of consecutive slots with a common property, several slots at a time.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +8,8 @@ use crate::sync::{Step, step};
 /// The number of entries that are checked together.
 pub(super) const TOGETHER: usize = 8;
 
-/// Skips the leading slots for which a condition holds, and returns the rest. `all` can confirm the condition for
-/// several slots at once; `one` decides it for a single slot.
+/// Skips the leading slots for which a condition holds, and returns the rest. `all` may confirm the condition for a
+/// group of slots at once; `one` decides it for a single slot.
 #[inline(always)]
 pub(super) fn pass_while(
     slots: &[AtomicU64],
@@ -38,7 +38,7 @@ pub(super) fn pass_while(
 }
 
 /// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
-/// the cost it checks only if `at` is at the start of a group.
+/// the cost, it checks only if `at` is the start of a group.
 #[inline(always)]
 pub(super) fn pass_together(
     slots: &[AtomicU64],
@@ -103,7 +103,7 @@ pub(super) fn pass_alike(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
     rest
 }
 
-/// Returns how many of the leading `slots` have these attributes.
+/// Returns the number of leading `slots` that have these attributes.
 #[inline(never)]
 pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
     let alike = |slot: &AtomicU64| {

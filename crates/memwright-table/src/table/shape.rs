@@ -1,4 +1,4 @@
-//! Moves what entries hold to lower levels: pushes markers down and splits huge pages.
+//! Replaces upper-level entries by lower-level ones: pushes markers down and splits huge pages.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::sync::stat::{self, Line};
 use crate::sync::{Step, step};
 
 impl<M: Machine> Table<M> {
-    /// Allocates an empty table at `level` for the pages from `start` on, not linked yet.
+    /// Allocates an empty table at `level` for the pages from `start` on. The caller links it.
     pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_table()?;
         self.prepare_table(frame, start, level);
@@ -35,7 +35,7 @@ impl<M: Machine> Table<M> {
         meta.disturb();
     }
 
-    /// Updates the count of huge pages and markers above the last level when the entry `old` becomes `new` there.
+    /// Updates the count of huge pages and markers in upper-level tables when the entry `old` there becomes `new`.
     #[inline]
     pub(super) fn count_large(&self, old: u64, new: u64) {
         match (is_large(old), is_large(new)) {
@@ -62,8 +62,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Links a new table here, where nothing is mapped, with the marker in each of its entries if there is one. Moves
-    /// the cursor into the new table before any other CPU can lock it.
+    /// Links a new table here, where nothing is mapped. If there is a marker here, each entry of the new table is that
+    /// marker. Moves the cursor into the new table before another CPU can lock it.
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
@@ -96,8 +96,8 @@ impl<M: Machine> Cursor<'_, M> {
         debug_assert!(taken, "somebody has the lock of a table that is not linked");
     }
 
-    /// Moves the cursor into the table `lower`, which is linked here now and whose lock is held. Releases the lock of
-    /// the current table.
+    /// Moves the cursor into the table `lower`, which is linked here and whose lock the cursor holds. Releases the lock
+    /// of the current table.
     fn descend(&mut self, lower: Frame) {
         let frames = self.table.frames();
         self.meta.lock.unlock(self.rank);
@@ -125,16 +125,16 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Splits the huge page here into 512 smaller ones, one level down, with the same rights and state. The entry is
-    /// emptied, flushed and then filled (rule: flush-what-shrank). The cursor is then at the smaller page that contains
-    /// its position.
+    /// Splits the huge page here into 512 smaller pages, one level down, with the same rights and state. Empties the
+    /// entry, flushes, and then links the lower table (rule: flush-what-shrank). The cursor is then at the smaller page
+    /// that contains its position.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed then. A split of a 2
-    /// MiB page does not fail, because a table was deposited for it.
+    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; no entry has changed. A split of a 2 MiB
+    /// page does not fail, because a table was deposited for it.
     ///
     /// # Panics
-    /// If there is no huge page here, or it is a 1 GiB page that holds a reference: those are never split.
+    /// If there is no huge page here, or it is a 1 GiB page whose entry holds a reference. Such pages are never split.
     pub fn split(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         let level = self.level;
         let large = self.entry().entry;
@@ -169,7 +169,7 @@ impl<M: Machine> Cursor<'_, M> {
         if let Some(folio) = counted {
             self.table.frames().part(folio);
         }
-        // Hardware may have set accessed and dirty since `large` was read.
+        // Hardware may have set the accessed and dirty bits since `large` was read.
         self.populate_parts(lower, x86_64::decode(old, level));
         self.lock_unlinked(lower);
         let new = x86_64::table(lower);
@@ -182,7 +182,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Writes the parts of a huge page into every entry of a table that is not linked yet.
     fn populate_parts(&self, lower: Frame, large: Entry) {
         let first = x86_64::encode(part(large));
-        // Where the address is stored inverted, a higher address has a lower value.
+        // If the address is stored inverted, a higher address is a lower value.
         let bytes = (slot_pages(self.level - 1) << 12) as i64;
         let step = match large {
             Entry::Present(page) if page.bits.contains(Bits::READ) => bytes,
@@ -200,13 +200,13 @@ impl<M: Machine> Cursor<'_, M> {
         });
     }
 
-    /// Pushes down the markers, and splits the huge pages, that an edge of the range cuts, so that operations on the
-    /// range work on whole slots. Call it before removing or editing a range whose edges may be inside slots. The
+    /// Pushes down the markers, and splits the huge pages, that are only partly in the range, so that operations on the
+    /// range work on whole slots. Call this before removing or editing a range that may begin or end inside a slot. The
     /// cursor returns to its position.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split, which a program cannot
-    /// observe.
+    /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split, which is not visible to user
+    /// programs.
     pub fn split_edges(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         if !self.table.has_large() {
             return Ok(());
@@ -235,14 +235,14 @@ impl<M: Machine> Cursor<'_, M> {
         start < self.range.start || start.add(slot_pages(self.level)) > self.range.end
     }
 
-    /// Sets marks on everything unmapped in the range, from the position on, in as few and as high entries as possible.
-    /// Mapped pages are left unchanged. Returns the range from the first mapped page to the last, or an empty range if
-    /// nothing is mapped. Write protection is not added to a guard or poison marker, because every access to it faults
-    /// already. The cursor ends at the end of the range.
+    /// Sets marks on all unmapped pages of the range, from the position on, in entries at the highest possible levels.
+    /// Leaves mapped pages unchanged. Returns the range from the first mapped page to the last, or an empty range if no
+    /// page is mapped. Does not add write protection to a guard or poison marker, because every access to it faults
+    /// already. The cursor is at the end of the range afterwards.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table is needed where an edge cuts a slot. The pages before the cursor's position have been
-    /// marked.
+    /// [`OutOfFrames`] if there is no frame for a table below a slot that is only partly in the range. The pages before
+    /// the cursor's position have been marked.
     pub fn mark(&mut self, marks: Marks) -> Result<PageRange, OutOfFrames> {
         let mut mapped = PageRange::new(self.range.end, self.range.end);
         while self.position < self.range.end {
@@ -260,11 +260,11 @@ impl<M: Machine> Cursor<'_, M> {
                     continue;
                 }
             };
-            // Every access to a guard or poison marker faults already, so that it is not write-protected too.
+            // A guard or poison marker gets no write protection, because every access to it faults already.
             let refused = present.intersects(Marks::GUARD.union(Marks::POISON));
             let wanted = present | marks;
             if wanted != present && !(refused && marks == Marks::UFFD_WP) {
-                // The processor reads the root's entries as tables only.
+                // The processor accepts no leaf entry in the root.
                 if self.level == ROOT_LEVEL || self.is_cut_by_edge() {
                     self.push_down()?;
                     continue;
@@ -278,8 +278,8 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(mapped)
     }
 
-    /// Handles consecutive slots of the locked table from the position on: marks those that are empty, and skips pages
-    /// and slots that already have these marks. Returns `false` if the slot at the position is none of these.
+    /// Handles consecutive slots of the locked table from the position on: marks empty slots, and skips pages and slots
+    /// that already have these marks. Returns `false` if the slot at the position is none of these.
     fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);
@@ -301,7 +301,7 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             if word == 0 {
                 slots[done].store(marker, Ordering::Release);
-                // While the lock is held, no other CPU writes an entry that is not present.
+                // The table is locked, so no other CPU writes an entry that is not present.
                 let next = pass_together(slots, done + 1, |many| {
                     let empty = all_empty(many);
                     if empty {
@@ -335,9 +335,9 @@ impl<M: Machine> Cursor<'_, M> {
         done > 0
     }
 
-    /// Clears marks on all of the range, from the position on. Write protection in a guard or poison marker is cleared
-    /// only together with the guard or the poison. Call `split_edges` first. The cursor ends at the end of the range.
-    /// CPUs cache nothing of a marker, so nothing is flushed.
+    /// Clears marks on all pages of the range, from the position on. Clears write protection in a guard or poison
+    /// marker only together with the guard or poison mark. Call `split_edges` first. The cursor is at the end of the
+    /// range afterwards. No flush is needed, because CPUs do not cache markers.
     ///
     /// # Panics
     /// In debug builds, if a marker extends beyond the range.
@@ -383,9 +383,9 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// The marks that remain of `present` without `marks`. Write protection is not removed from a guard or poison marker,
-/// as it is not added to one. Clearing the guard or poison mark clears all other marks too (Linux 7.2 `mm/mprotect.c`,
-/// `change_pte_range`, and `mm/madvise.c`, `guard_remove_pte_entry`).
+/// Returns the marks that remain when `marks` are cleared from `present`. Write protection is neither added to nor
+/// removed from a guard or poison marker. Clearing the guard or poison mark clears all other marks too (Linux 7.2
+/// `mm/mprotect.c`, `change_pte_range`, and `mm/madvise.c`, `guard_remove_pte_entry`).
 fn left(present: Marks, marks: Marks) -> Marks {
     let refusing = present.intersection(Marks::GUARD.union(Marks::POISON));
     if refusing.is_empty() {
@@ -397,7 +397,7 @@ fn left(present: Marks, marks: Marks) -> Marks {
     }
 }
 
-/// Extends `known` to the end of `part`, which comes after it.
+/// Extends `known` to the end of `part`, which follows `known`.
 fn extend(known: &mut PageRange, part: PageRange) {
     if known.is_empty() {
         known.start = part.start;
@@ -405,7 +405,7 @@ fn extend(known: &mut PageRange, part: PageRange) {
     known.end = part.end;
 }
 
-/// The first part of a huge page, one level down.
+/// Returns the entry of the first part of a huge page, one level down.
 fn part(large: Entry) -> Entry {
     let smaller = |size| match size {
         PageSize::Size1G => PageSize::Size2M,

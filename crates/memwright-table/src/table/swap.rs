@@ -1,4 +1,4 @@
-//! Entries of pages that are swapped out and in.
+//! Operations that swap pages out and in.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +11,10 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Replaces the 4 KiB page here by a swap entry for `slot`. Returns the page as it was. The caller takes over its
-    /// reference, and must not read the frame before the gather has flushed (rule: flush-what-shrank). The dirty bit
-    /// includes every store that a CPU made through the entry. `bits` returns the bits that the swap entry carries.
+    /// Replaces the 4 KiB page here by a swap entry for `slot`. `bits` derives the bits that the swap entry carries
+    /// from the old bits. Returns the old page, whose dirty bit records every store that a CPU made through the entry.
+    /// The caller takes over the page's reference, and must not read the frame before the gather has flushed (rule:
+    /// flush-what-shrank).
     ///
     /// # Panics
     /// If no page of 4 KiB is mapped here.
@@ -46,8 +47,9 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Replaces the swap entry here by `page`, whose reference becomes the entry's. The caller takes over the use of
-    /// the slot. No flush is needed: no CPU has cached a translation here.
+    /// Replaces the swap entry here by `page`. The entry takes over the reference to the frame of `page`, and the
+    /// caller takes over the reference to the swap slot. No flush is needed, because no CPU has cached a translation
+    /// here.
     ///
     /// # Panics
     /// If there is no swap entry here.
@@ -63,7 +65,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Changes the bits that swap entries carry, from the position to the end of the table or of the range. The cursor
-    /// keeps its position and its lock: the caller can edit the pages of the same table next, before any of them is
+    /// keeps its position and its lock, so that the caller can edit the pages of the same table before any of them is
     /// swapped out or in.
     pub fn edit_swapped(&mut self, rule: impl Fn(Bits) -> Bits) {
         if self.level != 1 {
@@ -76,7 +78,7 @@ impl<M: Machine> Cursor<'_, M> {
         };
         let groups = slots.chunks(TOGETHER).filter(|group| !all_pages(group));
         for slot in groups.flatten() {
-            // No CPU changes a swap entry, and the table is locked.
+            // Hardware does not change a swap entry, and the table is locked.
             let word = slot.load(Ordering::Relaxed);
             if x86_64::swapped(word).is_some() {
                 let new = x86_64::with_carried(word, rule(x86_64::carried(word)));
@@ -85,9 +87,9 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// The page after the last that one call of [`edit_swapped`](Self::edit_swapped) can reach: the end of the
-    /// last-level table that the cursor is in, or of the cursor's slot if it is in an upper-level table. The cursor
-    /// holds the lock of the table for all of these pages.
+    /// Returns the end of the pages whose entries the cursor has locked, and so the end of what one call of
+    /// [`edit_swapped`](Self::edit_swapped) edits. It is the end of the last-level table, of the slot if the cursor is
+    /// in an upper-level table, or of the range.
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;

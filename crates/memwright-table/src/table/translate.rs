@@ -1,4 +1,4 @@
-//! Translation of a page as a processor performs it, for emulators that fill a TLB of their own.
+//! Translates a page like a processor, for emulators that implement a TLB.
 
 use core::sync::atomic::Ordering;
 
@@ -9,19 +9,19 @@ use crate::machine::Machine;
 use crate::root::Table;
 use crate::table::level::{ROOT_LEVEL, slot_index};
 
-/// What a program does to the page that it accesses.
+/// The kind of access to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageAccess {
-    /// It loads.
+    /// A load.
     Load,
-    /// It stores.
+    /// A store.
     Store,
-    /// It fetches an instruction.
+    /// An instruction fetch.
     Fetch,
 }
 
 impl PageAccess {
-    /// Returns the rights that an entry must have.
+    /// Returns the rights that an entry must have for the access.
     const fn wanted(self) -> Bits {
         match self {
             Self::Load => Bits::READ,
@@ -30,7 +30,7 @@ impl PageAccess {
         }
     }
 
-    /// Returns the bits that a processor sets in the entry.
+    /// Returns the bits that a processor sets in the entry on the access.
     const fn recorded(self) -> u64 {
         match self {
             Self::Load | Self::Fetch => x86_64::ACCESSED,
@@ -39,32 +39,31 @@ impl PageAccess {
     }
 }
 
-/// A translation that a TLB may keep until the machine is told to invalidate it.
+/// A translation that a TLB may keep until the machine receives an invalidation of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// The frame of the page. Of a huge page, it is the frame of the part that was accessed.
+    /// The frame of the page that was accessed; for a huge page, the frame of that part of the huge page.
     pub frame: Frame,
     /// The size of the page that the entry maps.
     pub size: PageSize,
-    /// Stores may use the translation. A store to a page whose dirty bit is clear must be translated again, so that the
-    /// bit is set.
+    /// Whether stores may use the translation. If the dirty bit is clear, a store must translate again, to set the bit.
     pub stores: bool,
-    /// Instruction fetches may use the translation.
+    /// Whether instruction fetches may use the translation.
     pub fetches: bool,
     /// The protection key of the page.
     pub key: u8,
 }
 
 impl<M: Machine> Table<M> {
-    /// Translates a page as a processor does: sets the accessed bit in every entry on the way, and the dirty bit of a
-    /// page that is stored to. Returns `None` if the processor would fault.
+    /// Translates a page like a processor: sets the accessed bit in every entry of the walk and, for a store, the dirty
+    /// bit in the last one. Returns `None` if the processor would fault.
     ///
-    /// An emulator caches the result for the CPU until [`Machine::invalidate_local`] or
-    /// [`Machine::invalidate_remote`] requests that the CPU forget it. Protection keys are not checked.
+    /// An emulator may cache the result for the CPU until [`Machine::invalidate_local`] or
+    /// [`Machine::invalidate_remote`] invalidates it on that CPU. Protection keys are not checked.
     ///
     /// # Locks
-    /// Takes none. The calling CPU has the table [loaded](Self::load), and answers no invalidation during the call, so
-    /// that no table on the way is freed meanwhile.
+    /// Takes none. The calling CPU has the table [loaded](Self::load) and completes no invalidation during the call, so
+    /// no table on the path of the walk is freed.
     pub fn translate(&self, page: Page, access: PageAccess) -> Option<Translation> {
         if page >= Page::USER_END {
             return None;
@@ -81,7 +80,7 @@ impl<M: Machine> Table<M> {
                 let used = word | x86_64::ACCESSED;
                 let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
                 if slot.compare_exchange(word, used, set, seen).is_err() {
-                    // The entry has changed: look at it again.
+                    // The entry has changed: read it again.
                     continue;
                 }
             }

@@ -11,7 +11,7 @@ use crate::{
     Present, Table,
 };
 
-/// Moved entries keep userfaultfd's write protection.
+/// A rule by which moved entries keep userfaultfd's write protection.
 const KEEPING: MoveRule = MoveRule {
     keep_uffd_wp: true,
     ..MoveRule::PLAIN
@@ -258,7 +258,7 @@ fn a_move_that_fails_has_moved_nothing() {
     panic!("never succeeded");
 }
 
-/// Moved entries stay in their tables.
+/// A rule by which last-level tables move as a whole.
 const WHOLE: MoveRule = MoveRule {
     whole_tables: true,
     ..MoveRule::PLAIN
@@ -267,7 +267,7 @@ const WHOLE: MoveRule = MoveRule {
 #[test]
 fn whole_tables_move_where_all_of_their_pages_do() {
     let setup = setup();
-    // The first page of the range, two whole tables, and the last page of the range.
+    // The first page of the range, pages of the two tables that are whole in the range, and the last page of the range.
     let pages = [511, 512, 700, 1024, 1535, 1536];
     let frames = pages.map(|page| map(&setup, page, MINE));
     let stays = map(&setup, 1537, MINE);
@@ -290,7 +290,8 @@ fn whole_tables_move_where_all_of_their_pages_do() {
     assert_eq!(bits_at(table, 1537), MINE);
     assert_eq!(setup.0.references(stays), 1);
 
-    // Back again, over the tables that the first move left empty, and by entries where the places differ.
+    // The first move goes back, over the empty tables of the move before. The second moves pages one by one, because
+    // their slot indexes differ.
     for (from, to, rule, count) in [(to, 511, WHOLE, 6), (511, to + 1, WHOLE, 6)] {
         let mut gather = table.gather();
         let moving = range(from, from + 1026);
@@ -328,7 +329,7 @@ fn a_move_of_tables_that_fails_has_moved_nothing() {
     panic!("never succeeded");
 }
 
-/// The filled entries of a range by the first page of each, and its size.
+/// Returns the entries of a range that are not empty, each with its first page and its size.
 fn filled(table: &Table<TestMachine>, range: PageRange) -> Vec<(u64, PageSize, Entry)> {
     let mut cursor = table.cursor(range);
     let mut found = Vec::new();
@@ -339,7 +340,7 @@ fn filled(table: &Table<TestMachine>, range: PageRange) -> Vec<(u64, PageSize, E
     found
 }
 
-/// Fills some places of a range with clusters of small pages, markers of 2 MiB, and empty tables.
+/// Creates clusters of 4 KiB pages, 2 MiB markers, and empty tables at random pages of a range.
 fn populate(setup: &Setup, filled: PageRange, below: &mut impl FnMut(u64) -> u64) {
     let table = &setup.1;
     for _ in 0..below(20) {
@@ -380,12 +381,12 @@ fn tables_move_from_anywhere_to_anywhere() {
             .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % end
     };
-    // An interpreter takes seconds for a round.
+    // Miri needs seconds for a round.
     let rounds = if cfg!(miri) { 1 } else { 200 };
     for round in 0..rounds {
         let setup = setup();
         let table = &setup.1;
-        // About two gigabytes that begin anywhere.
+        // A range of 1 to 2 GiB with a random start.
         let start = below(GIGABYTE);
         let moving = range(start, start + GIGABYTE + below(GIGABYTE));
         populate(&setup, moving, &mut below);
@@ -409,7 +410,7 @@ fn tables_move_from_anywhere_to_anywhere() {
             }),
             other => other,
         };
-        // A marker that is not at the same place of its table any more is divided.
+        // A move by a distance that is not a multiple of 512 pages splits markers, so that the entries differ.
         if apart % 512 == 0 {
             assert_eq!(moved, Ok(before.len() as u64), "{context}");
             let after = filled(table, target);

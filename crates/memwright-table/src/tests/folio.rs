@@ -64,7 +64,7 @@ impl World {
         gather.finish();
     }
 
-    /// Removes entries; returns how many frame references were dropped.
+    /// Removes the entries of a range. Returns the number of dropped frame references.
     fn remove(table: &Table<TestMachine>, start: u64, end: u64) -> u64 {
         let mut gather = table.gather();
         let mut cursor = table.cursor(range(start, end));
@@ -97,7 +97,7 @@ fn a_folio_is_one_reference_until_it_is_split() {
     assert_eq!(frames.folio_of(inside), Some(head));
     assert!(frames.is_sole_whole(head));
     assert_eq!(world.anonymous(), 512);
-    // Four tables, and the deposited one.
+    // Three tables and the deposited one.
     assert_eq!(world.parent.table_frames(), 4);
     world.check_tables();
     assert_eq!(World::remove(&world.parent, 512, 1024), 512 + 2);
@@ -134,11 +134,12 @@ fn parts_are_kept_while_somebody_has_the_whole() {
     let inside = Frame::new(head.number() + 77);
     assert_eq!((frames.references(inside), frames.references(head)), (2, 2));
     assert!(!frames.is_sole_whole(head));
-    // The child unmaps some pages; they stay, because the parent maps them.
+    // The pages that the child unmaps are not freed, because the parent maps them.
     World::remove(&world.child, 512, 640);
     assert_eq!(world.anonymous(), 512);
     assert_eq!((frames.references(inside), frames.references(head)), (1, 1));
-    // The parent unmaps all: pages that the child does not map are freed, the rest belong to the child alone.
+    // When the parent unmaps all pages, those that the child does not map are freed. Only the child has references to
+    // the others.
     World::remove(&world.parent, 512, 1024);
     assert_eq!(world.anonymous(), 384);
     let kept = Frame::new(head.number() + 128);

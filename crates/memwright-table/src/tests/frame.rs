@@ -67,8 +67,8 @@ fn users_do_not_get_the_reserve_through_caches() {
         let mut users = Vec::new();
         for round in 0..200 {
             machine.run_on((round % cpus) as u16);
-            // Kernel frames of a process that starts and exits: they are allocated from the reserve and freed to a
-            // cache.
+            // Kernel frames, as of a process that starts and exits. They are allocated from the reserve and freed
+            // again.
             let kernel: Vec<_> = (0..8)
                 .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
                 .collect();
@@ -81,7 +81,7 @@ fn users_do_not_get_the_reserve_through_caches() {
             }));
             assert_eq!(frames.free(), 64, "{cpus} CPUs, round {round}");
         }
-        // With frames beyond the reserve, the caches keep some again.
+        // When frames beyond the reserve are free, the caches keep freed frames again.
         users.truncate(users.len() - 200);
         drop(frames.allocate(0, FrameKind::Anonymous).unwrap());
         assert_eq!(frames.free(), 264);
@@ -94,7 +94,7 @@ fn users_do_not_get_the_reserve_through_caches() {
 fn a_peak_is_no_more_than_there_is() {
     let frames = frames_with(400, 2);
     let machine = frames.machine().clone();
-    // One CPU frees what the other allocates: the sum of the two CPUs' peaks is far above the real peak.
+    // One CPU frees the frames that the other allocates, so the sum of the two CPUs' peaks is far above the real peak.
     for _ in 0..10 {
         machine.run_on(0);
         let held: Vec<_> = (0..100)
@@ -339,7 +339,7 @@ proptest! {
             }
             held.clear();
             assert_eq!(frames.free(), frames.total());
-            // What is left after the metadata holds an aligned block of half the frames' size.
+            // The frames that the metadata does not use contain an aligned block of at least a quarter of all frames.
             let largest = (count / 4).ilog2() as u8;
             assert!(frames.allocate(largest, FrameKind::Object).is_ok());
             given

@@ -1,4 +1,4 @@
-//! Tests of the gather: what is invalidated, where, and when frames become free.
+//! Tests of the gather: the translations that are invalidated, the CPUs, and the time at which frames become free.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ fn what_nobody_touched_is_not_invalidated() {
     drop(cursor);
     let counts = gather.finish();
     assert!(frames.machine().take_sent().is_empty());
-    // One flush on this CPU, and one on the other.
+    // Two flushes are elided: one on this CPU, and one on the other.
     assert_eq!(
         (counts.of(Change::Shrank), counts.elided_not_accessed),
         (2, 2)
@@ -143,7 +143,7 @@ fn an_elision_does_not_outrun_a_pending_invalidation() {
         .edit(Bits::empty(), Bits::WRITE, &mut second);
     let counts = second.finish();
     assert_eq!((counts.elided_not_accessed, counts.completed), (0, 1));
-    // What the first operation has pending can include upper levels.
+    // The pending flush of the first operation can include upper-level entries.
     assert_eq!(
         frames.machine().take_sent(),
         BOTH.map(|cpus| (cpus, Invalidation::AllAndTables))
@@ -233,8 +233,9 @@ fn a_page_in_two_gathers_is_freed_once() {
 
 #[test]
 fn a_run_that_overflows_the_gather_is_flushed_before_its_frames_are_free() {
-    // Entries that are alike are removed in one run: four with frames that no other entry maps, then more than a gather
-    // can defer with frames that another gather has deferred already.
+    // Entries with equal attributes are removed in one run. No other entry maps the frames of the first four. Another
+    // gather has already deferred the frames of the others, whose number exceeds what a gather can record outside of
+    // its lists.
     let (own, shared) = (4, 20);
     let (frames, table) = setup(own + shared, USED);
     let other = Table::new(Arc::clone(&frames), None).unwrap();

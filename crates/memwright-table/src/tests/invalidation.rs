@@ -1,4 +1,4 @@
-//! Tests of the pages that an operation invalidates: those that need it, each leaf once.
+//! Tests that an operation invalidates exactly the pages that need it, each leaf entry once.
 
 use std::sync::Arc;
 use std::vec;
@@ -50,14 +50,14 @@ impl Setup {
         self.table.cursor(range).fill(entry).unwrap();
     }
 
-    /// Write-protects everything mapped in a range; returns what each CPU invalidated.
+    /// Write-protects the mapped pages of a range. Returns the invalidations, which are the same on both CPUs.
     fn shrink(&self, pages: u64) -> (Vec<Invalidation>, GatherCounts) {
         let ([local, remote], counts) = self.edit(FlushPolicy::default(), pages, TO_READ_ONLY);
         assert_eq!(local, remote);
         (local, counts)
     }
 
-    /// Edits everything mapped in a range; returns what this CPU and the other one invalidated.
+    /// Edits the mapped pages of a range. Returns the invalidations of this CPU and of the other one.
     fn edit(
         &self,
         policy: FlushPolicy,
@@ -173,7 +173,7 @@ fn a_page_nobody_touched_since_the_last_time_interrupts_nobody() {
         let (sent, counts) = setup.shrink(2);
         assert_eq!((sent, counts.elided_not_accessed), (vec![], 2));
     }
-    // One of them is accessed.
+    // One of the two pages is accessed.
     let (page, used) = (Page::new(START + 1), Bits::ACCESSED);
     setup.table.cursor(PageRange::single(page)).grant(used);
     let (sent, _) = setup.edit(FlushPolicy::default(), 2, TO_WRITABLE);
@@ -190,8 +190,8 @@ fn each_policy_flushes_what_it_says() {
     let all = vec![pages(START, 3, PageSize::Size4K)];
     let used = vec![first, last];
     let nothing = Vec::new;
-    // What each policy sends to another CPU for three pages, the middle one of which was not accessed, when the right
-    // to write is removed and when it is added.
+    // For each policy, the invalidations sent to another CPU when the right to write of three pages is removed, and
+    // when it is added. The middle page was not accessed.
     let rows = [
         (Immediate, each.clone(), each, 3),
         (Gather, all.clone(), all, 1),

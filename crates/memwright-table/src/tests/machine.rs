@@ -1,4 +1,4 @@
-//! A machine for tests: memory from the heap, and a record of the invalidations that were requested from its CPUs.
+//! A machine for tests. Its memory is from the heap, and it records the invalidations that were sent to its CPUs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -51,7 +51,7 @@ impl TestMachine {
         core::mem::take(&mut *self.0.sent.lock().unwrap())
     }
 
-    /// Writes a byte as a stray pointer would.
+    /// Inverts a byte of `frame` without a check of its kind, like a write through a stray pointer.
     pub(crate) fn scribble(&self, frame: Frame, offset: usize) {
         let byte = crate::machine::frame_pointer(self.0.memory, frame).wrapping_add(offset);
         // SAFETY: tests name frames of the machine.

@@ -1,5 +1,5 @@
-//! Tests of the cursor against a model, which is a map from pages to entries, over windows that cross table boundaries
-//! of every kind.
+//! Tests of the cursor against a model, which is a map from pages to entries. The pages are in windows that cross the
+//! boundaries of tables at every level.
 
 use crate::MoveRule;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use crate::{
     Present, Table,
 };
 
-/// Moved entries keep userfaultfd's write protection.
+/// A rule by which moved entries keep userfaultfd's write protection.
 const KEEPING: MoveRule = MoveRule {
     keep_uffd_wp: true,
     ..MoveRule::PLAIN
 };
 
-/// Pages of a window.
+/// The number of pages of a window.
 const WINDOW: u64 = 1600;
 /// The windows cross a 1 GiB and a 512 GiB boundary.
 const WINDOWS: [u64; 2] = [(1 << 18) - 800, (1 << 27) - 800];
@@ -160,7 +160,7 @@ impl World {
             return;
         }
         let start = start - self.base;
-        // A table, even an empty one, conflicts with a huge page: check first.
+        // A table conflicts with a huge page even if it is empty.
         let range = self.range(start, 512);
         if self.table.cursor(range).entry().size != PageSize::Size2M
             || (start..start + 512).any(|page| self.at(page).present().is_some())
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// Checks that runs follow one another without a gap, and that a run differs in nothing but its frames.
+    /// Checks that runs follow one another without a gap, and that the entries of a run differ only in their frames.
     fn check_runs(&self, window: PageRange, singly: bool) {
         let kind = |entry| match entry {
             Entry::Present(Present { bits, .. }) => (true, bits, Entry::Empty),

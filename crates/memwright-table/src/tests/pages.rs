@@ -1,4 +1,4 @@
-//! Tests of folios that are mapped by pages: allocated, freed in part, split.
+//! Tests of folios that are mapped by pages: allocation, partial freeing, and splits.
 
 use std::vec::Vec;
 
@@ -22,13 +22,14 @@ fn a_folio_is_one_until_a_page_of_it_goes() {
         let mut pages: Vec<_> = pages.collect();
         assert_eq!(frames.used(), before + u64::from(count));
         assert!(orders(&frames, first, count).iter().all(|o| *o == order));
-        // Another reference to one page changes nothing; dropping the last one to another page ends the folio.
+        // A second reference to a page does not change the folio. When the last reference to a page is dropped, the
+        // folio no longer exists.
         drop(frames.share(first));
         assert_eq!(frames.folio_order(first), order);
         drop(pages.pop());
         assert_eq!(frames.used(), before + u64::from(count) - 1);
         assert!(orders(&frames, first, count - 1).iter().all(|o| *o == 0));
-        // A page that is allocated in its place is not part of the folio.
+        // A page that is allocated in the freed frame is not part of the folio.
         let single = frames.allocate(0, FrameKind::Anonymous).unwrap();
         assert_eq!(frames.folio_order(single.frame()), 0);
         assert!(orders(&frames, first, count - 1).iter().all(|o| *o == 0));
@@ -80,7 +81,7 @@ fn what_is_something_else_by_now_is_no_page_of_a_folio() {
     frames.split_folios(first, end, 1);
     drop(rest);
     assert_eq!(orders(&frames, first, 4), [0; 4]);
-    // If a free frame still counted as a page of a folio, its neighbours would not merge with it.
+    // If a free frame still recorded the order of a folio, its buddies would not merge with it.
     let whole = frames.allocate_pages(2, FrameKind::Anonymous).unwrap();
     assert_eq!(frames.folio_order(whole.first()), 2);
 }

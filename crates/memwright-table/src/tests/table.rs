@@ -1,4 +1,4 @@
-//! Tests of the shapes of tables: markers at every level, splits, counts.
+//! Tests of operations that change the levels of entries: markers at every level, splits, and the counts of entries.
 
 use std::sync::Arc;
 use std::vec::Vec;
@@ -133,7 +133,7 @@ fn marks_add_up_and_leave_pages_alone() {
     let both = Entry::marker(Marks::GUARD | Marks::UFFD_WP);
     for (at, entry) in [
         (0, guard),
-        // Write protection is not added to a guard marker; a guard is added to a write-protected marker.
+        // `mark` does not add write protection to a guard marker, but adds a guard to a write-protected marker.
         (4, guard),
         (5, page),
         (7, guard),
