@@ -8,9 +8,9 @@ use memwright_linux_abi::channel::{Channel, FRAME_HEADER, LONGEST_FRAME, Outcome
 use crate::memwright::window::Window;
 
 /// Decodes the payload of a result frame into the outcome and its text.
-/// If the payload is too short or of an unknown kind.
+///
 /// # Errors
-/// If it is too short or of an unknown kind.
+/// If the payload is too short or of an unknown kind.
 pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
     let Some(outcome) = Outcome::decode(payload) else {
         bail!(

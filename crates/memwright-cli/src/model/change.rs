@@ -99,7 +99,7 @@ impl fmt::Display for Change {
 impl Change {
     /// Applies the change.
     ///
-    /// The reason why the value is invalid.
+    /// # Errors
     /// The reason why the value is invalid.
     pub fn apply(&self, setup: &mut Setup) -> Result<(), String> {
         let value = self.value.as_str();
