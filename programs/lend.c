@@ -92,7 +92,8 @@ static void mixed(void)
 			break;
 		}
 	}
-	/* A pipe contains up to sixteen pages. A page that was read partly is not reused before the rest has been read. */
+	/* A pipe contains up to sixteen pages. A page that was read partly is not reused before the rest has been
+	 * read. */
 	CHECK_EQ(splice_in(ends[1], memory, 20 * PAGE, SPLICE_F_NONBLOCK), 16 * PAGE);
 	CHECK_FAILS(splice_in(ends[1], memory, PAGE, SPLICE_F_NONBLOCK), EAGAIN);
 	static char half[PAGE / 2];

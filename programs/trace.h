@@ -68,7 +68,8 @@ static inline pid_t traced_child(int (*then)(void))
 	if (child == 0) {
 		if (request(PTRACE_TRACEME, 0, 0, 0))
 			_exit(99);
-		/* musl's raise blocks signals during the call, including one with which the tracer continues the child. */
+		/* musl's raise blocks signals during the call, including one with which the tracer continues the
+		 * child. */
 		kill(getpid(), SIGSTOP);
 		_exit(then());
 	}

@@ -162,7 +162,8 @@ static void populate(const struct combination *one)
 			store(one, i, (unsigned char)(0x80 + i));
 			break;
 		case ZERO_FILL:
-			/* A marker in anonymous memory prevents the fill. Shared memory is filled, without protection. */
+			/* A marker in anonymous memory prevents the fill. Shared memory is filled, without
+			 * protection. */
 			if (ioctl(fd, UFFDIO_ZEROPAGE, &filling) != 0)
 				CHECK(errno == EEXIST);
 			else if (one->order == BEFORE)

@@ -98,7 +98,7 @@ impl Stub {
         path
     }
 
-    /// Makes a command start the stand-in in place of QEMU.
+    /// Makes a command start the stand-in instead of QEMU.
     pub fn set(&self, command: &mut Command) {
         command
             .current_dir(self.folder.path())
