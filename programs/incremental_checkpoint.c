@@ -65,7 +65,7 @@ static uint64_t zero_frame(void)
 	return entry & FRAME;
 }
 
-/* Returns whether the kernel has soft-dirty bits, without which it can be configured. */
+/* Returns whether the kernel has soft-dirty bits. A kernel can be built without them. */
 static int has_soft_dirty(void)
 {
 	char *page = fresh(PAGE);

@@ -1,6 +1,7 @@
-/* Are files in memory that exceed the memory, and that only system calls write and read, swapped out although no
- * process maps them, and does no request of the program fail for lack of memory meanwhile? Without a swap device the
- * files are small.
+/* Are pages of files in memory swapped out if no process maps them, and only system calls write and read them?
+ *
+ * The files are larger than the memory. While they are in use, none of the program's other requests may fail for lack
+ * of memory. Without a swap device the files are small.
  *
  * Usage: swap_calls [MEBIBYTES], the size of the largest file.
  */

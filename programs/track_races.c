@@ -115,8 +115,8 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* One store may have happened before the arming but was recorded after it. The second of two is
-		 * later. */
+		/* One store may have happened before the arming but have been recorded after it. A second store happened
+		 * after the arming. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 
 /// The options of a subcommand, and the index at which they end.
 pub struct Front {
-    /// The options.
+    /// The options before PROGRAM, in order.
     pub options: Vec<Found>,
     /// The index of the first word that is neither an option nor an option's value: PROGRAM, or the `--` before it.
     pub end: usize,
@@ -15,7 +15,7 @@ pub struct Front {
 
 /// An option of a command line.
 pub struct Found {
-    /// The indices of its words.
+    /// The indices of the option's words in the command line.
     pub words: std::ops::Range<usize>,
     /// Its long name.
     pub name: String,

@@ -81,7 +81,7 @@ fn act(action: &Action) -> Result<u8, Failure> {
 /// The set of exit codes for failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codes {
-    /// The exit codes of `run`; PROGRAM determines the other codes of that command.
+    /// The exit codes with which `run` reports its own failures.
     Run,
     /// The exit codes that `git bisect run` interprets.
     Bisect(OnPanic),

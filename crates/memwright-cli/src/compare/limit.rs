@@ -11,7 +11,7 @@ use crate::sheet::{Cell, Sheet, Value, cell_text};
 pub struct Limit {
     /// The row's name, in which a region is identified by its number.
     pub row: String,
-    /// The maximum that the row may have.
+    /// The maximum: a count, or a percentage above the baseline.
     pub bound: Bound,
     text: String,
 }
@@ -38,7 +38,7 @@ const MOST_DIGITS: usize = 9;
 /// A limit, and how a run complies with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// The limit.
+    /// The limit that is judged.
     pub limit: Limit,
     /// Whether the run complies with it.
     pub result: Judgement,

@@ -17,9 +17,9 @@ use crate::model::region::Region;
 pub enum Line {
     /// QEMU delivered an exception or interrupt.
     Exception {
-        /// Its vector.
+        /// The vector of the exception or interrupt.
         vector: u8,
-        /// Its error code, 0 if it has none.
+        /// The error code; 0 if the exception has none.
         error: u16,
         /// Whether an INT instruction raised it.
         by_instruction: bool,
@@ -36,7 +36,7 @@ pub enum Line {
     Counting,
     /// The next instruction loads CR3.
     Cr3Next {
-        /// The CPU that executes it.
+        /// The CPU that executes the load.
         cpu: usize,
         /// The current value of CR3. With a QEMU that reports it, the plugin does not report the CPU.
         holds: Option<u64>,
@@ -55,7 +55,7 @@ pub enum Line {
     Mark {
         /// Twice the region's number, plus one for an end mark.
         code: u16,
-        /// The CPU that executed it.
+        /// The CPU that executed the mark.
         cpu: usize,
         /// The value of that CPU's CR3. With a QEMU that reports it, the plugin does not report the CPU.
         cr3: Option<u64>,

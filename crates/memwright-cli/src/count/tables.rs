@@ -30,9 +30,9 @@ pub trait Physical {
 /// A part of a guest's physical memory.
 #[derive(Debug)]
 pub struct Part {
-    /// The file that backs it.
+    /// The file that backs this part.
     pub file: File,
-    /// Its size in bytes.
+    /// The size of this part in bytes.
     pub size: u64,
 }
 
@@ -204,9 +204,9 @@ fn visit_table(
 /// addresses (arch/x86/entry/vdso/vma.c).
 #[derive(Debug, Clone, Copy)]
 struct Vdso {
-    /// Its first page.
+    /// The address of the first page.
     start: u64,
-    /// The end of its last present page.
+    /// The address after the last present page.
     end: u64,
 }
 

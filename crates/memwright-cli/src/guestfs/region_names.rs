@@ -43,7 +43,7 @@ pub enum NamesError {
     },
     /// Two regions have the same name.
     TwoRegions {
-        /// The common name.
+        /// The name that both regions have.
         name: String,
         /// The number of one of the regions.
         one: u16,

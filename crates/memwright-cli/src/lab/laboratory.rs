@@ -96,7 +96,7 @@ type Named = (Profile, Option<BTreeSet<String>>);
 
 /// The results of a program on one kernel.
 pub struct Measured {
-    /// The first run.
+    /// The outcome of the first run.
     pub said: Said,
     /// The account of the first run.
     pub document: Document,

@@ -33,15 +33,15 @@ pub struct Drive<'a> {
     pub errors: &'a Path,
     /// The source of the program's standard input.
     pub source: Source,
-    /// The tree of `--root`.
+    /// The server of the tree of `--root`; `None` without a tree.
     pub root: Option<Arc<Mutex<RootServer>>>,
     /// The destination of the program's output.
     pub streams: Streams,
     /// The kernel's symbols, for backtraces.
     pub symbols: &'a Symbols,
-    /// The `--trace` file.
+    /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
-    /// The log file that `--keep` keeps.
+    /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,

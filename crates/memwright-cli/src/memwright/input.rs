@@ -27,7 +27,7 @@ use crate::model::hash::hexadecimal;
 pub enum Source {
     /// This command's standard input.
     Descriptor,
-    /// These bytes.
+    /// These bytes, which are read in place of standard input.
     Bytes(Vec<u8>),
 }
 

@@ -57,7 +57,7 @@ pub enum Attendance<'a> {
 pub struct Wiring<'a> {
     /// The program's standard input.
     pub source: Source,
-    /// Its output.
+    /// The destination of the program's output.
     pub streams: Streams,
     /// The file of `--trace`.
     pub trace: Option<TraceFile>,

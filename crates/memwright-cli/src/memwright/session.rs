@@ -37,9 +37,9 @@ pub struct Session<'a> {
     pub streams: Streams,
     /// The kernel's symbols, for backtraces.
     pub symbols: &'a Symbols,
-    /// The `--trace` file.
+    /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
-    /// The log file that `--keep` keeps.
+    /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,

@@ -46,13 +46,13 @@ pub struct Kernel {
 /// One experiment.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: String,
     /// The question that the experiment answers, in one line.
     pub question: String,
     /// SHA-256 of the program that every column ran.
     pub program_sha256: String,
-    /// Its runs.
+    /// The runs of the experiment.
     pub runs: Vec<MeasuredRun>,
 }
 
@@ -63,14 +63,14 @@ pub struct MeasuredRun {
     pub label: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// CPUs of the guest.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
     /// The number of NUMA nodes; absent if it is one.
     #[serde(default = "single", skip_serializing_if = "is_single")]
     pub nodes: u8,
-    /// Its memory in bytes.
+    /// The guest's memory in bytes.
     pub memory: u64,
-    /// Swap of the guest in the syntax of `--swap`; absent if it has none.
+    /// The guest's swap devices in the syntax of `--swap`; absent if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub swap: String,
     /// The emulator.

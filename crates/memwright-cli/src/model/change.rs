@@ -14,7 +14,7 @@ use crate::model::thp::parse_thp_size;
 /// An option with a different value in one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The option.
+    /// The option that differs.
     pub key: Key,
     /// Its value, as given on the command line.
     pub value: String,

@@ -37,7 +37,7 @@ pub struct Document {
     pub qemu: Qemu,
     /// The guest's memory in bytes.
     pub memory: u64,
-    /// The guest's CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
     /// The guest's other settings as `NAME=VALUE`, where NAME is that of the option.
     #[serde(default)]

@@ -21,17 +21,17 @@ pub fn parse_cpus(text: &str) -> Result<u8, String> {
 /// The components of a guest's machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
-    /// Its memory.
+    /// The amount of memory of the guest.
     pub memory: MemorySize,
-    /// Its CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// Its nodes.
+    /// The guest's NUMA nodes.
     pub nodes: Nodes,
-    /// Its clock.
+    /// The clock by which the guest's time advances.
     pub clock: Clock,
     /// The mode of its CPUs' local APICs.
     pub apic: Apic,
-    /// Its disk.
+    /// The size of the guest's disk; `None` if it has none.
     pub disk: Option<MemorySize>,
 }
 

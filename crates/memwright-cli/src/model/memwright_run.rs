@@ -32,9 +32,9 @@ pub struct Document {
     pub kernel_sha256: String,
     /// The guest's memory in bytes.
     pub memory: u64,
-    /// The guest's CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// The guest's clock.
+    /// The name of the guest's clock.
     pub clock: Cow<'static, str>,
     /// The values of `--policy`.
     pub policies: Vec<String>,

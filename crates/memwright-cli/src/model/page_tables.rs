@@ -33,7 +33,7 @@ pub struct PageTables {
 pub struct TableRow {
     /// What the row counts.
     pub title: &'static str,
-    /// The count.
+    /// The number of entries, or of page tables, that the row counts.
     pub value: u64,
     /// Whether the row counts mappings of the program: if such a row differs, the kernels did not do the same work. The
     /// other rows depend on the kernel.

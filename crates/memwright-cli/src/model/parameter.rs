@@ -13,7 +13,7 @@ pub const MOST_POINTS: usize = 10_000;
 /// A parameter and its values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Its name.
+    /// The name, which occurs in braces in the command.
     pub name: String,
     /// Its values, in the order of the command line.
     pub values: Vec<String>,

@@ -49,7 +49,7 @@ pub struct Passes {
     rows: [Row; ROWS],
 }
 
-/// The values of a row in the passes.
+/// How often each value of a row occurs in the passes.
 #[derive(Debug, Default)]
 struct Row {
     // The number of passes with the same value as the first.

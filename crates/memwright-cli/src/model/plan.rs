@@ -32,7 +32,7 @@ pub struct OwnPlan {
     pub setup: Setup,
     /// How the run is supervised.
     pub care: Care,
-    /// The guest's clock.
+    /// The clock by which the guest's time advances.
     pub clock: Clock,
     /// Which of the guest's descriptors 0 to 2 are terminals.
     pub terminals: Terminals,

@@ -90,12 +90,12 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
 pub struct HugePages(u64);
 
 impl HugePages {
-    /// Returns their number.
+    /// Returns the number of huge pages.
     pub fn count(self) -> u64 {
         self.0
     }
 
-    /// Returns their size in bytes.
+    /// Returns the size of the huge pages in bytes.
     pub fn bytes(self) -> u64 {
         self.0.saturating_mul(2 << 20)
     }
@@ -155,9 +155,9 @@ const MOST_SWAP: u64 = 63 << 30;
 /// A swap device of the guest, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapSize {
-    /// Its backing.
+    /// The backing of the device.
     pub kind: SwapKind,
-    /// Its size.
+    /// The size of the device.
     pub size: MemorySize,
 }
 

@@ -22,7 +22,7 @@ pub struct Document {
     pub command: Vec<String>,
     /// The parameters; the value of the last one changes fastest.
     pub parameters: Vec<Parameter>,
-    /// The counts at each point.
+    /// The points of the sweep, each with its counts.
     pub points: Vec<Point>,
 }
 
@@ -31,7 +31,7 @@ pub struct Document {
 pub struct Point {
     /// The values, in the order of the parameters.
     pub values: Vec<String>,
-    /// The counts on each kernel.
+    /// The documents with the counts, one for each kernel.
     pub columns: Vec<kernel_run::Document>,
 }
 

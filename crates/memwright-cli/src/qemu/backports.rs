@@ -19,7 +19,7 @@ use crate::host::output::say;
 
 /// The value of `MEMWRIGHT_QEMU` that selects the QEMU from backports.
 pub const NAME: &str = "backports";
-/// The suite with this QEMU.
+/// The suite of Debian that contains this QEMU.
 const SUITE: &str = "bookworm-backports";
 /// The packages to unpack: the emulator, its data, its firmware.
 const PACKAGES: [&str; 4] = [

@@ -24,7 +24,7 @@ pub struct Bars<'a> {
     pub group: &'a str,
     /// The label above the bars.
     pub label: String,
-    /// The values.
+    /// The row with the values.
     pub row: &'a Row,
 }
 

@@ -7,7 +7,7 @@ use crate::sheet::{Row, Section, Sheet, cell_text};
 pub struct Grid<'a> {
     /// The headings of its columns, after that of the label.
     pub headings: Vec<String>,
-    /// Its lines.
+    /// The lines of the table.
     pub lines: Vec<Line<'a>>,
 }
 

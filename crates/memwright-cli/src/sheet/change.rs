@@ -8,9 +8,9 @@ use crate::sheet::{Row, Section, Sheet, cell_text};
 /// A row with a column that differs from the first.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed<'a> {
-    /// Its section.
+    /// The section that contains the row.
     pub section: &'a Section,
-    /// The row.
+    /// The row that changed.
     pub row: &'a Row,
 }
 

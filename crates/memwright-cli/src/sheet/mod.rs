@@ -24,11 +24,11 @@ pub struct Sheet {
     pub columns: Vec<String>,
     /// Whether the columns are compared with the first.
     pub compares: bool,
-    /// Its parts.
+    /// The sections of the sheet, in order.
     pub sections: Vec<Section>,
     /// Notes, versions and hashes, one line each.
     pub notes: Vec<String>,
-    /// The commands that reproduce it.
+    /// The commands that reproduce the result.
     pub commands: Vec<String>,
 }
 

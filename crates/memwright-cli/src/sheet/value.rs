@@ -18,7 +18,7 @@ pub enum Value {
 pub struct Difference {
     /// Whether the second value is less than the first.
     pub is_less: bool,
-    /// Its absolute value.
+    /// The absolute value of the difference.
     pub size: Value,
 }
 
@@ -29,7 +29,7 @@ pub enum Share {
     FromZero,
     /// Both values are counts.
     OfCount {
-        /// The size of the difference.
+        /// The absolute value of the difference.
         difference: u64,
         /// The first value, which is not 0.
         first: u64,

@@ -11,7 +11,7 @@ pub struct Experiment {
     pub question: &'static str,
     /// The program's source.
     pub source: &'static str,
-    /// Its runs.
+    /// The runs of the program.
     pub runs: &'static [Run],
 }
 
@@ -22,7 +22,7 @@ pub struct Run {
     pub label: &'static str,
     /// The program's arguments.
     pub arguments: &'static [&'static str],
-    /// CPUs of the guest.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
     /// The number of NUMA nodes, which divide CPUs and memory evenly.
     pub nodes: u8,

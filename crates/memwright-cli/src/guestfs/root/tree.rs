@@ -20,7 +20,7 @@ pub enum RootNode {
     },
     /// A symbolic link.
     Link {
-        /// Its target.
+        /// The path to which the link leads.
         target: Vec<u8>,
     },
     /// A regular file.
