@@ -1,4 +1,4 @@
-/* If more memory is used than the machine has, is every byte swapped in as it was written?
+/* If more memory is used than the machine has, does every page have the right contents after it is swapped in?
  *
  * Several processes together use twice the machine's memory, or the amount in the arguments. Each writes, reads,
  * protects and discards pages and forks at random, and checks the contents of every page. Needs a swap device.

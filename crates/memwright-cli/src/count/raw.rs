@@ -107,7 +107,7 @@ pub enum Malformed {
     Truncated(usize),
     /// The index of a node or block at this offset does not refer to an earlier one.
     Reference(usize),
-    /// The plugin did not know which code was running when the run ended.
+    /// The plugin had lost track of the executing code when the run ended.
     Forgotten,
 }
 

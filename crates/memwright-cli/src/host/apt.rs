@@ -140,7 +140,7 @@ pub fn not_installed<'a>(packages: &[&'a str]) -> Option<Vec<&'a str>> {
     for package in packages {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${db:Status-Status}", package]);
-        // dpkg-query fails for a package that it does not know.
+        // dpkg-query fails for a package that was never installed.
         if bounded::output(&mut query, PATIENCE).ok()?.stdout != b"installed" {
             missing.push(*package);
         }

@@ -157,7 +157,7 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
 pub struct Order {
     /// Whether to sort by instructions including callees.
     pub children: bool,
-    /// The minimum percentage of all instructions for a row of its own; one row sums up the other functions.
+    /// The minimum percentage of all instructions for a separate row; one row sums up all other functions.
     pub percent_limit: f64,
 }
 
