@@ -5,7 +5,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Fills each page with a letter for its number. */
+/* Fills each page with a letter that identifies it. */
 static void number(char *memory, int pages)
 {
 	for (int i = 0; i < pages; i++)
@@ -33,7 +33,7 @@ static void remap(void)
 	char *old = mmap(room, 4 * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 	NEED(old == room);
 	number(old, 4);
-	/* There is no room to grow in place. */
+	/* The mapping cannot grow in place, because the next addresses are in use. */
 	CHECK_FAILS((long)mremap(old, 4 * PAGE, 8 * PAGE, 0), ENOMEM);
 	char *moved = mremap(old, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
 	NEED(moved != MAP_FAILED);
@@ -41,18 +41,18 @@ static void remap(void)
 	CHECK(numbered(moved, 4));
 	CHECK_EQ(moved[7 * PAGE], 0);
 	CHECK_FAILS(mincore(old, PAGE, (unsigned char *)(long[1]){ 0 }), ENOMEM);
-	/* Shrinking keeps the front. */
+	/* A mapping that shrinks keeps its first pages. */
 	CHECK(mremap(moved, 8 * PAGE, 2 * PAGE, 0) == moved);
 	CHECK(numbered(moved, 2));
 	CHECK_FAILS(mincore(moved + 2 * PAGE, PAGE, (unsigned char *)(long[1]){ 0 }), ENOMEM);
-	/* The mapping grows in place where there is room. */
+	/* A mapping grows in place if the next addresses are free. */
 	CHECK(mremap(moved, 2 * PAGE, 3 * PAGE, 0) == moved);
 	CHECK(numbered(moved, 2));
 	CHECK_EQ(moved[2 * PAGE], 0);
-	/* A move to a fixed address replaces what is mapped there. */
+	/* A move to a fixed address unmaps what was mapped there. */
 	CHECK(mremap(moved, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, room + 8 * PAGE) == room + 8 * PAGE);
 	CHECK(numbered(room + 8 * PAGE, 2));
-	/* With MREMAP_DONTUNMAP the old range stays mapped, without pages. */
+	/* With MREMAP_DONTUNMAP the old range stays mapped, but its pages have moved. */
 	char *kept = mremap(room + 8 * PAGE, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	NEED(kept != MAP_FAILED);
 	CHECK(numbered(kept, 2));
@@ -74,7 +74,7 @@ static void remap(void)
 	CHECK_FAILS((long)mremap(old + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EFAULT);
 	munmap(room, 32 * PAGE);
 
-	/* An old length of 0 duplicates a shared mapping. */
+	/* An old length of 0 creates a second mapping of a shared mapping's pages. */
 	char *shared = mmap(NULL, 2 * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	NEED(shared != MAP_FAILED);
 	char *twin = mremap(shared, 0, 2 * PAGE, MREMAP_MAYMOVE);
@@ -85,7 +85,7 @@ static void remap(void)
 	CHECK_EQ(*(volatile char *)twin, 't');
 	munmap(twin, 2 * PAGE);
 
-	/* A moved private page is still shared copy-on-write with the child created before the move. */
+	/* A private page that was moved is still shared copy-on-write with a child that was created before the move. */
 	char *page = anonymous(PAGE);
 	*page = 'o';
 	pid_t child = fork_checked();
@@ -112,7 +112,8 @@ static void dontneed_and_free(void)
 	CHECK_EQ(memory[PAGE], 0);
 	CHECK_EQ(memory[2 * PAGE], 0);
 	CHECK_EQ(memory[3 * PAGE], 'd');
-	/* Freed memory keeps its contents or reads as zeroes, page by page; a write keeps the page. */
+	/* After MADV_FREE, each page either has its contents or reads as zeroes. A write cancels the MADV_FREE of its
+	 * page. */
 	CHECK_EQ(madvise(memory + 4 * PAGE, PAGE, MADV_FREE), 0);
 	CHECK(memory[4 * PAGE] == 'e' || memory[4 * PAGE] == 0);
 	memory[4 * PAGE] = 'E';
@@ -123,7 +124,7 @@ static void dontneed_and_free(void)
 	CHECK_EQ(madvise(memory, PAGE, MADV_NORMAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_SEQUENTIAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_RANDOM), 0);
-	/* In a range with a hole the advice applies to the mapped pages, and the call returns ENOMEM. */
+	/* If the range contains a hole, the advice applies to the mapped pages and the call returns ENOMEM. */
 	CHECK_EQ(munmap(memory + 6 * PAGE, PAGE), 0);
 	CHECK_FAILS(madvise(memory + 5 * PAGE, 3 * PAGE, MADV_DONTNEED), ENOMEM);
 	CHECK_EQ(memory[5 * PAGE], 0);
@@ -179,7 +180,7 @@ static void over_fork(void)
 		CHECK_EQ(memory[PAGE], 0);
 		memory[PAGE] = 'x';
 		CHECK_EQ(memory[2 * PAGE], 'c');
-		/* The child inherits the advice: in its own child the page is wiped too. */
+		/* The child inherits the advice, so the page is zeroed in the child's own child too. */
 		pid_t grandchild = fork_checked();
 		if (grandchild == 0) {
 			CHECK_EQ(memory[PAGE], 0);

@@ -1,7 +1,8 @@
 /* Does a thread run only on the CPUs in its affinity mask?
  *
- * sched_setaffinity and getcpu agree at once, after yields and sleeps, for threads and for children; masks without a CPU of
- * the machine are refused. Related calls are tested too: policies, priorities, time slices.
+ * The results of sched_setaffinity and getcpu agree at once, after yields and after sleeps, for threads and for
+ * children. Masks without an existing CPU are refused. Related calls are tested too: policies, priorities, time
+ * slices.
  */
 #include "check.h"
 #include <pthread.h>
@@ -71,7 +72,7 @@ static void one_after_another(void)
 			if (child == 0) {
 				CHECK_EQ(current(), cpus[i]);
 				CHECK_EQ(may_run_on(0, cpus[i]), 1);
-				/* A thread moves itself. */
+				/* A thread changes its own CPU. */
 				CHECK_EQ(move_to(cpus[0]), 0);
 				CHECK_EQ(current(), cpus[0]);
 				end_child();
@@ -123,7 +124,7 @@ static void threads(void)
 		CHECK_EQ(pthread_join(thread[i], NULL), 0);
 	CHECK_EQ(wrong, 0);
 	CHECK_EQ(current(), cpus[0]);
-	/* One thread moves another. */
+	/* A thread changes another thread's CPU. */
 	NEED(pthread_create(&thread[0], NULL, be_moved, NULL) == 0);
 	while (!waiting)
 		sched_yield();
@@ -143,7 +144,7 @@ static void refusals(void)
 	CHECK_FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
 	CPU_SET(1000, &set);
 	CHECK_FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
-	/* CPUs that do not exist are ignored. */
+	/* Bits of CPUs that do not exist are ignored. */
 	CPU_SET(cpus[0], &set);
 	CHECK_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 	CHECK_EQ(may_run_on(0, cpus[0]), 1);

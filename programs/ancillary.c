@@ -1,4 +1,5 @@
-/* Do datagram sockets choose and tell addresses, hops and classes by control messages, cut where the buffer ends?
+/* Do control messages of datagram sockets set and report addresses, hop limits and traffic classes, truncated at the
+ * end of the buffer?
  */
 #include "check.h"
 #include <arpa/inet.h>
@@ -6,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* Not in every C library's headers; include/uapi/linux/in6.h. */
+/* Not every C library's headers contain these; the values are from include/uapi/linux/in6.h. */
 #ifndef IPV6_RECVPKTINFO
 #define IPV6_RECVPKTINFO 49
 #define IPV6_PKTINFO 50
@@ -45,7 +46,7 @@ static void join(int file, int to, int as)
 	socklen_t length = sizeof name;
 	NEED(getsockname(to, (void *)&name, &length) == 0);
 	if (as == AF_INET6) {
-		/* An IPv6 socket is reached at its own address. */
+		/* An IPv6 socket receives what is sent to its own address. */
 		name.sin6_addr = (struct in6_addr)IN6ADDR_LOOPBACK_INIT;
 		NEED(connect(file, (void *)&name, sizeof name) == 0);
 	} else {
@@ -95,7 +96,7 @@ static char told[256];
 static size_t told_length;
 static int told_flags;
 
-/* Receives one datagram with room for `room` bytes of control messages. */
+/* Receives one datagram. The buffer for control messages has `room` bytes. */
 static void receive(int file, size_t room)
 {
 	char text[4];
@@ -108,7 +109,7 @@ static void receive(int file, size_t room)
 	told_flags = message.msg_flags;
 }
 
-/* Returns the message of this level and type, of `length` bytes; NULL without one. */
+/* Returns the control message of this level and type with `length` bytes, or NULL if there is none. */
 static void *found(int level, int type, size_t length)
 {
 	size_t at = 0;
@@ -272,7 +273,8 @@ static void told_v6(void)
 	CHECK_FAILS(send_with(one, SOL_IPV6, IPV6_PKTINFO, &wrong, sizeof wrong), EINVAL);
 	CHECK_FAILS(send_with(one, SOL_IPV6, IPV6_PKTINFO, &wrong, sizeof wrong - 1), EINVAL);
 
-	/* What an IPv4 socket sends to an IPv6 socket has a time to live, and messages of both families tell of it. */
+	/* A datagram from an IPv4 socket to an IPv6 socket has a time to live, and control messages of both families
+	 * report it. */
 	int four = bound(AF_INET);
 	join(four, two, AF_INET);
 	set(two, SOL_IP, IP_RECVTTL, 1);
@@ -287,7 +289,8 @@ static void told_v6(void)
 	close(four);
 }
 
-/* Receives with room for each number of bytes: messages end there, and the rest of the buffer stays as it was. */
+/* Receives with a buffer of each size. Messages are truncated at the end of the buffer, and the bytes after the
+ * messages are unchanged. */
 static void cut(int family)
 {
 	int one = bound(family), two = bound(family);
@@ -319,7 +322,7 @@ static void cut(int family)
 			if (told[at] != 0x5a)
 				NEED(told[at] == 0x5a);
 	}
-	/* Without a buffer, its size does not matter. */
+	/* If the buffer is NULL, its size is ignored. */
 	NEED(send(one, "x", 1, 0) == 1);
 	char text[4];
 	struct iovec piece = { text, 4 };
@@ -339,7 +342,7 @@ static void streams(void)
 	set(file, SOL_IPV6, IPV6_RECVTCLASS, 1);
 	set(file, SOL_IPV6, IPV6_UNICAST_HOPS, 7);
 	CHECK_EQ(get(file, SOL_IPV6, IPV6_UNICAST_HOPS), 7);
-	/* The bits that report congestion belong to the protocol. */
+	/* The protocol itself sets the bits that report congestion. */
 	set(file, SOL_IPV6, IPV6_TCLASS, 255);
 	CHECK_EQ(get(file, SOL_IPV6, IPV6_TCLASS), 252);
 	set(file, SOL_IP, IP_TOS, 255);

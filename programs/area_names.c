@@ -1,4 +1,5 @@
-/* Does PR_SET_VMA name anonymous memory, as /proc/self/maps shows it, and refuse what Linux refuses?
+/* Does PR_SET_VMA name anonymous memory, does /proc/self/maps contain the name, and are the same calls refused as on
+ * Linux?
  */
 #include "check.h"
 #include <sys/mman.h>
@@ -15,7 +16,7 @@ static int set_name(void *memory, size_t pages, const char *name)
 	return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, pages * PAGE, name);
 }
 
-/* Returns how many pages at `memory` the area there has, with `*name` for what follows the inode. */
+/* Returns the number of pages from `memory` to the end of its area. Stores the text after the inode in `name`. */
 static size_t area_at(const void *memory, char name[128])
 {
 	static char text[1 << 18];
@@ -48,7 +49,7 @@ static int is_named(const void *memory, const char *expected)
 
 static char *map(size_t pages, int flags)
 {
-	/* Pages without rights on both sides keep neighbours away. */
+	/* Inaccessible pages on both sides prevent a merge with other areas. */
 	char *memory = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(memory != MAP_FAILED);
 	memory += PAGE;
@@ -61,14 +62,14 @@ static void names(void)
 	char name[128], *memory = map(8, MAP_PRIVATE);
 	CHECK(set_name(memory, 8, "eight pages") == 0);
 	CHECK(is_named(memory, "[anon:eight pages]") && area_at(memory, name) == 8);
-	/* A part gets another name, and loses it again. */
+	/* A part of the area gets another name, and then loses it. */
 	CHECK(set_name(memory + 2 * PAGE, 3, "three") == 0);
 	CHECK(is_named(memory, "[anon:eight pages]") && area_at(memory, name) == 2);
 	CHECK(is_named(memory + 4 * PAGE, "[anon:three]") && area_at(memory + 2 * PAGE, name) == 3);
 	CHECK(is_named(memory + 5 * PAGE, "[anon:eight pages]") && area_at(memory + 5 * PAGE, name) == 3);
 	CHECK(set_name(memory + 2 * PAGE, 3, "eight pages") == 0);
 	CHECK(area_at(memory, name) == 8);
-	/* The name is that of the call, not of the buffer later. */
+	/* The name was copied by the call, so a later change of the buffer has no effect. */
 	strcpy(name, "first");
 	CHECK(set_name(memory, 8, name) == 0);
 	strcpy(name, "later");
@@ -87,7 +88,7 @@ static void names(void)
 	munmap(memory, 8 * PAGE);
 }
 
-/* Names stay with memory that moves, changes its rights, or is inherited. */
+/* Memory keeps its name when it is moved, when its permissions change, and when a child inherits it. */
 static void changes(void)
 {
 	char name[128], *memory = map(4, MAP_PRIVATE), *place = map(8, MAP_PRIVATE);
@@ -109,7 +110,7 @@ static void changes(void)
 	NEED(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK(is_named(place, "[anon:moves]"));
-	/* Memory without a name does not merge with memory that has one. */
+	/* An area without a name does not merge with an area that has one. */
 	NEED(mmap(place + 6 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	CHECK(is_named(place + 6 * PAGE, "") && area_at(place, name) == 6);
 	munmap(place, 8 * PAGE);
@@ -131,15 +132,15 @@ static void refusals(void)
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		CHECK(set_name(memory, 4, bad[i]) < 0 && errno == EINVAL);
 	CHECK(prctl(PR_SET_VMA, 1, memory, PAGE, "a") < 0 && errno == EINVAL);
-	/* A length is rounded up to pages. */
+	/* The length is rounded up to whole pages. */
 	CHECK(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, PAGE + 1, "two") == 0);
 	char name[128];
 	CHECK(is_named(memory, "[anon:two]") && area_at(memory, name) == 2);
-	/* After a hole, the rest is named. */
+	/* The areas after a hole are named too. */
 	NEED(munmap(memory + PAGE, PAGE) == 0);
 	CHECK(set_name(memory, 4, "holes") < 0 && errno == ENOMEM);
 	CHECK(is_named(memory, "[anon:holes]") && is_named(memory + 3 * PAGE, "[anon:holes]"));
-	/* Files have their own names. What is before one is named. */
+	/* Mappings of files cannot be named. The areas before such a mapping are named. */
 	int file = memfd_create("file", 0);
 	NEED(file >= 0 && ftruncate(file, PAGE) == 0);
 	NEED(mmap(memory + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == memory + PAGE);
@@ -149,7 +150,7 @@ static void refusals(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Many areas, each with its own name. */
+/* Creates many areas, each with a distinct name. */
 static void many(void)
 {
 	enum { MANY = 1000 };

@@ -1,4 +1,5 @@
-/* What does a program that breaks the rules get? `bad WHAT` breaks one, and must end as on Linux, by a signal.
+/* How does a program end that violates a rule? `bad WHAT` violates one, and must be killed by the same signal as on
+ * Linux.
  *
  *   jump-to-zero       SIGSEGV      write-kernel      SIGSEGV      overflow-stack    SIGSEGV
  *   write-text         SIGSEGV      execute-data      SIGSEGV      divide            SIGFPE
@@ -34,7 +35,7 @@ static void exhaust(void)
 static void fork_bomb(void)
 {
 	struct rlimit few = { 64, 64 };
-	/* On Linux the limit does not apply to root: become another user. */
+	/* On Linux the limit does not apply to root, so the program changes its user ID. */
 	NEED(setrlimit(RLIMIT_NPROC, &few) == 0);
 	NEED(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
 	int born = 0;

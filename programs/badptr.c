@@ -1,15 +1,17 @@
-/* What does the kernel do with pointers that lead nowhere?
+/* What does the kernel return for pointers to memory that cannot be accessed?
  *
- * Each system call of the list is made with arguments that are right but for one pointer, which is in turn: low and
- * unmapped, not canonical, the kernel's, the last byte below the kernel's half, a hole between mappings, memory without
- * rights, and (for what the kernel writes) read-only memory, and (for structures and names) the last byte before a hole.
- * The answer must be EFAULT each time. With --every, every system call number is also made with such pointers in all
- * arguments, by children that may end in any way: the machine must live on. (That is for a machine of one's own.)
+ * Each system call of the list is made with valid arguments except for one pointer. In turn, that pointer is low and
+ * unmapped, non-canonical, a kernel address, the last byte of the lower half, a hole between mappings, or
+ * inaccessible memory. For memory that the kernel writes, it is also read-only memory; for structures and names, it
+ * is also the last byte before a hole. Each call must fail with EFAULT. With --every, each system call number is
+ * also called with such pointers in all arguments, by children that may end in any way; the machine must survive
+ * this. (Use --every only on a machine without other users.)
  */
 #include "check.h"
 #include <sys/statfs.h>
 
-/* The kinds of arguments. Capital letters: always more than one byte, so that the argument cannot straddle a hole.
+/* The kinds of arguments. A capital letter marks an argument that is always longer than one byte, so that it does not
+ * fit in the last byte before a hole.
  *   .  a value      s  a name      i  bytes read     o  bytes written     I, O  structures */
 struct call {
 	long number;
@@ -82,7 +84,7 @@ static void try_call(const struct call *call)
 								      (long)good_input;
 			}
 			now[at] = bad_pointer(bad);
-			/* An earlier call may have written the last byte before the hole: restore it. */
+			/* An earlier call may have overwritten the last byte before the hole. */
 			*last_byte = 'n';
 			errno = 0;
 			long result = make(call->number, now);
@@ -185,7 +187,7 @@ static void listed(void)
 		try_call(&calls[i]);
 }
 
-/* Passes a bad pointer for the child's status to wait4, which fails, and reaps the child nevertheless. */
+/* wait4 with a bad pointer for the status fails, but it reaps the child. */
 static void wait_status(void)
 {
 	for (int bad = FIRST_BAD; bad <= READ_ONLY; bad++) {
@@ -197,7 +199,7 @@ static void wait_status(void)
 	}
 }
 
-/* Checks that a process whose signal frame cannot be written is killed by SIGSEGV. */
+/* Checks that SIGSEGV kills a process if the kernel cannot write a signal frame to its stack. */
 static void no_frame(void)
 {
 	pid_t child = fork_checked();
@@ -212,8 +214,8 @@ static void no_frame(void)
 	CHECK(killed(wait_for(child), SIGSEGV));
 }
 
-/* Returns whether a call is left out, because it takes effect whatever the pointers are: it ends this process, creates
- * another one, sends signals to the processes 0 to 3, or waits for ever. */
+/* Returns whether a call is skipped because it has an effect with any pointers: it ends this process, creates a
+ * process, sends signals to the processes 0 to 3, or waits without a time limit. */
 static int is_left_out(long number)
 {
 	switch (number) {
@@ -236,7 +238,8 @@ static int is_left_out(long number)
 	}
 }
 
-/* Makes every call with each kind of bad pointer in all arguments, in children that may end in any way, but soon. */
+/* Makes every call with each kind of bad pointer in all arguments. The children that make the calls may end in any way,
+ * but must end soon. */
 static void every_number(void)
 {
 	long survived = 0, ended = 0, tried = 0;

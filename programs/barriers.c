@@ -1,13 +1,14 @@
-/* Does membarrier order the memory accesses of other threads that use no barrier themselves?
+/* Does membarrier order the memory accesses of other threads that execute no barrier themselves?
  *
- * One thread stores to a word and loads another, with no barrier between, all the time; a second stores and loads them the
- * other way round, with membarrier between. If both miss the other's store, membarrier ordered nothing. `barriers ROUNDS`.
+ * One thread repeatedly stores to one word and loads another, without a barrier in between. A second thread stores
+ * to the other word and loads the first, with membarrier in between. If neither load returns the other thread's
+ * store, membarrier did not order the accesses. Usage: `barriers ROUNDS`.
  */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
 
-/* include/uapi/linux/membarrier.h, which not every C library has. */
+/* From include/uapi/linux/membarrier.h, which not every C library has. */
 enum {
 	QUERY = 0,
 	GLOBAL = 1,
@@ -23,7 +24,7 @@ static long membarrier(int command, unsigned flags)
 	return syscall(SYS_membarrier, command, flags, 0);
 }
 
-/* Each of these is in a separate cache line. */
+/* Each word is in a separate cache line. */
 static struct {
 	volatile uint64_t word;
 	uint64_t pad[15];

@@ -1,7 +1,7 @@
-/* What the programs of this folder share: checks, and children that check.
+/* The parts that the programs of this folder share: checks, and children that check.
  *
- * A program asks one question. It prints nothing but failed checks and one closing line, and exits with 0 only when every
- * check held. The same program must pass on Linux itself: Linux is the reference.
+ * Each program answers one question. It prints only failed checks and one final line, and exits with 0 if and only
+ * if no check failed. The same program must pass on Linux, which is the reference.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -25,7 +25,8 @@
 
 #define PAGE 4096UL
 
-/* Not in every C library's headers; include/uapi/asm-generic/mman-common.h, mman.h and linux/mman.h. */
+/* Not every C library's headers contain these; the values are from include/uapi/asm-generic/mman-common.h, mman.h and
+ * linux/mman.h. */
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
@@ -49,10 +50,10 @@
 
 static int checks_made, checks_failed;
 
-/* Checks the condition; if it fails, prints the line, the text and errno, and continues. */
+/* Checks the condition. If it is false, prints the line number, the condition and errno, and continues. */
 #define CHECK(condition) check_that(!!(condition), __FILE__, __LINE__, #condition)
 
-/* Checks that two integers are equal; otherwise prints both. */
+/* Checks that two integers are equal. If they are not, prints both. */
 #define CHECK_EQ(seen, wanted) \
 	check_equal((long long)(seen), (long long)(wanted), __FILE__, __LINE__, #seen, #wanted)
 
@@ -64,7 +65,7 @@ static int checks_made, checks_failed;
 		check_failure(check_result, errno, (error), __FILE__, __LINE__, #call, #error);             \
 	} while (0)
 
-/* Checks a condition without which the rest makes no sense: if it fails, prints the line and exits. */
+/* Checks a condition that all later checks require. If it is false, prints the line number and exits. */
 #define NEED(condition)                                                                 \
 	do {                                                                            \
 		if (!CHECK(condition)) {                                                \
@@ -111,7 +112,7 @@ static inline int check_failure(long long result, int seen, int wanted, const ch
 	return holds;
 }
 
-/* Prints the closing line. Returns the exit code of main. */
+/* Prints the final line. Returns the exit code of main. */
 static inline int checked(const char *name)
 {
 	printf("%s: %d checks, %d failed\n", name, checks_made, checks_failed);
@@ -119,14 +120,14 @@ static inline int checked(const char *name)
 	return checks_failed ? 1 : 0;
 }
 
-/* Exits from a child, with 0 only if its own checks held. Failed checks of the parent do not count. */
+/* Exits from a child, with 0 if and only if none of its own checks failed. Failed checks of the parent do not count. */
 static inline _Noreturn void end_child(void)
 {
 	fflush(stdout);
 	_exit(checks_failed ? 1 : 0);
 }
 
-/* Forks; the child starts with no failed checks. */
+/* Forks. The child's number of failed checks starts at 0. */
 static inline pid_t fork_checked(void)
 {
 	fflush(stdout);
@@ -136,7 +137,7 @@ static inline pid_t fork_checked(void)
 	return child;
 }
 
-/* Reads a file in pieces of `piece` bytes. The next call overwrites the text. */
+/* Reads a file in pieces of `piece` bytes. The text is valid until the next call. */
 static inline char *read_pieces(const char *path, size_t piece)
 {
 	static char text[1 << 20];
@@ -156,7 +157,7 @@ static inline char *read_pieces(const char *path, size_t piece)
 	return text;
 }
 
-/* Returns the number in a row "name ... number" of a file; -1 without that row. */
+/* Returns the number in the row "name ... number" of a file, or -1 if there is no such row. */
 static inline long row_in(const char *path, const char *name)
 {
 	char line[512];
@@ -171,7 +172,7 @@ static inline long row_in(const char *path, const char *name)
 	return value;
 }
 
-/* Returns the number that a file begins with. */
+/* Returns the number at the beginning of a file. */
 static inline long number_of(const char *path)
 {
 	char text[64] = "";
@@ -181,7 +182,7 @@ static inline long number_of(const char *path)
 	return atol(text);
 }
 
-/* Returns the path of a name in a folder, which the next seven calls leave as it is. */
+/* Returns the path of a name in a folder. The text is valid until the eighth call after this one. */
 static inline const char *path_in(const char *folder, const char *name)
 {
 	static char paths[8][256];
@@ -227,14 +228,14 @@ static inline int killed(int status, int signal)
 	return WIFSIGNALED(status) && WTERMSIG(status) == signal;
 }
 
-/* Private anonymous memory, readable and writable. */
+/* Returns private anonymous memory, readable and writable. */
 static inline char *anonymous(size_t length)
 {
 	void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* A file without a name in /tmp, of this length. */
+/* Returns a descriptor of an unnamed file in /tmp with this length. */
 static inline int scratch_file(size_t length)
 {
 	char name[] = "/tmp/scratch-XXXXXX";
@@ -249,7 +250,7 @@ static inline int scratch_file(size_t length)
 	return file;
 }
 
-/* Minor and major faults that this process has taken. */
+/* Returns the number of minor and major faults that this process has taken. */
 static inline long faults_taken(void)
 {
 	struct rusage usage;
@@ -257,7 +258,7 @@ static inline long faults_taken(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* Turns that a parent and its child take, over pipes. */
+/* Pipes over which a parent and its child take turns. */
 struct turns {
 	int to_child[2], to_parent[2];
 };

@@ -1,8 +1,8 @@
-/* Is memory copied exactly when it must be, for every way to share it and every order of the writes?
+/* Is memory copied exactly when it must be, for every way to share it and every order of writes?
  *
- * Private anonymous pages, private file pages and pages over the zero page are shared by fork, by fork of fork and by
- * the page cache, and populated by MADV_POPULATE_READ and _WRITE; processes write in every order. Shared mappings must
- * never be copied. A child's death must leave the parent's memory as it was.
+ * Private anonymous pages, private file pages and mappings of the zero page are shared by fork, by a fork in the
+ * child and with the page cache, and are populated by MADV_POPULATE_READ and _WRITE. Processes write in every order.
+ * Shared mappings must never be copied. The exit of a child must not change the parent's memory.
  */
 #include "check.h"
 
@@ -59,8 +59,8 @@ static char apply_fill(char *page, enum fill fill, enum kind kind)
 	return first;
 }
 
-/* Three processes (0: parent, 1: child, 2: grandchild) write in the order given; each then sees its own mark, or the last
- * mark when the page is shared. */
+/* Three processes (0: parent, 1: child, 2: grandchild) write in this order. Each must then read its own mark, or the
+ * last mark written if the page is shared. */
 static void three_writers(enum kind kind, enum fill fill, const int order[3])
 {
 	int file;
@@ -114,7 +114,7 @@ static void three_writers(enum kind kind, enum fill fill, const int order[3])
 	munmap(page, PAGE);
 }
 
-/* Later writes to a file are visible in an unwritten private page of the file, and not in a written one. */
+/* A later write to a file is visible in a private page that was not written, and invisible in one that was. */
 static void private_and_file(void)
 {
 	int file = scratch_file(2 * PAGE);
@@ -128,7 +128,7 @@ static void private_and_file(void)
 	CHECK_EQ(pwrite(file, "x", 1, 0), 1);
 	CHECK_EQ(*(volatile char *)page, 'n');
 	CHECK_EQ(page[1], 'm');
-	/* Discarding the copy maps the file's page again. */
+	/* After the private copy is discarded, the file's page is mapped again. */
 	CHECK_EQ(madvise(page, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(*(volatile char *)page, 'x');
 	CHECK_EQ(page[1], 0);
@@ -136,7 +136,7 @@ static void private_and_file(void)
 	close(file);
 }
 
-/* The last process that maps a page writes in place: no copy is made, and the earlier contents stay. */
+/* The last process that maps a page writes in place: the page is not copied, and its contents are kept. */
 static void owners_leave(void)
 {
 	char *memory = anonymous(8 * PAGE);
@@ -161,7 +161,7 @@ static void owners_leave(void)
 	munmap(memory, 8 * PAGE);
 }
 
-/* A system call that writes into shared memory copies it as a store would. */
+/* A system call that writes to memory shared copy-on-write copies it as a store does. */
 static void kernel_writes(void)
 {
 	char *page = anonymous(PAGE);

@@ -1,7 +1,7 @@
-/* Does RLIMIT_CPU end a program that uses the CPU without end?
+/* Does RLIMIT_CPU end a program that uses the CPU without a pause?
  *
- * At the soft limit the process gets SIGXCPU and the limit in force rises by a second; at the hard one it is killed
- * (kernel/time/posix-cpu-timers.c of Linux, check_process_timers).
+ * At the soft limit the process receives SIGXCPU, and the soft limit in effect increases by a second. At the hard
+ * limit the process is killed (kernel/time/posix-cpu-timers.c of Linux, check_process_timers).
  */
 #include "check.h"
 #include <time.h>
@@ -45,7 +45,7 @@ static void spin_until_warned(void)
 		__asm__ volatile("" ::: "memory");
 }
 
-/* After a second of CPU time SIGXCPU ends the process. The time in which it sleeps does not count. */
+/* SIGXCPU ends the process after a second of CPU time. Time in which the process sleeps does not count. */
 static void second(void *unused)
 {
 	set(1, RLIM_INFINITY);
@@ -54,7 +54,7 @@ static void second(void *unused)
 	spin(unused);
 }
 
-/* A handler of SIGXCPU sees that the soft limit was raised. At the hard limit the process is killed. */
+/* In a handler of SIGXCPU, the soft limit has already increased. At the hard limit the process is killed. */
 static void handled(void *unused)
 {
 	CHECK(signal(SIGXCPU, warned) != SIG_ERR);
@@ -79,20 +79,20 @@ static void inherited(void *unused)
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(soft_limit() <= 1);
-		/* The next SIGXCPU, for the child's own CPU time, has the default action. */
+		/* The next SIGXCPU is for the child's own CPU time, and has the default action. */
 		CHECK(signal(SIGXCPU, SIG_DFL) != SIG_ERR);
 		spin(unused);
 	}
 	CHECK(killed(wait_for(child), SIGXCPU));
 }
 
-/* Without a soft limit the hard one has no effect. */
+/* The hard limit has no effect if there is no soft limit. */
 static void without_soft(void *unused)
 {
 	(void)unused;
 	set(RLIM_INFINITY, RLIM_INFINITY);
 	CHECK_EQ(soft_limit(), RLIM_INFINITY);
-	/* A limit that is removed in time has no effect. */
+	/* A limit that is removed before it is reached has no effect. */
 	set(1, RLIM_INFINITY);
 	set(RLIM_INFINITY, RLIM_INFINITY);
 	CHECK_EQ(soft_limit(), RLIM_INFINITY);

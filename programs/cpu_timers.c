@@ -1,4 +1,4 @@
-/* Do timers that measure CPU time expire when a process or thread has used it, and only then?
+/* Do timers of CPU time expire when a process or thread has used that time, and at no other time?
  *
  * ITIMER_VIRTUAL and ITIMER_PROF, POSIX timers with CPU clocks, the clocks of other processes and threads, and
  * clock_nanosleep (kernel/time/posix-cpu-timers.c and itimer.c of Linux).
@@ -53,7 +53,7 @@ static long left(int which)
 	return timer.it_value.tv_sec * 1000000L + timer.it_value.tv_usec;
 }
 
-/* One expiration, which sleeping does not bring nearer. */
+/* A timer expires once. Time in which the process sleeps does not count. */
 static void once(int which, int signal)
 {
 	caught[signal] = 0;
@@ -100,7 +100,7 @@ static void interval_timers(void)
 	CHECK_FAILS(setitimer(3, NULL, NULL), EINVAL);
 	CHECK_FAILS(getitimer(3, &bad), EINVAL);
 
-	/* A child has no timers. */
+	/* A child does not inherit timers. */
 	set(ITIMER_PROF, 30, 30);
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -128,7 +128,7 @@ static void set_timer(timer_t timer, long first, long interval)
 	CHECK_EQ(timer_settime(timer, 0, &times, NULL), 0);
 }
 
-/* The thread's time and the process's differ while another thread runs. */
+/* The CPU times of the thread and of the process differ while another thread runs. */
 static volatile int stop;
 
 static void *burn(void *clock)
@@ -174,7 +174,7 @@ static void posix_timers(void)
 	CHECK(read_clock(other) - before >= 39 * MILLISECOND);
 	CHECK(read_clock(CLOCK_THREAD_CPUTIME_ID) - own < 30 * MILLISECOND);
 
-	/* A sleep by the CPU time of the process ends because of the other thread. */
+	/* A sleep by the CPU time of the process ends because the other thread uses CPU time. */
 	struct timespec nap = { 0, 30 * MILLISECOND };
 	long long start = read_clock(CLOCK_PROCESS_CPUTIME_ID);
 	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &nap, NULL), 0);
@@ -183,7 +183,8 @@ static void posix_timers(void)
 
 	stop = 1;
 	CHECK_EQ(pthread_join(helper, NULL), 0);
-	/* Its timer does not expire any more, and cannot be set once the thread is gone, which pthread_join precedes. */
+	/* A timer of that thread does not expire any more, and cannot be set after the thread has exited, which
+	 * pthread_join waits for. */
 	caught[SIGVTALRM] = 0;
 	struct itimerspec soon = { { 0, 0 }, { 0, MILLISECOND } };
 	CHECK(timer_settime(others, 0, &soon, NULL) == 0 || errno == ESRCH);
@@ -233,7 +234,7 @@ static void clocks(void)
 int main(int count_of_arguments, char **arguments)
 {
 	if (count_of_arguments > 1) {
-		/* After execve, the interval timer goes on. */
+		/* The interval timer continues after execve. */
 		CHECK(left(ITIMER_PROF) > 0);
 		use(60);
 		return 1;

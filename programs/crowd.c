@@ -1,9 +1,10 @@
-/* Do threads that change one address space all make progress, however few CPUs really run?
+/* Do all threads that change one address space make progress, even if fewer CPUs than threads really run?
  *
- * Six threads, each 300 times: map private memory, write it, remove the right to write and restore it, fork a child that
- * reads it, move it, and unmap it. Each waits for the others' changes of the address space, and for TLB flushes on other
- * CPUs. `crowd ROUNDS`: 300 if it is not given. With more virtual CPUs than real ones, a CPU that waits must not keep the
- * CPU that it waits for from running; a kernel whose CPUs spin for ever makes no progress.
+ * Six threads each repeat these steps 300 times: map private memory, write to it, remove and restore write
+ * permission, fork a child that reads it, move it, and unmap it. Each step waits for the other threads' changes of
+ * the address space, and for TLB flushes on other CPUs. Usage: `crowd [ROUNDS]`, 300 by default. If there are more
+ * virtual CPUs than real ones, a CPU that waits must not prevent the CPU that it waits for from running. A kernel
+ * whose CPUs spin without a limit makes no progress.
  */
 #include "check.h"
 #include <pthread.h>
@@ -25,7 +26,7 @@ static int failed(struct worker *worker, const char *what)
 	return 0;
 }
 
-/* Returns whether all pages hold the value that this round wrote. */
+/* Returns whether all pages contain the value that this round wrote. */
 static int holds(const unsigned char *memory, unsigned char value)
 {
 	for (unsigned long page = 0; page < PAGES; page++)

@@ -1,6 +1,6 @@
-/* Can folders, and mounts, nested to any depth be removed, and left behind?
+/* Can folders and mounts that are nested to any depth be removed, and can a program exit without removing them?
  *
- * With the argument "leave" the folders and mounts stay when the program exits.
+ * With the argument "leave", the folders and mounts still exist when the program exits.
  */
 #include "check.h"
 #include <sys/mount.h>
@@ -28,7 +28,7 @@ static void made_and_removed(int depth)
 	CHECK_FAILS(access("d", F_OK), ENOENT);
 }
 
-/* The folders are removed while the innermost one is open. */
+/* Removes the folders while the innermost one is open. */
 static void removed_in_use(int depth)
 {
 	descend(depth);
@@ -58,7 +58,7 @@ static void unmounted(int depth)
 	CHECK_EQ(rmdir("m"), 0);
 }
 
-/* Mounts file systems, each in the previous one or over it. */
+/* Mounts file systems, each inside the previous one or on top of it. */
 static void mounted_in_mounts(int depth, int covering)
 {
 	NEED(mkdir("m", 0777) == 0 && mount("deep", "m", "tmpfs", 0, NULL) == 0 && chdir("m") == 0);

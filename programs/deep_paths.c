@@ -1,7 +1,7 @@
-/* What do system calls return for a directory whose path is longer than any path that a call takes?
+/* What do system calls return for a directory whose path is longer than any path that a call accepts?
  *
- * 400 directories with names of 250 bytes are nested. getcwd and readlink have no room for the path of the last one, and
- * report that; /proc/self/maps prints the full path of a file there.
+ * 400 directories with names of 250 bytes are nested. getcwd and readlink fail because the path of the innermost one
+ * exceeds their limits, while /proc/self/maps prints the full path of a file in it.
  */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* Does epoll report each event, as often as it should, and to the processes that it should?
+/* Does epoll report each event, as often as Linux does, and to the same processes?
  */
 #include "check.h"
 #include <poll.h>
@@ -16,7 +16,7 @@ static int control(int set, int operation, int file, uint32_t events, uint64_t d
 	return epoll_ctl(set, operation, file, &event);
 }
 
-/* `found` returns the number of events that are ready now, and stores the last of them here. */
+/* `found` returns the number of events that are ready, and stores the last of them here. */
 static struct epoll_event last;
 
 static int found(int set)
@@ -44,7 +44,7 @@ static void errors(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	NEED(set >= 0);
 	CHECK_EQ(fcntl(set, F_GETFD), FD_CLOEXEC);
-	/* Not every C library passes the size to the kernel: make the system call. */
+	/* Not every C library passes the size to the kernel, so the program makes the system call itself. */
 	CHECK_FAILS(syscall(SYS_epoll_create, 0L), EINVAL);
 	CHECK_FAILS(epoll_create1(1), EINVAL);
 	int ends[2];
@@ -97,7 +97,7 @@ static void levels(void)
 	CHECK_EQ(found(set), 1);
 	get(ends[0]);
 	CHECK_EQ(found(set), 0);
-	/* A condition that holds when a file is added or changed counts as an event. */
+	/* A condition that is true when a file is added or modified is reported as an event. */
 	put(ends[1]);
 	CHECK_EQ(control(set, EPOLL_CTL_DEL, ends[0], 0, 0), 0);
 	CHECK_EQ(found(set), 0);
@@ -112,10 +112,10 @@ static void levels(void)
 	get(ends[0]);
 	CHECK_EQ(found(set), 1);
 	CHECK_EQ(last.events, EPOLLHUP);
-	/* A closed file is no longer watched. */
+	/* An epoll no longer reports a file that was closed. */
 	close(ends[0]);
 	CHECK_EQ(found(set), 0);
-	/* A file stays watched while another descriptor refers to it. */
+	/* An epoll still reports a file to which another descriptor refers. */
 	NEED(pipe(ends) == 0);
 	CHECK_EQ(control(set, EPOLL_CTL_ADD, ends[0], EPOLLIN, 3), 0);
 	int other = dup(ends[0]);
@@ -157,7 +157,7 @@ static void edges(void)
 	CHECK_EQ(found(set), 0);
 	close(ends[0]);
 	close(ends[1]);
-	/* Decrementing a semaphore is no event. */
+	/* Decrementing a semaphore does not cause an event. */
 	int semaphore = eventfd(2, EFD_SEMAPHORE);
 	CHECK_EQ(control(set, EPOLL_CTL_ADD, semaphore, EPOLLIN | EPOLLET, 0), 0);
 	CHECK_EQ(found(set), 1);
@@ -171,7 +171,7 @@ static void edges(void)
 	close(set);
 }
 
-/* If more events are ready than the caller has room for, the calls report all of them in turn. */
+/* If more events are ready than the caller's array can contain, successive calls report all of them in turn. */
 static void turns(void)
 {
 	int set = epoll_create1(0), counters[4], seen[4] = { 0 };
@@ -258,7 +258,7 @@ static void waits(void)
 	CHECK_EQ(epoll_wait(set, &event, 1, -1), 1);
 	get(ends[0]);
 	CHECK(exited(wait_for(child), 0));
-	/* A signal ends the wait; a blocked one does so only under a mask that lets it through. */
+	/* A signal ends the wait. A blocked signal ends it only if the mask of the call unblocks it. */
 	struct sigaction action = { .sa_handler = ring, .sa_flags = SA_RESTART };
 	sigaction(SIGALRM, &action, NULL);
 	ualarm(20000, 0);
@@ -288,7 +288,7 @@ static void waits(void)
 	close(set);
 }
 
-/* Returns how many of several children that wait for one event are woken. */
+/* Returns how many of several children that wait for the same event are woken. */
 static int woken(uint32_t more)
 {
 	int start[2], done[2], event = eventfd(0, EFD_NONBLOCK);

@@ -1,8 +1,8 @@
-/* How many paths through epolls may lead to one file, and does checking them end?
+/* How many paths through epolls may lead to one file, and does checking them terminate?
  *
- * Epolls that watch epolls in layers have a number of paths that is exponential in the number of layers. `epoll_ctl`
- * must check for loops, for the depth and for the number of paths without following each of them (fs/eventpoll.c of
- * Linux, ep_loop_check and reverse_path_check).
+ * If the epolls of each layer watch the epolls of the next, the number of paths is exponential in the number of
+ * layers. `epoll_ctl` must check for loops, for the depth and for the number of paths without following every path
+ * (fs/eventpoll.c of Linux, ep_loop_check and reverse_path_check).
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -33,16 +33,16 @@ static void layers(void)
 			for (int below = 0; layer > 0 && below < WIDTH; below++)
 				CHECK_EQ(watch(epolls[layer][place], epolls[layer - 1][below]), 0);
 		}
-	/* One more layer is too deep, and a loop is detected however far away it closes. */
+	/* One more layer exceeds the maximum depth, and a loop is detected whatever its length. */
 	int over = new_epoll();
 	CHECK_FAILS(watch(over, epolls[LAYERS - 1][0]), ELOOP);
 	CHECK_FAILS(watch(epolls[0][0], epolls[LAYERS - 1][WIDTH - 1]), ELOOP);
 	CHECK_FAILS(watch(epolls[0][0], epolls[0][0]), EINVAL);
-	/* More than 10 paths with four links would lead to a file below. */
+	/* More than 10 paths with four links would lead to this file. */
 	int file = eventfd(0, 0);
 	CHECK(file >= 0);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
-	/* After the refusal the file is not watched. */
+	/* After the error, the epoll does not watch the file. */
 	CHECK_FAILS(epoll_ctl(epolls[0][0], EPOLL_CTL_DEL, file, NULL), ENOENT);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
 	/* Only one path leads to a file that an epoll of the top layer watches. */
@@ -54,7 +54,7 @@ static void layers(void)
 			close(epolls[layer][place]);
 }
 
-/* Checks that at most `most` epolls may watch the top of a chain of `links` links above a file. */
+/* Checks that at most `most` epolls can watch the first epoll of a chain with `links` links to a file. */
 static void fan(int links, int most)
 {
 	int file = eventfd(0, 0);
@@ -73,15 +73,15 @@ static void fan(int links, int most)
 	}
 	outer[most] = new_epoll();
 	CHECK_FAILS(watch(outer[most], top), EINVAL);
-	/* A removed path makes room for another. */
+	/* After a path is removed, another one can be added. */
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(outer[most], top), 0);
 	CHECK_FAILS(watch(outer[most], top), EEXIST);
-	/* Without a file below, the number of paths is not limited; with more paths, no file can be added. */
+	/* Without a file at the end, the number of paths is not limited. With too many paths, no file can be added. */
 	CHECK_EQ(epoll_ctl(bottom, EPOLL_CTL_DEL, file, NULL), 0);
 	CHECK_EQ(watch(outer[0], top), 0);
 	CHECK_FAILS(watch(bottom, file), EINVAL);
-	/* Events pass through every link. */
+	/* Events propagate through every link. */
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(bottom, file), 0);
 	CHECK_EQ(eventfd_write(file, 1), 0);

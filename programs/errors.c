@@ -1,10 +1,12 @@
-/* Which error does a memory call return if there is one reason to fail, and which one if there are two?
+/* Which error does a memory call return if there is one reason to fail, and which if there are two?
  *
- * Each call has an invocation that works, and reasons to fail: changes of its arguments or of the process's state. The
- * program makes every call with each reason and with each two that can be combined, each in a separate child, and prints a
- * line for each. It judges nothing: the results of Linux 7.3 are in errors.linux.
+ * For each call there is an invocation that succeeds, and there are reasons to fail: changes of the arguments or of
+ * the process's state. The program makes every call with each reason, and with each two reasons that can be
+ * combined, in a separate child each time, and prints one line for each. It does not judge the results; those of
+ * Linux 7.3 are in errors.linux.
  *
- * Needs root, /dev/zram0 as swap, and a machine to itself: some states change settings of the system.
+ * Needs root, /dev/zram0 as swap, and a machine without other users, because some states change settings of the
+ * system.
  */
 #include "errors/advice.h"
 #include "errors/files.h"
@@ -62,14 +64,14 @@ static void edit(unsigned long *words, const struct reason *reason, unsigned lon
 	}
 }
 
-/* Returns whether two states are the same, or are limits of the same resource. */
+/* Returns whether two states are equal, or are limits of the same resource. */
 static int same_state(unsigned long a, unsigned long b)
 {
 	const unsigned long locking = NO_LOCKING | LITTLE_LOCKING;
 	return a == b || (a & b & ~OTHER_USER) || ((a & locking) && (b & locking));
 }
 
-/* Returns whether two reasons can be combined: not if both set the same word or the same state. */
+/* Returns whether two reasons can be combined. They cannot if both change the same word or the same state. */
 static int together(const struct reason *one, const struct reason *two)
 {
 	for (int i = 0; i < EDITS; i++)
@@ -87,7 +89,7 @@ static int together(const struct reason *one, const struct reason *two)
 	return 1;
 }
 
-/* Replaces the words whose value is known only during the run. */
+/* Replaces the words whose values are known only at run time. */
 static void resolve(unsigned long *words)
 {
 	for (int i = 0; i < 6; i++)
@@ -147,7 +149,7 @@ static void once(const struct call *call, const struct reason *one, const struct
 	restore_controls();
 	if (!exited(status, 0))
 		printf("ended with %x\n", status);
-	/* Undoes SHM_LOCK, which would affect the next call. */
+	/* Reverts SHM_LOCK, which would affect the next call. */
 	shmctl(lent_segment, SHM_UNLOCK, NULL);
 }
 

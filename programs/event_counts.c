@@ -1,8 +1,8 @@
-/* Which events does /proc/vmstat count: allocated and mapped huge pages, unmerged pages, pages read from swap, and faults
- * that fail?
+/* Which events does /proc/vmstat count: allocated and mapped huge pages, unmerged pages, pages read from swap, and
+ * failed faults?
  *
- * Each operation has counts that are known in advance. Needs swap, root, transparent huge pages under madvise, and no other
- * process that merges pages or uses huge ones.
+ * The counts of each operation are known in advance. The program needs swap, root, transparent huge pages set to
+ * madvise, and no other process that merges pages or uses huge pages.
  */
 #include "check.h"
 
@@ -18,13 +18,13 @@ enum { HUGE = 2 << 20, PAGES = 64 };
 #define RW (PROT_READ | PROT_WRITE)
 #define KSM "/sys/kernel/mm/ksm/"
 
-/* The events, and the count of each when `begin` was called. */
+/* The names of the events, and the count of each at the last call of `begin`. */
 static const char *const names[] = { "thp_fault_alloc", "thp_file_mapped", "thp_collapse_alloc", "cow_ksm", "pgmajfault",
 				     "pswpin" };
 enum { EVENTS = sizeof names / sizeof *names };
 static long before[EVENTS];
 
-/* Reads the count of an event. Only the first call faults. */
+/* Reads the count of an event. Only the first call takes faults. */
 static long event(const char *name)
 {
 	static char text[1 << 14];
@@ -48,7 +48,7 @@ static void begin(void)
 		before[i] = event(names[i]);
 }
 
-/* Checks that since `begin` these two events were counted this often, and no other event was counted. */
+/* Checks that, since `begin`, these two events occurred this many times, and no other event. */
 static void counted(const char *first, long first_times, const char *second, long second_times)
 {
 	for (int i = 0; i < EVENTS; i++) {
@@ -67,7 +67,7 @@ static void set(const char *path, const char *text)
 	close(file);
 }
 
-/* Maps `size` bytes at a multiple of 2 MiB, with nothing else in the 2 MiB before and after them. */
+/* Maps `size` bytes at a multiple of 2 MiB. The 2 MiB before and after the mapping are not mapped. */
 static char *aligned(size_t size, int flags)
 {
 	char *room = mmap(NULL, size + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,7 +157,7 @@ static void merged_pages(void)
 	counted("cow_ksm", 8, "", 0);
 	in_a_child(store, memory, PAGES);
 	counted("cow_ksm", PAGES - 8, "", 0);
-	/* Of these 16 pages, 8 are still merged, and are copied. */
+	/* 8 of these 16 pages are still merged, and are copied. */
 	NEED(madvise(memory, 16 * PAGE, MADV_UNMERGEABLE) == 0);
 	counted("cow_ksm", 8, "", 0);
 	set(KSM "run", "2");
@@ -165,7 +165,7 @@ static void merged_pages(void)
 	counted("cow_ksm", PAGES - 16, "", 0);
 }
 
-/* Returns the number of faults since the last call. */
+/* Returns the number of faults since the previous call. */
 static long faults(void)
 {
 	static long last;
@@ -174,14 +174,15 @@ static long faults(void)
 	return since;
 }
 
-/* A population that fails takes two faults on the page at which it fails, or one if that is the first page. */
+/* A call that populates memory and fails takes two faults on the page at which it fails, or one if that is the first
+ * page. */
 static void pages_beyond_the_end(void)
 {
 	int file = memfd_create("short", 0);
 	NEED(file >= 0 && ftruncate(file, SIZE) == 0);
 	char *memory = mmap(NULL, 2 * SIZE, RW, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
-	/* After the forks, makes the memory that the checks write to exclusive to this process again. */
+	/* Makes the memory that the checks write to exclusive to this process again after the forks. */
 	CHECK_FAILS(madvise(memory + 1, PAGE, MADV_POPULATE_READ), EINVAL);
 	faults();
 	CHECK_EQ(faults() >= 0, 1);
@@ -201,7 +202,7 @@ static void pages_beyond_the_end(void)
 	char *other = aligned(2 * SIZE, MAP_PRIVATE);
 	other = mmap(other, 2 * SIZE, PROT_READ, MAP_SHARED | MAP_POPULATE | MAP_FIXED, file, 0);
 	NEED(other != MAP_FAILED);
-	/* Each fault maps 16 pages; two are beyond the end. */
+	/* Each fault maps 16 pages. Two more faults are beyond the end of the file. */
 	CHECK_EQ(faults(), PAGES / 16 + 2);
 	CHECK(mmap(NULL, SIZE, PROT_READ, MAP_SHARED | MAP_POPULATE, file, (off_t)SIZE) != MAP_FAILED);
 	CHECK_EQ(faults(), 1);

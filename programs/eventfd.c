@@ -1,4 +1,4 @@
-/* Does an eventfd count, refuse and wait as it should?
+/* Does an eventfd count, fail and wait as on Linux?
  */
 #include "check.h"
 #include <poll.h>
@@ -19,7 +19,7 @@ int main(void)
 	CHECK_EQ(fcntl(counter, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(fcntl(counter, F_GETFL), O_RDWR | O_NONBLOCK);
 	CHECK_FAILS(eventfd(0, 4), EINVAL);
-	/* An eventfd has no position, but lseek does not fail. */
+	/* An eventfd has no file position, but lseek succeeds. */
 	CHECK_EQ(lseek(counter, 5, SEEK_SET), 0);
 	CHECK_FAILS(lseek(counter, 0, 99), EINVAL);
 	CHECK_FAILS(pread(counter, &value, 8, 0), ESPIPE);

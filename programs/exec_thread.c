@@ -1,5 +1,5 @@
-/* execve from any thread: do the other threads end, does the new program have the process ID and one thread, and do its
- * descriptors, mask and ignored signals survive?
+/* When any thread calls execve, do the other threads end, does the new program have the process ID and one thread, and
+ * are its descriptors, signal mask and ignored signals kept?
  */
 #include "check.h"
 #include <dirent.h>
@@ -19,7 +19,8 @@ static int count_threads(void)
 	return count;
 }
 
-/* Checks in the new program. argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
+/* Runs in the new program and checks its state. argv contains "after", the previous process ID, a descriptor that must
+ * be open and one that must be closed. */
 static int after(char **argv)
 {
 	sigset_t mask;
@@ -132,7 +133,7 @@ static void from_thread(void *unused)
 		pause();
 }
 
-/* The leader has exited when another thread calls execve. */
+/* The leader has already exited when another thread calls execve. */
 static void from_thread_without_leader(void *unused)
 {
 	(void)unused;
@@ -142,7 +143,7 @@ static void from_thread_without_leader(void *unused)
 	syscall(SYS_exit, 7);
 }
 
-/* Two threads call execve at once: one call succeeds, and the process runs one program. */
+/* Two threads call execve at the same time. One call succeeds, and the process executes one program. */
 static void from_two_threads(void *unused)
 {
 	(void)unused;
@@ -154,7 +155,7 @@ static void from_two_threads(void *unused)
 		pause();
 }
 
-/* A failed execve leaves every thread as it was. */
+/* An execve that fails does not change any thread. */
 static void failed(void *unused)
 {
 	(void)unused;
@@ -170,7 +171,7 @@ static void failed(void *unused)
 	exit(checks_failed ? 1 : 0);
 }
 
-/* vfork in a thread stops that thread alone, and the child can execute a program. */
+/* vfork stops only the thread that calls it, and the child can execute a program. */
 static void *vfork_thread(void *argument)
 {
 	int status = -1;

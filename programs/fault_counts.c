@@ -1,7 +1,8 @@
-/* Which faults are counted, and how often: ru_minflt of getrusage, and pgfault of /proc/vmstat.
+/* Which faults are counted, and how often, in ru_minflt of getrusage and in pgfault of /proc/vmstat?
  *
- * Each operation is done on fresh memory. A page that the kernel faults in for a system call counts as one that the
- * program touches; a fault that fails counts in pgfault alone. With "print" the counts are printed instead.
+ * Each operation uses new memory. If the kernel faults in a page for a system call, the fault counts as if the
+ * program had accessed the page. A fault that fails is counted in pgfault only. With the argument "print", the
+ * program prints the counts instead of checking them.
  */
 #include "check.h"
 #include <setjmp.h>
@@ -30,7 +31,7 @@ static long pgfault(void)
 	return atol(row + strlen("\npgfault "));
 }
 
-/* Reserves addresses for SIZE and one page more, aligned so that fault-around maps as many pages as it can. */
+/* Reserves SIZE bytes of addresses and one page more, aligned so that fault-around maps as many pages as possible. */
 static char *room(void)
 {
 	uintptr_t around = 16 * 4096;
@@ -193,9 +194,9 @@ static void hugetlb_populated(void)
 static const struct operation {
 	const char *name;
 	void (*prepare)(void), (*operate)(void);
-	/* The expected number of pages faulted in, and of faults that fail. */
+	/* The expected number of pages that are faulted in, and of faults that fail. */
 	int minor, failed;
-	/* Nonzero if the operation needs transparent huge pages ('h') or a hugetlb pool. */
+	/* 'h' if the operation needs transparent huge pages, 'p' if it needs a hugetlb pool, 0 otherwise. */
 	char needs;
 } operations[] = {
 	{ "load", private_memory, do_load, PAGES, 0, 0 },
@@ -239,7 +240,7 @@ static const struct operation {
 	{ "MAP_POPULATE of a hugetlb page", nothing, hugetlb_populated, 1, 0, 'p' },
 };
 
-/* Returns whether huge pages are available by madvise, or in the pool. */
+/* Returns whether huge pages are available through madvise, or from the pool. */
 static int has(char needs)
 {
 	char setting[64] = "";
@@ -267,7 +268,7 @@ int main(int count, char **words)
 	memset(text, 1, sizeof text);
 	for (int i = 0; i < SIZE; i += sizeof text)
 		NEED(pwrite(file, text, sizeof text, i) == sizeof text);
-	/* Populates the code, stack and handler that the loop uses, so that their faults are not counted. */
+	/* Populates the code, the stack and the handler that the loop uses, so that their faults are not counted. */
 	struct rusage before, after;
 	getrusage(RUSAGE_SELF, &after);
 	read_only();

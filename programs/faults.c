@@ -1,8 +1,9 @@
-/* Does each kind of access take exactly as many page faults as it must?
+/* Does each kind of access take exactly the necessary number of page faults?
  *
- * The program counts its own faults (getrusage) around one access per page, and compares with Linux's counts: one per page
- * on the first write, two on a read and then a write, none after mprotect removed write permission and restored it, one per
- * page copied after a fork, and one per page to become its only owner again.
+ * The program counts its own faults (getrusage) during one access per page, and compares the number with Linux's. A
+ * first write takes one fault per page, and a read followed by a write takes two. A write takes none after mprotect
+ * removed and restored write permission. After a fork, each page takes one fault when it is copied, and one when its
+ * last owner reuses it.
  */
 #include "check.h"
 
@@ -26,7 +27,7 @@ static long writes(volatile char *memory)
 	return faults_taken() - before;
 }
 
-/* Populates the code and the stack that are used for counting, so that they cause no faults later. */
+/* Populates the code and the stack that the measurement uses, so that they cause no faults later. */
 static void warm_up(void)
 {
 	char *memory = anonymous(PAGES * PAGE);
@@ -40,7 +41,7 @@ static char *fresh(void)
 {
 	char *memory = anonymous(PAGES * PAGE);
 	NEED(memory != NULL);
-	/* No huge pages: MADV_NOHUGEPAGE is 15; a kernel without them may refuse. */
+	/* Disables huge pages. 15 is MADV_NOHUGEPAGE, which may fail on a kernel without huge pages. */
 	madvise(memory, PAGES * PAGE, 15);
 	return memory;
 }
@@ -52,7 +53,7 @@ static void first_touch(void)
 	CHECK_EQ(writes(memory), 0);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_DONTNEED), 0);
-	/* A read maps the zero page; the write after it maps a private page. */
+	/* A read maps the zero page, and a later write maps a private page. */
 	CHECK_EQ(reads(memory), PAGES);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(writes(memory), PAGES);
@@ -76,7 +77,8 @@ static void protection(void)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* After a fork the child copies each page, and the parent becomes its only owner again: one fault each. */
+/* After a fork the child copies each page, and the parent then becomes the only owner of the original: one fault
+ * each. */
 static void after_fork(int protect)
 {
 	char *memory = fresh();
@@ -84,7 +86,7 @@ static void after_fork(int protect)
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* This process's own stack and data are shared with its parent too. */
+		/* This process also shares its own stack and data with its parent. */
 		warm_up();
 		CHECK_EQ(reads(memory), 0);
 		if (protect) {
@@ -101,8 +103,8 @@ static void after_fork(int protect)
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
 	}
-	/* With the child gone, the pages are exclusive to this process again. A kernel may notice when the right to write is
-	 * restored, or at each write. */
+	/* After the child has exited, the pages are exclusive to this process again. A kernel may detect this when
+	 * write permission is restored, or at each write. */
 	long faults = writes(memory);
 	CHECK(faults == PAGES || (protect && faults == 0));
 	CHECK_EQ(writes(memory), 0);

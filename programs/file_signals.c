@@ -1,4 +1,4 @@
-/* Does the owner of a pipe or socket get a signal when input or output becomes possible?
+/* Does the owner of a pipe or socket receive a signal when input or output becomes possible?
  */
 #include "check.h"
 #include <poll.h>
@@ -131,10 +131,10 @@ static void pipes(void)
 	CHECK_EQ(write(ends[1], "x", 1), 1);
 	CHECK(exited(wait_for(child), 0));
 	CHECK_EQ(plain, 0);
-	/* The owner has exited: there is no signal. */
+	/* There is no signal, because the owner has exited. */
 	CHECK_EQ(write(ends[1], "x", 1), 1);
 	CHECK_EQ(plain, 0);
-	/* Room in a pipe. */
+	/* A pipe becomes writable. */
 	NEED(fcntl(ends[1], F_SETOWN, getpid()) == 0 && fcntl(ends[1], F_SETFL, O_ASYNC | O_NONBLOCK) == 0);
 	static char page[4096];
 	while (write(ends[1], page, sizeof page) > 0)

@@ -1,4 +1,4 @@
-/* Do files in memory behave as files do: names, offsets, sizes, holes, links to open files, and mappings of them?
+/* Do files in memory behave as on Linux: names, offsets, sizes, holes, links to open files, and mappings?
  */
 #include "check.h"
 #include <dirent.h>
@@ -48,7 +48,7 @@ static void names(void)
 	CHECK(holds("folder/two", "first"));
 	CHECK_FAILS(open("one", O_RDONLY), ENOENT);
 	CHECK_FAILS(rmdir("folder"), ENOTEMPTY);
-	/* A rename over another file: the name now refers to this file, and the other one stays open. */
+	/* A rename replaces another file. The name now refers to this file, and the replaced file is still open. */
 	int other = create("three", "third");
 	CHECK_EQ(rename("folder/two", "three"), 0);
 	CHECK(holds("three", "first"));
@@ -113,7 +113,7 @@ static void offsets(void)
 	CHECK_EQ(pread(file, text, 4, 3), 4);
 	CHECK(memcmp(text, "3xy6", 4) == 0);
 	CHECK_FAILS(pread(file, text, 1, -1), EINVAL);
-	/* A hole reads as zeroes, and only what was written takes blocks. */
+	/* A hole reads as zeroes, and only written pages take blocks. */
 	CHECK_EQ(pwrite(file, "end", 3, 1 << 20), 3);
 	struct stat stat;
 	CHECK_EQ(fstat(file, &stat), 0);
@@ -123,7 +123,7 @@ static void offsets(void)
 	CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0644);
 	CHECK_EQ(pread(file, text, 4, 5000), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
-	/* A read of a hole, too, stops where the caller's memory ends. */
+	/* A read of a hole also stops where the caller's buffer becomes inaccessible. */
 	char *short_memory = anonymous(2 * PAGE);
 	NEED(short_memory != MAP_FAILED && munmap(short_memory + PAGE, PAGE) == 0);
 	CHECK_EQ(pread(file, short_memory + PAGE - 1000, 3000, 3 * PAGE), 1000);
@@ -135,7 +135,7 @@ static void offsets(void)
 	CHECK(memcmp(text, "0123xy\0\0\0\0\0\0", 12) == 0);
 	CHECK_FAILS(ftruncate(file, -1), EINVAL);
 	close(file);
-	/* With O_APPEND a write goes to the end, whatever the offset. */
+	/* With O_APPEND, a write appends to the file whatever the offset is. */
 	file = open("data", O_WRONLY | O_APPEND);
 	CHECK_EQ(write(file, "A", 1), 1);
 	CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
@@ -156,7 +156,7 @@ static void offsets(void)
 	CHECK_EQ(pread(file, text, 4, 4096), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
 	CHECK_FAILS(fallocate(file, 0, 0, 0), EINVAL);
-	/* The last page of all does not end at an offset. */
+	/* The last page of the maximum file size has no end that fits in an offset. */
 	CHECK_FAILS(fallocate(file, 0, INT64_MAX - 100, 100), EFBIG);
 	CHECK_FAILS(fallocate(file, 1 /* KEEP_SIZE */, INT64_MAX - 100, 100), EFBIG);
 	CHECK_EQ(fallocate(file, 1, INT64_MAX - 2 * PAGE + 1, PAGE), 0);
@@ -199,7 +199,7 @@ static void folders(void)
 	CHECK_EQ(wrong, 0);
 	CHECK_EQ(dots, 2);
 	CHECK_EQ(others, 0);
-	/* Removing entries while the folder is read hides no entry that stays. */
+	/* If entries are removed while the folder is read, the other entries are still returned. */
 	rewinddir(folder);
 	int removed = 0;
 	while ((entry = readdir(folder)) != NULL) {
@@ -275,7 +275,7 @@ static void nameless(void)
 	CHECK(strcmp(text, "mapped") == 0);
 	CHECK_EQ(pwrite(file, "W", 1, PAGE), 1);
 	CHECK_EQ(view[PAGE], 'W');
-	/* The mapping keeps the file after its descriptor is closed. */
+	/* The mapping keeps the file alive after its descriptor is closed. */
 	close(file);
 	CHECK_EQ(view[PAGE + 1], 'a');
 	munmap(view, 2 * PAGE);
@@ -307,7 +307,7 @@ static void sending(void)
 	CHECK_EQ(lseek(from, 0, SEEK_CUR), 110);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 100);
 	CHECK_EQ(memcmp(copy, bytes + 10, 100), 0);
-	/* sendfile does not read from a pipe or from a folder. */
+	/* sendfile cannot read from a pipe or a folder. */
 	CHECK_EQ(write(ends[1], "sent", 4), 4);
 	CHECK_FAILS(sendfile(to, ends[0], NULL, 4), EINVAL);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 4);
@@ -317,7 +317,7 @@ static void sending(void)
 	CHECK_EQ(syncfs(ends[0]), 0);
 	close(ends[0]);
 	close(ends[1]);
-	/* Two ranges of one file must not overlap; the source range ends at the end of the file. */
+	/* Two ranges of the same file must not overlap. The source range is truncated at the end of the file. */
 	loff_t first = LENGTH - 100, second = LENGTH + 50;
 	CHECK_EQ(copy_file_range(from, &first, from, &second, 1000, 0), 100);
 	CHECK_EQ(pread(from, copy, 100, LENGTH + 50), 100);
@@ -341,7 +341,7 @@ static void on_fault(int signal)
 	_exit(checks_failed ? 1 : 42);
 }
 
-/* Shrinking removes the pages from every mapping, in every process, and also a private copy. */
+/* Truncating a file unmaps the pages beyond its end in every process, including private copies. */
 static void truncation(void)
 {
 	int file = scratch_file(4 * PAGE);
@@ -352,14 +352,14 @@ static void truncation(void)
 	memset(shared, 's', 4 * PAGE);
 	private[2 * PAGE] = 'p';
 	private[0] = 'q';
-	/* Each child has its own turns, because any reader of a shared pipe might get the byte. */
+	/* Each child has its own pipes for turns, because any reader of a shared pipe could receive the byte. */
 	struct turns turns[3];
 	pid_t children[3];
 	for (int i = 0; i < 3; i++) {
 		NEED(turns_open(&turns[i]));
 		children[i] = fork_checked();
 		if (children[i] == 0) {
-			/* Maps the page in this process before the file shrinks. */
+			/* Maps the page in this process before the file is truncated. */
 			CHECK_EQ(*(volatile char *)(shared + 2 * PAGE), 's');
 			CHECK_EQ(*(volatile char *)(private + 2 * PAGE), 'p');
 			NEED(turn_pass(turns[i].to_parent));
@@ -435,7 +435,7 @@ int main(void)
 	truncation();
 	devices();
 	CHECK_EQ(chdir("/"), 0);
-	/* Everything above removed its files. */
+	/* All files that the program created have been removed. */
 	CHECK_EQ(rmdir(folder), 0);
 	return checked("files");
 }

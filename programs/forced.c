@@ -1,5 +1,5 @@
-/* Does /proc/PID/mem reach what a debugger must reach: read-only text is written in a private copy, and shared mappings are
- * refused?
+/* Does /proc/PID/mem permit what debuggers need: is read-only text written in a private copy, and are writes to shared
+ * mappings refused?
  */
 #include "check.h"
 #include <sys/ptrace.h>
@@ -18,7 +18,7 @@ static long put(int memory, void *at, const char *text)
 	return pwrite(memory, text, strlen(text), (off_t)(uintptr_t)at);
 }
 
-/* A function with a fixed instruction sequence, in text that is not writable. */
+/* A function with a fixed instruction sequence, in text that the program cannot write. */
 __attribute__((noinline)) static int answer(void)
 {
 	int value = 42;
@@ -34,7 +34,7 @@ static void own(int memory)
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_READ), 0);
 	CHECK_EQ(put(memory, pages, "read"), 4);
 	CHECK_EQ(memcmp(pages, "reada", 5), 0);
-	/* A store crosses a page boundary, into a page that is not populated. */
+	/* A write crosses a page boundary into a page that is not populated. */
 	CHECK_EQ(put(memory, pages + 3 * PAGE - 2, "edge"), 4);
 	CHECK_EQ(memcmp(pages + 3 * PAGE - 2, "edge", 4), 0);
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_NONE), 0);
@@ -42,11 +42,11 @@ static void own(int memory)
 	CHECK_EQ(pread(memory, text, 4, (off_t)(uintptr_t)pages), 4);
 	CHECK_EQ(memcmp(text, "read", 4), 0);
 	CHECK_EQ(put(memory, pages, "none"), 4);
-	/* The mapping does not become writable. */
+	/* The mapping's own permissions do not change. */
 	CHECK_EQ(mprotect(pages, PAGE, PROT_READ), 0);
 	CHECK_EQ(memcmp(pages, "none", 4), 0);
 	CHECK_FAILS(read(open("/dev/zero", O_RDONLY), pages, 1), EFAULT);
-	/* A store stops at a hole. */
+	/* A write stops at a hole. */
 	CHECK_EQ(munmap(pages + PAGE, PAGE), 0);
 	CHECK_EQ(put(memory, pages + PAGE - 2, "hole"), 2);
 	CHECK_FAILS(put(memory, pages + PAGE, "hole"), EIO);
@@ -64,7 +64,7 @@ static void files(int memory)
 	CHECK_EQ(put(memory, copy, "copy"), 4);
 	CHECK_EQ(memcmp(copy, "copy", 4), 0);
 	CHECK_EQ(memcmp(shown, "file", 4), 0);
-	/* The mapping is shared and read-only: a private copy must not replace its page. */
+	/* The mapping is shared and read-only, so its page must not be replaced by a private copy. */
 	CHECK_FAILS(put(memory, shown, "deny"), EIO);
 	CHECK_EQ(mprotect(shown, PAGE, PROT_NONE), 0);
 	char text[5] = "";

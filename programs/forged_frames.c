@@ -1,10 +1,10 @@
 /* Is a forged signal frame handled safely: do selectors and vector state that the processor would not load cause a
- * segmentation fault, and never reach it?
+ * segmentation fault in the program, without reaching the processor?
  */
 #include "check.h"
 #include <ucontext.h>
 
-/* asm/sigcontext.h and asm/ucontext.h. */
+/* From asm/sigcontext.h and asm/ucontext.h. */
 enum { SOFTWARE = 464, HEADER = 512, MXCSR = 24, STRICT_SS = 4 };
 enum { CODE = REG_CSGSFS };
 
@@ -27,7 +27,7 @@ enum forgery {
 	FORGERIES
 };
 
-/* Whether the thread continues after the forged frame; otherwise it takes a fault. */
+/* 1 if the thread continues after the forged frame, 0 if it takes a fault. */
 static const char survives[FORGERIES] = {
 	[NOTHING] = 1, [CODE_LOWEST] = 1, [STACK_NOT_STRICT] = 1, [MXCSR_ALL] = 1,
 };
@@ -77,7 +77,7 @@ static void forge(int signal, siginfo_t *info, void *context)
 		put(state, MXCSR, 0x10000);
 		break;
 	case MXCSR_PLAIN:
-		/* Removes the magic number that marks state after the legacy region. */
+		/* Removes the magic number that marks the state after the legacy region. */
 		put(state, SOFTWARE, 0);
 		put(state, MXCSR, 0x80001f80);
 		break;
@@ -124,7 +124,7 @@ int main(void)
 		if (!CHECK_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -status, survives[which] ? 16 : 17))
 			printf("that was forgery %d\n", which);
 	}
-	/* Without a handler the fault ends the program. */
+	/* Without a handler, the fault kills the program. */
 	action.sa_handler = SIG_DFL;
 	action.sa_flags = 0;
 	NEED(sigaction(SIGSEGV, &action, NULL) == 0);

@@ -1,9 +1,10 @@
-/* Does one process ever see what the other wrote, when protection changes come between fork and the writes?
+/* Does one process ever read what the other wrote, if permissions change between fork and the writes?
  *
- * After fork each process may remove and restore write permission: mprotect(READ), mprotect(READ | WRITE). A memory manager
- * that restores it without checking whether the page is shared lets both write to one page. Every order of the six steps
- * (protect, restore, write; in the parent and in the child) is tried, with the parent's page written, only read, or
- * untouched before the fork, and with a grandchild that only reads.
+ * After the fork, each process may remove and restore write permission by mprotect(READ) and mprotect(READ | WRITE).
+ * A memory manager that restores it without checking whether the page is shared would let both processes write to
+ * one page. The program tries every order of the six steps (protect, restore, write; in the parent and in the
+ * child), with the parent's page written, only read, or untouched before the fork, and with a grandchild that only
+ * reads.
  */
 #include "check.h"
 
@@ -25,7 +26,7 @@ static void step(char *page, int number, char mark)
 	}
 }
 
-/* Runs one order of steps. Bit i of `order` says which process makes the i-th step (1: the child). */
+/* Executes one order of steps. Bit i of `order` is 1 if the child executes the i-th step. */
 static void run_order(unsigned order, enum before before)
 {
 	struct turns turns;
@@ -49,12 +50,12 @@ static void run_order(unsigned order, enum before before)
 			CHECK_EQ(*(volatile char *)page, done == STEPS ? 'c' : first);
 			NEED(turn_pass(turns.to_parent));
 		}
-		/* The parent has made all its steps by the last turn. */
+		/* At the last turn, the parent has executed all of its steps. */
 		NEED(turn_await(turns.to_child));
 		CHECK_EQ(*(volatile char *)page, 'c');
 		end_child();
 	}
-	/* A process that shares the page and does nothing must keep the contents from the fork. */
+	/* A process that shares the page and executes no step must keep the contents as of the fork. */
 	struct turns watch;
 	NEED(turns_open(&watch));
 	int done = 0;

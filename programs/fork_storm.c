@@ -1,6 +1,7 @@
 /*
- * Processes fork until there is no memory, and each writes a MiB: hundreds of threads reclaim at the same time, and swap is
- * full. Does one of them soon find that nothing can be reclaimed, so that the OOM killer runs and the others continue?
+ * Processes fork until memory is exhausted, and each writes a MiB. Hundreds of threads reclaim at the same time, and
+ * swap is full. Does one of them detect soon that nothing can be reclaimed, so that the OOM killer runs and the
+ * others continue?
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 
 enum { GENERATIONS = 14, SIZE = 1 << 20 };
 
-/* Sets a process's oom_score_adj: the storm is to die, not the process that waits for it or the one that started it. */
+/* Sets the oom_score_adj of a process. The OOM killer must choose the storm, and not the process that waits for it or
+ * the one that started it. */
 static void set_adjustment(pid_t process, const char *value)
 {
 	char path[64];
@@ -48,7 +50,7 @@ int main(void)
 	int status;
 	if (waitpid(child, &status, 0) != child)
 		return 1;
-	/* The first process of the storm exits or is killed, like any other. */
+	/* The first process of the storm exits or is killed, as any other process. */
 	int is_right = WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) == 9);
 	puts(is_right ? "fork_storm: ok" : "fork_storm: another ending");
 	return !is_right;

@@ -1,7 +1,8 @@
-/* Does a fork bomb end at RLIMIT_NPROC, with an error for each of its processes, and leave nothing behind?
+/* Does a fork bomb end at RLIMIT_NPROC, with an error in each of its processes, and is everything freed afterwards?
  *
- * Every process of one user forks until it is refused, and so does every child. Each is refused once, with EAGAIN, and
- * there are exactly as many as the limit says; then all exit, and forking works again. Threads count like processes.
+ * All processes of one user fork until fork fails, and so does every child. Each process gets EAGAIN once, and the
+ * number of processes equals the limit exactly. Then all exit, and fork succeeds again. Threads count in the same
+ * way as processes.
  */
 #include "check.h"
 #include <pthread.h>
@@ -30,7 +31,7 @@ static void note_birth(void)
 		;
 }
 
-/* Forks until a fork is refused, in this process and in every child. Returns when every process has been refused. */
+/* Forks until fork fails, in this process and in every child. Returns when fork has failed in every process. */
 static void explode(void)
 {
 	for (;;) {

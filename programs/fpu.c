@@ -1,7 +1,7 @@
-/* Are the floating-point and vector registers private to each process, whatever runs in between?
+/* Are the floating-point and vector registers private to each process, whatever other processes execute in between?
  *
- * Several processes keep different values in the x87 stack, the control words and the vector registers over a loop long
- * enough to be preempted many times, and over system calls that yield the processor.
+ * Several processes keep different values in the x87 stack, the control words and the vector registers, during a
+ * loop that is long enough to be preempted many times and during system calls that yield the CPU.
  */
 #include "check.h"
 #include <sched.h>
@@ -11,7 +11,8 @@ enum { PROCESSES = 6, ROUNDS = 40, SPIN = 400000 };
 
 static unsigned char vectors[16][32], seen[16][32];
 
-/* Loads sixteen registers, spins, stores them. One block of assembly: the compiler uses none of them in between. */
+/* Loads sixteen registers, spins, and stores them, in one block of assembly so that the compiler uses none of them in
+ * between. */
 static void hold_ymm(long spin)
 {
 	__asm__ volatile("vmovdqu 0x000(%1), %%ymm0; vmovdqu 0x020(%1), %%ymm1; vmovdqu 0x040(%1), %%ymm2;"
@@ -40,7 +41,7 @@ static void hold_xmm(long spin)
 			 : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm7", "xmm8", "xmm12", "xmm15");
 }
 
-/* Keeps three values on the x87 stack during the spin. */
+/* Keeps three values on the x87 stack while it spins. */
 static void hold_x87(long spin, double first)
 {
 	double values[3] = { first, first * 2, first * 3 }, back[3];
@@ -58,7 +59,7 @@ static void run_one(int me)
 {
 	static const int used[] = { 0, 1, 2, 3, 7, 8, 12, 15 };
 	int avx = __builtin_cpu_supports("avx");
-	/* A rounding mode for each process, in MXCSR and in the x87 control word. */
+	/* Each process has its own rounding mode, in MXCSR and in the x87 control word. */
 	uint32_t control = 0x1f80u | (uint32_t)(me % 4) << 13, control_back;
 	uint16_t word = (uint16_t)(0x37f & ~0xc00) | (uint16_t)(me % 4 << 10), word_back;
 	for (int round = 0; round < ROUNDS; round++) {

@@ -1,13 +1,14 @@
-/* Does a thread that waits for a word of memory wake when, and only when, Linux wakes it?
+/* Does a thread that waits for a futex wake when Linux wakes it, and at no other time?
  *
- * Every operation of futex but the locks with priority inheritance: refusals, timeouts by every clock, signals and stops,
- * bits, requeueing, wake-and-operate, words shared over fork and over two mappings, and locks whose owner dies.
+ * Covers every operation of futex except priority-inheritance locks: errors, timeouts by every clock, signals and
+ * stops, bit masks, requeueing, wake-and-operate, words that are shared over fork and by two mappings, and robust
+ * locks whose owner dies.
  */
 #include "check.h"
 #include <stddef.h>
 #include <time.h>
 
-/* include/uapi/linux/futex.h, which not every C library has. */
+/* From include/uapi/linux/futex.h, which not every C library has. */
 enum {
 	FUTEX_WAIT,
 	FUTEX_WAKE,
@@ -43,7 +44,7 @@ struct robust_list_head {
 
 enum { WAITERS = 6 };
 
-/* Everything that parents and children share. */
+/* The memory that parents and children share. */
 struct shared {
 	uint32_t word, other, third;
 	uint32_t arrived;
@@ -59,7 +60,7 @@ static long futex(volatile void *address, int operation, uint32_t value, const v
 	return syscall(SYS_futex, address, operation, value, timeout, second, third);
 }
 
-/* Passes a number as the fourth argument, which is a pointer except for some operations. */
+/* Converts a number to the fourth argument, which is a pointer for the other operations. */
 static const void *number(unsigned long value)
 {
 	return (const void *)value;
@@ -83,7 +84,7 @@ static void rest(void)
 	nanosleep(&time, NULL);
 }
 
-/* Returns the state letter of a process in /proc, or '?'. */
+/* Returns the state letter of a process in /proc, or '?' if it cannot be read. */
 static char state_of(pid_t process)
 {
 	char name[64], line[512];
@@ -100,7 +101,7 @@ static char state_of(pid_t process)
 	return end ? end[2] : '?';
 }
 
-/* Starts a child that runs `work` with its number. */
+/* Starts a child that calls `work` with its index. */
 static pid_t started(void (*work)(int), int index)
 {
 	pid_t child = fork_checked();
@@ -112,7 +113,7 @@ static pid_t started(void (*work)(int), int index)
 	return child;
 }
 
-/* Waits until `count` children have arrived and sleep. */
+/* Waits until `count` children have started and sleep. */
 static void settled(const pid_t *children, int count)
 {
 	while (__atomic_load_n(&shared->arrived, __ATOMIC_SEQ_CST) < (uint32_t)count)
@@ -148,7 +149,7 @@ static void refusals(void)
 	CHECK_FAILS(futex(gone, FUTEX_WAIT, 0, &none, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(gone, FUTEX_WAIT_PRIVATE, 0, &none, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(gone, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
-	/* Whether a private word is mapped does not matter to FUTEX_WAKE. */
+	/* FUTEX_WAKE with a private word succeeds whether or not the word is mapped. */
 	CHECK_EQ(futex(gone, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_FAILS(futex((void *)-4096L, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAIT, 1, NULL, NULL, 0), EAGAIN);
@@ -167,12 +168,13 @@ static void refusals(void)
 	CHECK_FAILS(futex(words, FUTEX_CMP_REQUEUE, 1, number(1), words + 1, 7), EAGAIN);
 	CHECK_FAILS(futex(words, FUTEX_REQUEUE, 1, number(1), gone, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), gone, 0), EFAULT);
-	/* An invalid operation changes nothing; an invalid comparison is detected only after the operation. */
+	/* An invalid operation changes nothing. An invalid comparison is detected only after the operation was
+	 * executed. */
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 5u << 28), ENOSYS);
 	CHECK_EQ(words[1], 0);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 9u << 24 | 3 << 12), ENOSYS);
 	CHECK_EQ(words[1], 3);
-	/* A read-only word cannot be operated on, and never changes. */
+	/* A read-only word cannot be changed by the operation. */
 	CHECK_EQ(mprotect(words, PAGE, PROT_READ), 0);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP_PRIVATE, 1, number(1), words + 1, 0), EFAULT);
@@ -189,7 +191,7 @@ static void timeouts(void)
 	uint32_t *word = (uint32_t *)anonymous(PAGE);
 	NEED(word != NULL);
 	struct timespec length = at(LENGTH);
-	/* The page is not populated yet when the word is compared. */
+	/* The page is not populated when the kernel compares the word. */
 	uint64_t start = now(CLOCK_MONOTONIC);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_PRIVATE, 0, &length, NULL, 0), ETIMEDOUT);
 	CHECK(now(CLOCK_MONOTONIC) - start >= LENGTH);
@@ -201,12 +203,12 @@ static void timeouts(void)
 	end = at(start + LENGTH);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, 0, &end, NULL, 1), ETIMEDOUT);
 	CHECK(now(CLOCK_REALTIME) - start >= LENGTH);
-	/* The timeout is long past, and the value is checked first. */
+	/* The timeout is in the past, but the value is compared first. */
 	end = at(1);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET, 0, &end, NULL, 1), ETIMEDOUT);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET, 1, &end, NULL, 1), EAGAIN);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &end, NULL, 1), ETIMEDOUT);
-	/* No waiter is left behind. */
+	/* No thread is left in the wait queue. */
 	CHECK_EQ(futex(word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0), 0);
 	munmap(word, PAGE);
@@ -236,7 +238,7 @@ static void wait_for_other(int index)
 	shared->results[index] = 100 + (uint32_t)futex(&shared->other, FUTEX_WAIT, 0, NULL, NULL, 0);
 }
 
-/* Starts `count` children one after another, so that they wait in this order. */
+/* Starts `count` children one after another, so that they wait in that order. */
 static void line_up(void (*work)(int), pid_t *children, int count)
 {
 	uint32_t before = shared->arrived;
@@ -261,7 +263,7 @@ static void over_fork(void)
 	line_up(wait_plainly, children, WAITERS);
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE_PRIVATE, WAITERS, NULL, NULL, 0), 0);
-	/* Waiters are woken in FIFO order; 0 means 1. */
+	/* Waiters are woken in FIFO order. A count of 0 wakes one. */
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[0]), 0));
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 0, NULL, NULL, 0), 1);
@@ -274,14 +276,14 @@ static void over_fork(void)
 	for (int i = 0; i < WAITERS; i++)
 		CHECK_EQ(shared->results[i], 100);
 
-	/* A private wait is not woken by other processes. */
+	/* Other processes do not wake a private wait. */
 	begin();
 	line_up(wait_privately, children, 1);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(kill(children[0], SIGKILL), 0);
 	CHECK(killed(wait_for(children[0]), SIGKILL));
-	/* A killed waiter no longer waits. */
+	/* A killed waiter is not in the queue any more. */
 	begin();
 	line_up(wait_plainly, children, 2);
 	CHECK_EQ(kill(children[0], SIGKILL), 0);
@@ -316,14 +318,14 @@ static void requeued(void)
 	CHECK(exited(wait_for(children[0]), 0));
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[1]), 0));
-	/* No waiter is woken; all are requeued, behind those that were requeued before. */
+	/* No waiter is woken. All are requeued, after those that were requeued before. */
 	CHECK_EQ(futex(&shared->word, FUTEX_REQUEUE, 0, number(INT32_MAX), &shared->other, 0), 3);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[2]), 0));
 	/* A requeue to the same word changes nothing. */
 	CHECK_EQ(futex(&shared->other, FUTEX_REQUEUE, 0, number(INT32_MAX), &shared->other, 0), 3);
-	/* A requeued waiter that is killed no longer waits. */
+	/* A requeued waiter that was killed is not in the queue any more. */
 	CHECK_EQ(kill(children[3], SIGKILL), 0);
 	CHECK(killed(wait_for(children[3]), SIGKILL));
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 2);
@@ -352,7 +354,7 @@ static void operated(void)
 		begin();
 		shared->other = cases[i].before;
 		line_up(wait_plainly, children, 1);
-		/* The second waits whatever the value of its word is. */
+		/* The second operation waits whatever the value of its word is. */
 		shared->other = 0;
 		line_up(wait_for_other, children + 1, 1);
 		shared->other = cases[i].before;
@@ -364,7 +366,7 @@ static void operated(void)
 			CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 		CHECK(exited(wait_for(children[1]), 0));
 	}
-	/* The operation works on a page that is not populated, and on one that is shared with a child. */
+	/* The operation succeeds on a page that is not populated, and on one that is shared with a child. */
 	uint32_t *words = (uint32_t *)anonymous(PAGE);
 	NEED(words != NULL);
 	uint32_t plus_7 = FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 0);
@@ -381,7 +383,7 @@ static void operated(void)
 	munmap(words, PAGE);
 }
 
-/* Two mappings of one file, at different addresses, contain the same words. */
+/* Two mappings of a file at different addresses contain the same futexes. */
 static void two_mappings(void)
 {
 	int file = scratch_file(3 * PAGE);
@@ -433,7 +435,7 @@ static void wait_interrupted(int restart)
 	long result = futex(&shared->word, FUTEX_WAIT, 0, NULL, NULL, 0);
 	CHECK_EQ(handled, 1);
 	if (restart) {
-		/* Restarted: the value is checked again. */
+		/* The call was restarted, and compares the value again. */
 		CHECK(result == 0 || (result == -1 && errno == EAGAIN));
 	} else {
 		CHECK_EQ(result, -1);
@@ -446,7 +448,7 @@ static void wait_long(int restart)
 	handle(restart ? SA_RESTART : 0);
 	struct timespec hour = { 3600, 0 };
 	arrive();
-	/* With a timeout a handler always ends the wait. */
+	/* With a timeout, a signal handler always ends the wait. */
 	CHECK_FAILS(futex(&shared->word, FUTEX_WAIT, 0, &hour, NULL, 0), EINTR);
 	CHECK_EQ(handled, 1);
 }
@@ -481,7 +483,7 @@ static void signals(void)
 		settled(&child, 1);
 		CHECK_EQ(kill(child, SIGUSR1), 0);
 		CHECK(exited(wait_for(child), 0));
-		/* Stopped and continued: the wait continues to the same end. */
+		/* A process that is stopped and continued waits until the same time. */
 		begin();
 		child = started(wait_over_stop, flag);
 		settled(&child, 1);
@@ -494,7 +496,7 @@ static void signals(void)
 	}
 }
 
-/* A lock in the robust list of an owner that dies. */
+/* A lock in the robust list of an owner that exits. */
 struct lock {
 	struct robust_list list;
 	uint32_t word;
@@ -510,7 +512,7 @@ static struct locks *locks;
 
 enum { NORMAL, PENDING, UNLOCKED_PENDING, CIRCLE, CUT, MISALIGNED, KINDS };
 
-/* Builds a list of four locks, of which this process holds all but the third, and exits. */
+/* Builds a list with four locks, of which this process holds all except the third, and exits. */
 static void hold(int kind)
 {
 	struct robust_list_head *head = &locks->head;
@@ -524,12 +526,12 @@ static void hold(int kind)
 	}
 	switch (kind) {
 	case PENDING:
-		/* The last is being added: held, but not in the list. */
+		/* The last lock is being added: this process holds it, but the list does not contain it yet. */
 		locks->lock[2].list.next = &head->list;
 		head->list_op_pending = &locks->lock[3].list;
 		break;
 	case UNLOCKED_PENDING:
-		/* The second was just unlocked, and its waiter is not yet woken. */
+		/* The second lock was just unlocked, but its waiter has not been woken yet. */
 		locks->lock[0].list.next = &locks->lock[2].list;
 		locks->lock[1].word = 0;
 		head->list_op_pending = &locks->lock[1].list;
@@ -559,7 +561,7 @@ static void hold(int kind)
 		kill(getpid(), SIGKILL);
 }
 
-/* Waits for the second lock until its owner dies. */
+/* Waits for the second lock until its owner has exited. */
 static void wait_for_owner(int kind)
 {
 	uint32_t seen = __atomic_load_n(&locks->lock[1].word, __ATOMIC_SEQ_CST);

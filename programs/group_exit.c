@@ -1,5 +1,5 @@
-/* The exit, stop and continuation of a complete process: do they reach threads in every state, and is each reported to
- * the parent once?
+/* Do the exit, the stop and the continuation of a process reach threads in every state, and is each reported to the
+ * parent once?
  */
 #include "check.h"
 #include <dirent.h>
@@ -87,7 +87,7 @@ static void *mapping(void *argument)
 	return NULL;
 }
 
-/* Starts threads in every state. */
+/* Starts threads that are in every state. */
 static void start_all(void)
 {
 	static int ends[2];
@@ -126,7 +126,7 @@ static pid_t start_child(void)
 	return child;
 }
 
-/* Stores the state letters of all threads of a process. Returns their number. */
+/* Stores the state letters of all threads of a process, and returns the number of threads. */
 static int states(pid_t process, char *letters, int room)
 {
 	char path[64], line[512];
@@ -166,9 +166,9 @@ static void stopped_and_continued(void)
 		CHECK_EQ(kill(child, SIGSTOP), 0);
 		CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
 		CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
-		/* The stop is reported once. */
+		/* A stop is reported only once. */
 		CHECK_EQ(waitpid(child, &status, WUNTRACED | WNOHANG), 0);
-		/* Every thread is stopped; one in vfork first waits for its child. */
+		/* Every thread is stopped. A thread in vfork waits for its child before it stops. */
 		char letters[64];
 		int count = states(child, letters, sizeof letters);
 		CHECK(count >= 9);
@@ -190,7 +190,8 @@ static void stopped_and_continued(void)
 	CHECK(killed(wait_for(child), SIGKILL));
 }
 
-/* exit_group by a thread while others create threads, and by two threads at once: the process has one status. */
+/* exit_group is called by a thread while others create threads, and by two threads at once. The process has a single
+ * exit status. */
 static void *ending(void *argument)
 {
 	usleep(1000);
@@ -215,7 +216,7 @@ static void ended_by_two(void)
 	CHECK(exited(status, 51) || exited(status, 52));
 }
 
-/* The last reference to a pipe is gone only when the process has ended. */
+/* The last reference to a pipe is released only when the process has exited. */
 static void pipe_closes_at_the_end(void)
 {
 	int ends[2];

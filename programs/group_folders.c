@@ -1,5 +1,5 @@
-/* Do files and folders created in a folder with the set-group-ID bit get the folder's group, and which user may keep the bit,
- * or read a file without updating its access time?
+/* Do files and folders that are created in a folder with the set-group-ID bit get the folder's group? Which users keep
+ * the bit, and which may read a file without updating its access time?
  */
 #include "check.h"
 #include <grp.h>
@@ -44,7 +44,7 @@ static void fill(unsigned group)
 	expect("file", 0644, group);
 	CHECK_EQ(mkdir("folder", 0750), 0);
 	expect("folder", 02750, group);
-	/* The inner folder inherits the bit. */
+	/* The inner folder inherits the set-group-ID bit. */
 	create("folder/file", 0600);
 	expect("folder/file", 0600, group);
 	CHECK_EQ(mkdir("folder/folder", 0700), 0);
@@ -74,7 +74,8 @@ static void as_other(void *unused)
 	(void)unused;
 	become(USER, OTHER);
 	fill(GROUP);
-	/* The set-group-ID bit of a group-executable file is cleared; without group execution (for locking) it stays. */
+	/* The set-group-ID bit of a group-executable file is cleared. Without group execution, where it enables
+	 * mandatory locking, the bit stays set. */
 	create("runs", 02755);
 	expect("runs", 0755, GROUP);
 	create("locks", 02745);
@@ -85,7 +86,7 @@ static void as_other(void *unused)
 	expect("locks", 0644, GROUP);
 	CHECK_EQ(chmod("locks", 04755), 0);
 	expect("locks", 04755, GROUP);
-	/* A change to the caller's own group clears the bit. */
+	/* Changing the group to one of the caller's own clears the bit. */
 	CHECK_EQ(chown("locks", (uid_t)-1, OTHER), 0);
 	expect("locks", 0755, OTHER);
 	CHECK_EQ(chmod("locks", 06755), 0);
@@ -96,7 +97,7 @@ static void as_other(void *unused)
 	CHECK_EQ(chown("locks", (uid_t)-1, OTHER), 0);
 	expect("locks", 02745, OTHER);
 	CHECK_EQ(unlink("runs") | unlink("locks"), 0);
-	/* Only the owner may read without updating the access time. */
+	/* Only the owner may use O_NOATIME. */
 	create("own", 0644);
 	int file = open("own", O_RDONLY | O_NOATIME);
 	CHECK(file >= 0);
@@ -153,7 +154,7 @@ int main(void)
 	as_root();
 	CHECK(exited(in_child(as_other, NULL), 0));
 	CHECK(exited(in_child(as_member, NULL), 0));
-	/* Without the bit, new files get the creator's group. */
+	/* If the folder does not have the bit, new files get the creator's group. */
 	CHECK_EQ(chmod(".", 0777), 0);
 	create("plain", 02755);
 	expect("plain", 02755, getegid());

@@ -1,6 +1,6 @@
-/* Groups with limits (cgroup v2): is each charged for what its processes touch, up to its limit?
+/* Is each group with limits (cgroup v2) charged for what its processes touch, up to its limit?
  *
- * Needs a swap device, and root. Mounts the groups itself where they are not mounted.
+ * Needs a swap device and root. Mounts the cgroup file system if it is not mounted.
  */
 #include "check.h"
 
@@ -11,9 +11,9 @@
 #endif
 
 #define MIB (1UL << 20)
-/* What Linux charges beside touched pages: page tables, kernel stacks, and what each CPU charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the count may be lower by this, because each CPU has charged some pages in advance. */
+/* On Linux the count may be lower by this amount, because each CPU has charged some pages in advance. */
 #define AHEAD (MIB / 2)
 
 static const char *root = "/sys/fs/cgroup";
@@ -70,7 +70,7 @@ static void make(const char *group)
 
 static void unmake(const char *group)
 {
-	/* On Linux a process that was waited for may not have left its group yet. */
+	/* On Linux a process that was waited for may still be in its group. */
 	for (int i = 0; i < 1000 && row(group, "cgroup.events", "populated") == 1; i++)
 		usleep(1000);
 	CHECK(rmdir(path_of(group, "")) == 0);
@@ -128,7 +128,7 @@ static void layout(void)
 	CHECK_FAILS(rmdir(path_of("a", "")), ENOENT);
 }
 
-/* Checks the members of a group, and their children. A group with members cannot be removed. */
+/* Checks membership of processes and of their children. A group with members cannot be removed. */
 static void members(void)
 {
 	make("a");
@@ -154,7 +154,7 @@ static void members(void)
 	CHECK_EQ(get("a", "cgroup.procs"), child);
 	CHECK_EQ(row("a", "cgroup.events", "populated"), 1);
 	CHECK_FAILS(rmdir(path_of("a", "")), EBUSY);
-	/* The child moves to the root group, and back. */
+	/* The child moves to the root group and back. */
 	char id[16];
 	snprintf(id, sizeof id, "%d", child);
 	NEED(set("", "cgroup.procs", id) == 0);
@@ -166,7 +166,7 @@ static void members(void)
 	unmake("a");
 }
 
-/* Touched pages are charged to the group. */
+/* Pages that a process touches are charged to its group. */
 static void touches(void *nothing)
 {
 	(void)nothing;
@@ -185,7 +185,7 @@ static void touches(void *nothing)
 	CHECK(after >= before + 8 * (long)MIB - (long)AHEAD && after < before + 8 * (long)MIB + (long)BESIDE);
 	CHECK(row("a", "memory.stat", "anon") >= 8 * (long)MIB);
 	CHECK(row("a", "memory.stat", "pgfault") >= faults + 4096);
-	/* Shared by a fork: charged once. */
+	/* Pages that a fork shares are charged once. */
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
@@ -208,7 +208,7 @@ static void touches(void *nothing)
 	CHECK(get("a", "memory.peak") >= after);
 }
 
-/* Uses twice the group's limit: the process is not killed, since half of its pages are reclaimed. */
+/* Uses twice the group's limit. The process is not killed, because half of its pages are reclaimed. */
 static void twice(void *nothing)
 {
 	(void)nothing;
@@ -222,7 +222,7 @@ static void twice(void *nothing)
 		CHECK(get("a", "memory.current") <= 8 * (long)MIB);
 	}
 	CHECK(get("a", "memory.swap.current") >= 7 * (long)MIB);
-	/* A copy made by the kernel, longer than the group's limit. */
+	/* The kernel makes a copy that is larger than the group's limit. */
 	int file = scratch_file(12 * MIB);
 	CHECK_EQ(pread(file, memory, 12 * MIB, 0), 12 * MIB);
 	CHECK(get("a", "memory.current") <= 8 * (long)MIB);
@@ -243,7 +243,7 @@ static void twice(void *nothing)
 	CHECK(is_stamped(memory, pages));
 }
 
-/* Makes a group with a limit of 8 MiB and runs a child in it, which reaches the limit and is not killed. */
+/* Creates a group with a limit of 8 MiB, and runs a child in it that reaches the limit but is not killed. */
 static void reaches_limit(void (*run)(void *))
 {
 	make("a");
@@ -268,7 +268,7 @@ static void over(void)
 	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
 	CHECK(get("a", "memory.peak") >= 7 * (long)MIB);
 	CHECK(get("a", "memory.swap.current") < (long)AHEAD);
-	/* Without swap a process over the limit is killed, and no other. */
+	/* Without swap, a process that exceeds the limit is killed, and no other process is. */
 	char *mine = anonymous(32 * MIB);
 	NEED(mine != NULL);
 	stamp(mine, 32 * MIB / PAGE);
@@ -279,7 +279,7 @@ static void over(void)
 	CHECK(get("a", "memory.swap.current") <= (long)AHEAD);
 	CHECK(is_stamped(mine, 32 * MIB / PAGE));
 	munmap(mine, 32 * MIB);
-	/* The swap limit holds. */
+	/* The limit of swap is enforced. */
 	NEED(set("a", "memory.swap.max", "4M") == 0);
 	CHECK(exited(in_child(uses_up, (void *)(10 * MIB / PAGE)), 0));
 	CHECK(killed(in_child(uses_up, (void *)(16 * MIB / PAGE)), SIGKILL));
@@ -298,7 +298,7 @@ static void fill_swap(void *bytes)
 	CHECK(is_stamped(memory, size / PAGE));
 }
 
-/* A page gets no swap slot because of the group's limit, or because no slot is free. */
+/* A page gets no swap slot, because of the group's limit or because no slot is free. */
 static void refused_slots(void)
 {
 	size_t swap = row_in("/proc/meminfo", "SwapTotal") * 1024;
@@ -316,7 +316,7 @@ static void refused_slots(void)
 	unmake("a");
 }
 
-/* The largest process of a group is killed, the others stay. */
+/* The largest process of a group is killed, and the others are not. */
 static void largest(void)
 {
 	make("a");
@@ -343,7 +343,7 @@ static void largest(void)
 	unmake("a");
 }
 
-/* A limit below the current usage takes effect at once. */
+/* A limit below the current usage takes effect immediately. */
 static void lowered(void)
 {
 	make("a");
@@ -373,7 +373,7 @@ static void lowered(void)
 	unmake("a");
 }
 
-/* Several processes under one limit. */
+/* Several processes share one limit. */
 static void together(void)
 {
 	make("a");
@@ -400,7 +400,8 @@ static void together(void)
 	unmake("a");
 }
 
-/* Uses its limit up while children take shares of it: each writes to pages that it shares, and to pages of its own. */
+/* Uses its complete limit while it shares pages with children. Each child writes to shared pages and to private
+ * ones. */
 static void shares(void *nothing)
 {
 	(void)nothing;
@@ -410,7 +411,7 @@ static void shares(void *nothing)
 	NEED(memory != NULL);
 	madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
 	stamp(memory, pages);
-	/* The last children share few pages with their parent, the first ones nearly all. */
+	/* The first children share nearly all of their pages with the parent, and the last ones only a few. */
 	for (int round = 0; round < 6; round++) {
 		pid_t child = fork_checked();
 		NEED(child >= 0);
@@ -445,7 +446,7 @@ static void shared(void)
 	unmake("a");
 }
 
-/* Writes four times the group's limit to a file in memory that is not mapped. */
+/* Writes four times the group's limit to an unmapped file in memory. */
 static void stores_by_calls(void *nothing)
 {
 	(void)nothing;

@@ -1,6 +1,6 @@
-/* Groups in groups (cgroup v2): does each rule of the tree hold, and is a group charged for those below it?
+/* Are the rules of nested groups (cgroup v2) enforced, and is a group charged for its descendants?
  *
- * Needs a swap device, and root. Mounts the groups itself where they are not mounted.
+ * Needs a swap device and root. Mounts the cgroup file system if it is not mounted.
  */
 #include "check.h"
 
@@ -13,14 +13,14 @@
 #endif
 
 #define MIB (1L << 20)
-/* What Linux charges beside touched pages: page tables, kernel stacks, and what each CPU charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the count may be lower by this, because each CPU has charged some pages in advance. */
+/* On Linux the count may be lower by this amount, because each CPU has charged some pages in advance. */
 #define AHEAD (MIB / 2)
-/* Levels of the deep tree. */
+/* The number of levels of the deep tree. */
 #define DEEP 300
 
-/* All paths are relative to the root group. */
+/* Changes to the root group, to which all paths are relative. */
 static void find_groups(void)
 {
 	const char *root = "/sys/fs/cgroup";
@@ -75,13 +75,13 @@ static void unmake(const char *path)
 {
 	char events[256];
 	snprintf(events, sizeof events, "%s/cgroup.events", path);
-	/* On Linux a process that was waited for may not have left its group yet. */
+	/* On Linux a process that was waited for may still be in its group. */
 	for (int i = 0; i < 1000 && row_in(events, "populated") == 1; i++)
 		usleep(1000);
 	CHECK(rmdir(path) == 0);
 }
 
-/* Makes "a" and "a/b", both with the memory controller. */
+/* Creates "a" and "a/b", both with the memory controller. */
 static void make_two(void)
 {
 	make("a");
@@ -135,7 +135,7 @@ static void names(void)
 	CHECK_FAILS(rmdir("a"), EBUSY);
 	CHECK_FAILS(rmdir("a/b"), EBUSY);
 	CHECK_FAILS(rmdir("a/b/x"), ENOENT);
-	/* A removed group that is still open. */
+	/* A group that was removed is still open. */
 	int gone = open("a/b/a", O_RDONLY | O_DIRECTORY);
 	int processes = open("a/b/a/cgroup.procs", O_RDWR);
 	NEED(gone >= 0 && processes >= 0);
@@ -196,7 +196,7 @@ static void controllers(void)
 	CHECK(set("a/b/cgroup.subtree_control", "+memory") == 0);
 	CHECK_FAILS(set("a/cgroup.subtree_control", "-memory"), EBUSY);
 	CHECK_FAILS(set("cgroup.subtree_control", "-memory"), EBUSY);
-	/* No processes in a group that has enabled a controller for those below it. */
+	/* A group that enables a controller for its children cannot contain processes. */
 	CHECK_FAILS(set("a/cgroup.procs", "0"), EBUSY);
 	CHECK_FAILS(set("a/b/cgroup.procs", "0"), EBUSY);
 	CHECK_FAILS(set("a/b/cgroup.procs", "4194303"), ESRCH);
@@ -209,7 +209,7 @@ static void controllers(void)
 	CHECK(is("a/cgroup.procs", "") && get("a/b/cgroup.procs") == getpid());
 	CHECK_EQ(row_in("a/cgroup.events", "populated"), 1);
 	CHECK_FAILS(rmdir("a/b"), EBUSY);
-	/* A controller that is lost and comes back starts without limits. */
+	/* A controller that is disabled and enabled again starts without limits. */
 	CHECK(set("a/b/memory.max", "64M") == 0);
 	int limit = open("a/b/memory.max", O_RDONLY);
 	NEED(limit >= 0);
@@ -224,7 +224,7 @@ static void controllers(void)
 	unmake_two();
 }
 
-/* A zombie is in no group, but still names the one that it was in. */
+/* A zombie is not a member of any group, but its /proc file still names its last one. */
 static void zombies(void)
 {
 	make("a");
@@ -289,7 +289,7 @@ static void charges(void *nothing)
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* A group further down, without a controller of its own. */
+		/* A group at a lower level, without a controller of its own. */
 		NEED(set("a/c/d/cgroup.procs", "0") == 0);
 		touched(4 * MIB);
 		CHECK(near(get("a/memory.current"), 12 * MIB));
@@ -297,7 +297,7 @@ static void charges(void *nothing)
 		end_child();
 	}
 	CHECK(exited(wait_for(child), 0));
-	/* Slots are charged to each group above. */
+	/* Swap slots are charged to each ancestor. */
 	NEED(madvise(memory, 8 * MIB, MADV_PAGEOUT) == 0);
 	CHECK(get("a/b/memory.swap.current") >= 7 * MIB && get("a/memory.swap.current") >= 7 * MIB);
 	CHECK_EQ(get("a/c/memory.swap.current"), 0);
@@ -316,7 +316,7 @@ static void charged_upwards(void)
 	unmake_two();
 }
 
-/* Uses twice the limit of the group above. */
+/* Uses twice the limit of the parent group. */
 static void reclaims(void *nothing)
 {
 	(void)nothing;
@@ -351,11 +351,12 @@ static void limits_above(void)
 	make_two();
 	NEED(set("a/memory.max", "8M") == 0);
 	CHECK(exited(in_child(reclaims, NULL), 0));
-	/* The group at its limit counts the event, not the one in it. */
+	/* The event is counted in the group whose limit was reached, and not in its child. */
 	CHECK(row_in("a/memory.events", "max") > 0 && row_in("a/memory.events.local", "max") > 0);
 	CHECK_EQ(row_in("a/b/memory.events", "max"), 0);
 	CHECK(get("a/memory.peak") <= 8 * MIB);
-	/* Without slots, a process below is killed. The group of the process counts that, and those above. */
+	/* Without free slots, a process in a descendant is killed. The event is counted in the process's group and in
+	 * its ancestors. */
 	char text[256];
 	int events = open("a/memory.events", O_RDONLY);
 	NEED(events >= 0);
@@ -370,7 +371,7 @@ static void limits_above(void)
 	CHECK_EQ(row_in("a/b/memory.events.local", "oom_kill"), 1);
 	CHECK(row_in("a/memory.events.local", "oom") >= 1);
 	CHECK_EQ(row_in("a/b/memory.events", "oom"), 0);
-	/* Both are over their limits: the lower limit is in the group below. */
+	/* Both groups exceed their limits, and the child group's limit is the lower one. */
 	NEED(set("a/b/memory.max", "4M") == 0);
 	CHECK(killed(in_child(uses_up, NULL), SIGKILL));
 	CHECK(row_in("a/b/memory.events.local", "oom") >= 1);
@@ -379,7 +380,7 @@ static void limits_above(void)
 	unmake_two();
 }
 
-/* The limit of swap of a group holds for those below together, and the largest process below is killed. */
+/* A group's limit of swap applies to all descendants together, and the largest process among them is killed. */
 static void swaps(void *nothing)
 {
 	(void)nothing;
@@ -434,7 +435,7 @@ static void victims(void)
 	unmake_two();
 }
 
-/* Makes a chain of groups from "deep" down, enters the lowest, and removes them again. */
+/* Creates a chain of groups below "deep", enters the lowest one, and removes the chain. */
 static void deep(void)
 {
 	int home = open(".", O_RDONLY | O_DIRECTORY);
@@ -457,7 +458,7 @@ static void deep(void)
 	int go[2];
 	char byte = 0;
 	NEED(pipe(go) == 0);
-	/* Linux charges the groups below for the kernel's own memory. */
+	/* Linux charges the kernel's own memory to the groups. */
 	long before = get("d/memory.current");
 	pid_t child = fork_checked();
 	NEED(child >= 0);
@@ -490,7 +491,7 @@ static void deep(void)
 	CHECK_FAILS(access("d", F_OK), ENOENT);
 }
 
-/* Processes move between groups while these are removed and made. */
+/* Processes move between groups while these are removed and created. */
 static void races(void)
 {
 	make("a");

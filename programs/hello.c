@@ -1,7 +1,7 @@
-/* Does a program start, with its arguments, its environment and its memory as Linux lays them out?
+/* Does a program start with its arguments, its environment and its memory as on Linux?
  *
- * Prints "hello, world" and checks what the kernel hands to a new program: argc and argv, the environment,
- * the auxiliary vector, an aligned stack, and a zeroed bss.
+ * Prints "hello, world", and checks what the kernel passes to a new program: argc and argv, the environment, the
+ * auxiliary vector, an aligned stack, and a zeroed bss.
  */
 #include "check.h"
 #include <elf.h>

@@ -1,4 +1,4 @@
-/* Can a privileged program, and no other, set the names of the machine and of its domain?
+/* Can a privileged program, and no other program, set the host name and the NIS domain name?
  *
  * uname, sethostname, setdomainname (kernel/sys.c of Linux), and hostname and domainname in /proc/sys/kernel.
  */
@@ -39,7 +39,7 @@ static void write_file(const char *path, const char *text)
 	close(file);
 }
 
-/* Calls the kernel with arguments that the C library's declarations forbid. */
+/* Makes the system call with arguments that the C library's declarations do not permit. */
 static long set(long call, const char *name, long length)
 {
 	return syscall(call, name, length);

@@ -1,8 +1,8 @@
-/* Are huge pages memory like any other?
+/* Do huge pages behave as small pages do?
  *
- * Memory with MADV_HUGEPAGE is shared by fork, written in every order, and protected, unmapped, dropped and moved in whole
- * and in part; contents, rights and what is resident must be as if its pages were small. A collapse makes them huge again.
- * Whether they are huge is checked only where the kernel has huge pages at all.
+ * Memory with MADV_HUGEPAGE is shared by fork, written in every order, and protected, unmapped, discarded and moved
+ * completely and in part. Contents, permissions and residency must be the same as with small pages. A collapse makes
+ * the pages huge again. Whether pages are huge is checked only if the kernel has huge pages.
  */
 #include "check.h"
 
@@ -22,10 +22,10 @@
 
 #define HUGE (512 * PAGE)
 
-/* Whether fresh memory with MADV_HUGEPAGE gets huge pages. */
+/* Whether new memory with MADV_HUGEPAGE gets huge pages. */
 static int gives_huge;
 
-/* KiB of 2 MiB pages in the area that begins at an address. */
+/* Returns the KiB of 2 MiB pages in the area that begins at this address. */
 static long huge_kib(const char *address)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -44,7 +44,7 @@ static long huge_kib(const char *address)
 	return kib;
 }
 
-/* Aligned memory with MADV_HUGEPAGE, between inaccessible pages. */
+/* Returns aligned memory with MADV_HUGEPAGE, between inaccessible pages. */
 static char *fresh(int huge_pages, int advice)
 {
 	size_t size = huge_pages * HUGE;
@@ -62,7 +62,7 @@ static void fill(char *memory, size_t pages)
 		memset(memory + page * PAGE, (int)(page % 251) + 1, 8);
 }
 
-/* Returns the number of pages in the range that lack the contents written by `fill`. */
+/* Returns the number of pages in the range whose contents are not those that `fill` wrote. */
 static int wrong(const char *memory, size_t first, size_t end)
 {
 	int count = 0;
@@ -97,7 +97,8 @@ static void first_touch(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* Parent and child write in this order: p the parent and c the child to the first page, P and C to the last one. */
+/* Parent and child write in this order: p is the parent and c the child, writing to the first page; P and C write to
+ * the last page. */
 static void share(const char *order)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);
@@ -155,7 +156,7 @@ static void in_part(void)
 	CHECK_FAILS(mincore(memory + HUGE + 5 * PAGE, PAGE, &resident), ENOMEM);
 	CHECK_EQ(wrong(memory, 512, 517), 0);
 	CHECK_EQ(wrong(memory, 518, 1024), 0);
-	/* Dropped pages read as zeroes, the others keep their contents. */
+	/* Discarded pages read as zeroes, and the other pages keep their contents. */
 	CHECK_EQ(madvise(memory + 2 * HUGE, 100 * PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(memory[2 * HUGE + 99 * PAGE], 0);
 	CHECK_EQ(wrong(memory, 1124, 1536), 0);
@@ -170,7 +171,7 @@ static void moved(void)
 	CHECK_EQ(wrong(target, 0, 512), 0);
 	if (gives_huge)
 		CHECK_EQ(huge_kib(target), 2048);
-	/* A move to an unaligned address maps small pages. */
+	/* A move to an address that is not aligned to 2 MiB maps small pages. */
 	char *odd = target + HUGE + 3 * PAGE;
 	CHECK_EQ(mremap(memory + HUGE, HUGE, HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, odd), odd);
 	CHECK_EQ(wrong(odd - HUGE, 512, 1024), 0);
@@ -184,7 +185,7 @@ static void collapsed(void)
 	CHECK_FAILS(madvise(memory, HUGE, MADV_COLLAPSE), EINVAL);
 	CHECK_EQ(madvise(memory, HUGE, MADV_HUGEPAGE), 0);
 	int done = madvise(memory, HUGE, MADV_COLLAPSE) == 0;
-	/* A kernel without collapse, or without contiguous free memory, returns an error. */
+	/* The call may fail if the kernel has no collapse or no contiguous free memory. */
 	CHECK(done || errno == EINVAL || errno == ENOMEM || errno == EAGAIN);
 	if (done)
 		CHECK_EQ(huge_kib(memory), 2048);
@@ -206,7 +207,7 @@ static void refused(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* Returns bits of the page's entry in pagemap: whether it is present, and whether it is one of a file. */
+/* Returns two bits of the page's entry in pagemap: whether it is present, and whether it is a page of a file. */
 static int shown_as(const char *page)
 {
 	uint64_t word = 0;
@@ -217,7 +218,7 @@ static int shown_as(const char *page)
 	return (int)(word >> 63 << 1 | (word >> 61 & 1));
 }
 
-/* The huge zero page is not one of a file, and neither is the small one, which its parts become. */
+/* Neither the huge zero page nor the small zero page that replaces its parts is a page of a file. */
 static void zeroes(void)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);

@@ -1,8 +1,9 @@
-/* Are huge pages of shared memory the same memory for every process that maps it?
+/* Do huge pages of shared memory have the same contents for every process that maps them?
  *
- * A file in memory gets 2 MiB pages by first touch and by collapse; it is mapped as a whole, at another offset within 2
- * MiB, and privately, read and written as a file, truncated, punched and shared by fork. While other threads write, its
- * pages are collapsed: no write is lost. Whether pages are huge is checked only where the kernel has them.
+ * A file in memory gets 2 MiB pages by a first access and by collapse. It is mapped completely, at another offset
+ * within 2 MiB, and privately; read and written as a file; truncated; punched; and shared by fork. Its pages are
+ * collapsed while other threads write to them, and no write may be lost. Whether pages are huge is checked only if
+ * the kernel has huge pages.
  */
 #include "check.h"
 
@@ -23,7 +24,7 @@
 #define HUGE (512 * PAGE)
 #define SETTING "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Whether the setting could be changed: then pages with MADV_HUGEPAGE are huge. */
+/* Whether the setting could be changed, so that pages with MADV_HUGEPAGE are huge. */
 static int gives_huge;
 
 static int set(const char *word)
@@ -36,7 +37,7 @@ static int set(const char *word)
 	return done;
 }
 
-/* KiB of 2 MiB pages of shared memory in the area that begins at an address. */
+/* Returns the KiB of 2 MiB pages of shared memory in the area that begins at this address. */
 static long huge_kib(const char *address)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -63,7 +64,7 @@ static int new_file(size_t size)
 	return file;
 }
 
-/* Maps the file `beyond` bytes after a boundary of 2 MiB, between inaccessible pages. */
+/* Maps the file at an address that is `beyond` bytes after a multiple of 2 MiB, between inaccessible pages. */
 static char *show(int file, size_t size, size_t beyond, int flags)
 {
 	char *room = mmap(NULL, size + 3 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,7 +117,7 @@ static void first_touch(void)
 	CHECK_EQ(pwrite(file, &word, sizeof word, 500 * PAGE + 64), sizeof word);
 	CHECK_EQ(at(whole, 500), 77);
 	CHECK_EQ(at(beside, 500), 77);
-	/* The child maps the pages by its own faults. */
+	/* The child maps the pages by its own page faults. */
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
@@ -146,7 +147,7 @@ static void cut(void)
 	for (size_t page = 0; page < 1024; page++)
 		wrong += at(memory, page) != (page >= 100 && page < 150 ? 0 : page + 1);
 	CHECK_EQ(wrong, 0);
-	/* A part is unmapped, another becomes read-only, a third moves. */
+	/* One part is unmapped, another becomes read-only, and a third is moved. */
 	CHECK_EQ(munmap(memory + 200 * PAGE, PAGE), 0);
 	CHECK_EQ(mprotect(memory + 300 * PAGE, PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory + 300 * PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
@@ -198,7 +199,7 @@ static void private_copies(void)
 	close(file);
 }
 
-/* Writes one page again and again, until `*stop` is set. Returns whether a write was lost. */
+/* Writes to one page repeatedly until `*stop` is set. Returns whether a write was lost. */
 static int write_on(char *memory, size_t page, volatile int *stop)
 {
 	for (unsigned long count = 1; !*stop; count++) {
@@ -235,7 +236,8 @@ static void collapsed_under_writers(int rounds)
 		}
 		for (int wait = 0; wait < 3 + round % 3; wait++)
 			sched_yield();
-		/* The collapse may fail while a process uses a page, and must succeed once the processes have exited. */
+		/* The collapse may fail while a process uses one of the pages, but must succeed after the processes
+		 * have exited. */
 		int done = madvise(memory, HUGE, MADV_COLLAPSE);
 		CHECK(done == 0 || errno == EAGAIN || errno == EBUSY);
 		for (int wait = 0; wait < 3; wait++)
@@ -260,7 +262,7 @@ static void collapsed_under_writers(int rounds)
 	CHECK_EQ(munmap((void *)stop, PAGE), 0);
 }
 
-/* The selected word of the setting. */
+/* Stores the selected word of the setting. */
 static void setting(char word[32])
 {
 	char all[128] = "";

@@ -1,5 +1,5 @@
-/* hugetlb pages: the pool and its files in /proc and /sys, reservations, faults, copy-on-write, forks, refusals, and what
- * /proc reports about them.
+/* Do hugetlb pages work as on Linux: the pool and its files in /proc and /sys, reservations, faults, copy-on-write,
+ * forks, errors, and what /proc reports about them?
  */
 #include "userfault.h"
 
@@ -78,7 +78,7 @@ static void reservations(void)
 	expect(4, 3, 1);
 	CHECK_EQ(munmap(memory + HUGE, 2 * HUGE), 0);
 	expect(4, 4, 0);
-	/* The length is rounded up to huge pages. */
+	/* The length is rounded up to whole huge pages. */
 	memory = map(HUGE + 1, MAP_PRIVATE);
 	expect(4, 4, 2);
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
@@ -121,7 +121,7 @@ static void refusals(void)
 	CHECK_FAILS(madvise(memory + PAGE, HUGE, MADV_DONTNEED), EINVAL);
 	CHECK_FAILS(madvise(memory, HUGE, MADV_FREE), EINVAL);
 	CHECK(mremap(memory, 2 * HUGE, 3 * HUGE, MREMAP_MAYMOVE) == MAP_FAILED);
-	/* An incomplete huge page at the end is left alone. */
+	/* A partial huge page at the end of the range is not affected. */
 	memory[0] = 7;
 	CHECK_EQ(madvise(memory, HUGE - PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(memory[0], 7);
@@ -160,7 +160,7 @@ static void forks(void)
 	expect(4, 4, 0);
 }
 
-/* The process that reserved the page gets it; the child is killed, also if it has moved its mapping. */
+/* The process that reserved the page gets it. The child is killed, even if it has moved its mapping. */
 static void exhausted(int moves)
 {
 	char *memory = map(4 * HUGE, MAP_PRIVATE);
@@ -235,7 +235,7 @@ static void files(void)
 	expect(4, 4, 0);
 }
 
-/* Returns the number of pages of all segments that are in memory. */
+/* Returns the number of resident pages of all SysV segments. */
 static unsigned long pages_of_segments(void)
 {
 	struct shm_info info;
@@ -325,7 +325,8 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
-/* pagemap of hugetlb memory with a userfaultfd: entries of absent pages are huge as well, and have no swap form. */
+/* Reads pagemap of hugetlb memory that is registered with userfaultfd. The entries of absent pages also stand for huge
+ * pages, and are not swap entries. */
 static void watched(void)
 {
 	enum { IS_HUGE = 1 << 6 };

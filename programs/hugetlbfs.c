@@ -1,9 +1,10 @@
-/* Is a mounted hugetlbfs a file system of huge pages, whose mount options limit and guarantee what its files take?
+/* Is a mounted hugetlbfs a file system with huge pages only, whose mount options limit and guarantee the pages of its
+ * files?
  *
- * Options are parsed like the kernel's and reported in /proc/mounts; names work as in any file system; the contents can be
- * read and mapped, not written; the sizes are multiples of 2 MiB; reservations, faults, fallocate and statfs respect `size`,
- * `min_size` and `nr_inodes`; umount refuses while a file is used, and returns every page to the pool. For root, with no
- * more than 16 pages in the pool at first.
+ * Options are parsed as on Linux and reported in /proc/mounts. Names work as in any file system. The contents can be
+ * read and mapped, but not written. Sizes are multiples of 2 MiB. Reservations, faults, fallocate and statfs respect
+ * `size`, `min_size` and `nr_inodes`. umount fails while a file is in use, and otherwise returns every page to the
+ * pool. Needs root, and at most 16 pages in the pool at the start.
  */
 #include "check.h"
 
@@ -40,7 +41,7 @@
 static char base[] = "/tmp/hugetlbfs_XXXXXX";
 static sigjmp_buf after_bus;
 
-/* Returns the path of a name in the mount of this run. */
+/* Returns the path of a name in this program's mount. */
 static const char *at(const char *name)
 {
 	return path_in(base, name);
@@ -113,7 +114,7 @@ static void mount_options(void)
 	CHECK_FAILS(hugetlbfs(0, "nr_inodes=0"), ENOMEM);
 	CHECK_FAILS(hugetlbfs(0, "min_size=18M"), ENOMEM);
 	expect(POOL, 0);
-	/* A remount checks the options and ignores them. */
+	/* A remount checks the options but does not apply them. */
 	NEED(hugetlbfs(0, "size=4M") == 0);
 	CHECK_EQ(mount(NULL, base, NULL, MS_REMOUNT | MS_NOSUID, "size=8M,min_size=16M"), 0);
 	CHECK_FAILS(mount(NULL, base, NULL, MS_REMOUNT, "pagesize=3M"), EINVAL);
@@ -155,14 +156,14 @@ static void names(void)
 	CHECK_EQ(stat.st_nlink, 1);
 	CHECK_EQ(mkfifo(at("fifo"), 0600), 0);
 	CHECK_EQ(mknod(at("null"), S_IFCHR | 0600, makedev(1, 3)), 0);
-	/* The target would be written to the page cache, which has huge pages only. */
+	/* A symbolic link is not possible: its target would be stored in the page cache, which has only huge pages. */
 	CHECK_FAILS(symlink("d/c", at("link")), EINVAL);
 	CHECK_FAILS(lstat(at("link"), &stat), ENOENT);
 	CHECK_FAILS(setxattr(at("d/c"), "user.x", "1", 1, 0), EOPNOTSUPP);
 	int nameless = open(base, O_TMPFILE | O_RDWR, 0600);
 	CHECK(nameless >= 0);
 	CHECK_EQ(ftruncate(nameless, HUGE), 0);
-	/* The root, the folder, two files, the FIFO and the device. */
+	/* The inodes are the root, the folder, two files, the FIFO and the device. */
 	close(open(at("7"), O_CREAT | O_RDWR, 0600));
 	close(open(at("8"), O_CREAT | O_RDWR, 0600));
 	CHECK_FAILS(open(at("9"), O_CREAT | O_RDWR, 0600), ENOSPC);
@@ -201,7 +202,7 @@ static void contents(void)
 	CHECK_FAILS(mmap(NULL, HUGE, RW, MAP_SHARED, file, HUGE / 2), EINVAL);
 	CHECK_FAILS(mmap((void *)(0x700000000000 + 4096), HUGE, RW, MAP_SHARED | MAP_FIXED, file, 0), EINVAL);
 	expect(POOL, 0);
-	/* The length is rounded up; a writable mapping extends the file. */
+	/* The length is rounded up, and a writable mapping extends the file. */
 	char *shared = mmap(NULL, 2 * HUGE + 1, RW, MAP_SHARED, file, 0);
 	NEED(shared != MAP_FAILED);
 	CHECK_EQ((unsigned long)shared % HUGE, 0);
@@ -224,7 +225,7 @@ static void contents(void)
 	expect(POOL - 2, 3);
 	CHECK_EQ(munmap(private, 2 * HUGE), 0);
 	expect(POOL - 1, 2);
-	/* A shared mapping that does not write does not extend the file. */
+	/* A read-only shared mapping does not extend the file. */
 	char *reading = mmap(NULL, 4 * HUGE, PROT_READ, MAP_SHARED, file, 0);
 	NEED(reading != MAP_FAILED);
 	CHECK_EQ(fstat(file, &stat), 0);
@@ -232,7 +233,7 @@ static void contents(void)
 	expect(POOL - 1, 3);
 	CHECK_EQ(munmap(reading, 4 * HUGE), 0);
 	CHECK_EQ(munmap(shared, 3 * HUGE), 0);
-	/* The reservations of the file stay until it is truncated. */
+	/* The file keeps its reservations until it is truncated. */
 	expect(POOL - 1, 3);
 	CHECK_EQ(ftruncate(file, 2 * HUGE), 0);
 	expect(POOL - 1, 1);
@@ -349,7 +350,7 @@ static void limit(void)
 	shared[0] = 1;
 	check_room(3, 0);
 	expect(POOL - 2, 1);
-	/* Without a reservation, the fault finds the mount full, though the pool is not. */
+	/* Without a reservation the fault fails because the mount is full, although the pool is not empty. */
 	char *loose = mmap(NULL, 4 * HUGE, RW, MAP_PRIVATE | MAP_NORESERVE, file, 0);
 	NEED(loose != MAP_FAILED);
 	CHECK(faults(loose + 3 * HUGE));
@@ -361,7 +362,7 @@ static void limit(void)
 	check_room(3, 0);
 	expect(POOL - 2, 1);
 	CHECK(faults(loose + HUGE));
-	/* The child's page counts too. */
+	/* The child's page counts toward the limit too. */
 	CHECK_EQ(madvise(loose, HUGE, MADV_DONTNEED), 0);
 	check_room(3, 1);
 	CHECK_EQ(fallocate(file, 0, 2 * HUGE, HUGE), 0);
@@ -413,7 +414,7 @@ static void guarantee(void)
 	expect(POOL, 2);
 	CHECK_EQ(fallocate(file, 0, 0, 3 * HUGE), 0);
 	close(file);
-	/* A detached mount ends with its last file. */
+	/* A detached mount is freed when its last file is closed. */
 	file = open(at("f"), O_RDWR);
 	CHECK_EQ(umount2(base, MNT_DETACH), 0);
 	expect(POOL - 3, 0);
@@ -430,7 +431,7 @@ static void guarantee(void)
 	expect(POOL - 3, 1);
 	CHECK_EQ(ftruncate(file, 0), 0);
 	expect(POOL, 2);
-	/* A fault uses the guarantee even if the pool has no other page. */
+	/* A fault can use the guaranteed pages even if the pool has no other free page. */
 	char *rest = mmap(NULL, (POOL - 2) * HUGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	NEED(rest != MAP_FAILED);
 	expect(POOL, POOL);
@@ -450,7 +451,7 @@ static void guarantee(void)
 	expect(POOL, 0);
 }
 
-/* Many files cost inodes, not pages. */
+/* Many files use inodes, but no pages. */
 static void many(void)
 {
 	enum { FILES = 5000 };

@@ -1,10 +1,11 @@
 /* Does a chain of incremental checkpoints restore a program's memory exactly?
  *
- * Like CRIU's pre-dumps: the first checkpoint has every present page, each later one only those written since the previous
- * one, and a list of all present pages: a page on the list that is not in the checkpoint is in an earlier one. In between
- * the program writes pages, makes the kernel write some, frees some, and protects parts. The memory restored from the chain
- * must equal the original, page for page, including freed pages. Written pages are found by soft-dirty and
- * /proc/self/pagemap, and by PAGEMAP_SCAN with asynchronous write protection.
+ * As in CRIU's pre-dumps, the first checkpoint contains every present page. Each later one contains the pages
+ * written since the previous checkpoint, and a list of all present pages; a page on the list that the checkpoint
+ * does not contain is in an earlier checkpoint. Between two checkpoints the program writes pages, makes the kernel
+ * write some, discards some, and changes permissions of parts. The memory restored from the chain must equal the
+ * original page for page, including discarded pages. Written pages are found by soft-dirty bits in
+ * /proc/self/pagemap, and by PAGEMAP_SCAN with asynchronous uffd-wp.
  *
  * Usage: incremental_checkpoint [SIZE_IN_MIB [ROUNDS]]
  */
@@ -16,7 +17,7 @@
 #define FRAME ((1ULL << 55) - 1)
 enum { PAGE_IS_PRESENT = 8, PAGE_IS_SWAPPED = 16, PAGE_IS_ZERO = 32 };
 
-/* An entry of a checkpoint's page list: the checkpoint of the chain that has the contents, and their index there. */
+/* An entry of a checkpoint's page list: the checkpoint that contains the page's contents, and their index in it. */
 struct place {
 	uint32_t checkpoint, index;
 };
@@ -31,8 +32,9 @@ struct tracker {
 	const char *name;
 	/* Starts tracking. */
 	void (*start)(char *memory, size_t size);
-	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since
-	 * tracking started; then restarts tracking. A page that was freed and read is the zero page, and not written. */
+	/* Reports for each page whether it is present and not the zero page, and whether it was written since tracking
+	 * started, then restarts tracking. A page that was discarded and then read is the zero page, and does not count
+	 * as written. */
 	void (*ask)(char *memory, size_t size, unsigned char *there, unsigned char *written);
 };
 
@@ -53,7 +55,7 @@ static uint64_t entry_of(const char *page)
 	return entry;
 }
 
-/* Returns the number of the zero frame, which a read of an unwritten page maps. */
+/* Returns the frame number of the zero page, which a read of an unpopulated page maps. */
 static uint64_t zero_frame(void)
 {
 	char *page = fresh(PAGE);
@@ -63,7 +65,7 @@ static uint64_t zero_frame(void)
 	return entry & FRAME;
 }
 
-/* Returns whether the kernel has soft-dirty bits: it can be built without them. */
+/* Returns whether the kernel has soft-dirty bits. A kernel can be built without them. */
 static int has_soft_dirty(void)
 {
 	char *page = fresh(PAGE);
@@ -120,7 +122,8 @@ static const struct tracker trackers[] = {
 	{ "PAGEMAP_SCAN", protect, ask_scan },
 };
 
-/* Saves the present pages that were written since `before`, or all without it, and lists the others as `before` does. */
+/* Saves the present pages that were written since the checkpoint `before`, or all of them if there is none. The list of
+ * the other pages refers to the same places as that of `before`. */
 static struct checkpoint save(char *memory, size_t pages, const unsigned char *there, const unsigned char *written,
 			      const struct checkpoint *before, uint32_t number)
 {
@@ -156,7 +159,7 @@ static void restore_and_compare(const char *memory, size_t pages, const struct c
 	MUST(munmap(restored, pages * PAGE) == 0);
 }
 
-/* Does what the program does between two checkpoints, on about one page in fifty. */
+/* Executes the program's operations between two checkpoints, on about one page in fifty. */
 static void work(char *memory, size_t pages, uint64_t *random)
 {
 	static int pipes[2] = { -1, -1 };
@@ -172,7 +175,7 @@ static void work(char *memory, size_t pages, uint64_t *random)
 		MUST(write(pipes[1], random, sizeof *random) == sizeof *random);
 		MUST(read(pipes[0], page + 100, sizeof *random) == sizeof *random);
 	}
-	/* Frees groups of four pages: one page is written again, one is read, and two are left. */
+	/* Discards groups of four pages, of which one is written again, one is read, and two are not accessed. */
 	for (int i = 0; i < 8; i++) {
 		char *page = memory + next_random(random) % (pages - 4) * PAGE;
 		MUST(madvise(page, 4 * PAGE, MADV_DONTNEED) == 0);
@@ -193,7 +196,7 @@ static void chain_of(const struct tracker *tracker, size_t size, uint32_t rounds
 	struct series asks = { 0 }, saved = { 0 };
 	uint64_t random = 88172645463325252, first = 0, faults = 0;
 	MUST(there && written && chain);
-	/* The last quarter is touched only by chance. */
+	/* The last quarter of the memory is accessed only at random. */
 	for (size_t page = 0; page < pages / 4 * 3; page++)
 		*(volatile uint64_t *)(memory + page * PAGE) = page;
 	tracker->start(memory, size);

@@ -1,8 +1,8 @@
-/* What happens to a program that makes the kernel's lists grow while there is no memory?
+/* What happens to a program that makes lists in the kernel grow while memory is exhausted?
  *
- * Timers are set, threads wait and signals are queued after memory was used up: each call succeeds or fails with an
- * error. Each attempt runs in a separate process, which may be killed for lack of memory. The machine then serves the
- * next one.
+ * After memory has been used up, timers are set, threads wait and signals are queued. Each call must succeed or fail
+ * with an error. Each attempt runs in a separate process, which may be killed for lack of memory. The machine must
+ * then be able to run the next one.
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -16,14 +16,14 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* Shared by all attempts: semaphore sets outlive the processes that create them. */
+/* The counts shared by all attempts. Semaphore sets outlive the processes that create them. */
 struct made {
 	int sets;
 	int ids[4000];
 };
 static struct made *made;
 
-/* Returns whether errno is an error for a lack of resources. */
+/* Returns whether errno reports a lack of resources. */
 static int refused(void)
 {
 	return errno == ENOMEM || errno == EAGAIN || errno == ENOSPC || errno == EMFILE || errno == ENFILE ||
@@ -33,7 +33,7 @@ static int refused(void)
 static void raise_files(void)
 {
 	struct rlimit limit = { 40000, 40000 };
-	/* Root may raise the limit; other users keep theirs. */
+	/* Root may raise the limit. For other users, the limit stays unchanged. */
 	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
 		return;
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -41,7 +41,7 @@ static void raise_files(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Creates as many timers as there is memory for, then sets all of them. */
+/* Creates timers until there is no memory for another one, then sets all of them. */
 static void set_timers(void)
 {
 	static int files[40000];
@@ -56,7 +56,7 @@ static void set_timers(void)
 			break;
 	}
 	CHECK(set == count || errno == ENOMEM);
-	/* Set timers can be set again, and all can be read and cleared. */
+	/* Timers that are set can be set again, and all can be read and cleared. */
 	for (int number = 0; number < count; number++) {
 		CHECK_EQ(timerfd_gettime(files[number], &old), 0);
 		CHECK_EQ(old.it_value.tv_sec != 0, number < set);
@@ -80,7 +80,7 @@ static void *wait_for_word(void *unused)
 	return unused;
 }
 
-/* Many threads wait for one word with a timeout; they are requeued to another word, and all are woken. */
+/* Many threads wait for one futex with a timeout. They are requeued to another futex, and all are woken. */
 static void wait_together(void)
 {
 	pthread_attr_t attributes;
@@ -94,7 +94,7 @@ static void wait_together(void)
 	CHECK(count == THREADS || refused());
 	while (__atomic_load_n(&started, __ATOMIC_SEQ_CST) < count)
 		sched_yield();
-	/* A tenth of the threads is woken and waits again, or begins to wait only now; the others are requeued. */
+	/* A tenth of the threads are woken and wait again, or start to wait only now. The others are requeued. */
 	long woken = syscall(SYS_futex, &word, FUTEX_WAKE, count / 10, NULL, NULL, 0);
 	CHECK(woken >= 0 && woken <= count / 10);
 	for (int step = 0; step < 3; step++) {
@@ -106,7 +106,7 @@ static void wait_together(void)
 	CHECK(syscall(SYS_futex, &other_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0) >= 0);
 }
 
-/* Many processes wait in many queues at once. */
+/* Many processes wait in many wait queues at the same time. */
 static void poll_together(void)
 {
 	enum { FILES = 200 };
@@ -138,7 +138,7 @@ static void poll_together(void)
 	}
 }
 
-/* Creates large and small semaphore sets, and makes an operation with undo on each. */
+/* Creates large and small semaphore sets, and performs an operation with SEM_UNDO on each. */
 static void make_sets(void)
 {
 	static const int sizes[] = { 32000, 1000, 1 }, counts[] = { 300, 1000, 1000 };
@@ -162,7 +162,7 @@ static void remove_sets(void)
 		CHECK_EQ(semctl(made->ids[--made->sets], 0, IPC_RMID), 0);
 }
 
-/* Queues as many signals as the limit allows, and takes all of them. */
+/* Queues signals up to the limit, and receives all of them. */
 static void queue_signals(void)
 {
 	enum { MOST = 30000 };
@@ -181,7 +181,7 @@ static void queue_signals(void)
 	CHECK_EQ(taken, queued < 100 ? queued : 100);
 }
 
-/* Makes the OOM killer prefer this process and its children to the process that counts their results. */
+/* Makes the OOM killer choose this process and its children before the process that counts their results. */
 static void go_first(void)
 {
 	int file = open("/proc/self/oom_score_adj", O_WRONLY);
@@ -208,7 +208,7 @@ int main(void)
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
 		remove_sets();
-		/* The memory of the attempt is available again. */
+		/* The memory that the attempt used is free again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

@@ -1,7 +1,7 @@
-/* What happens to a program that makes the kernel allocate more memory for it than there is?
+/* What happens to a program that makes the kernel allocate more memory for it than the machine has?
  *
- * Each attempt continues until a call fails or a number of objects was created, in a separate process, which may be killed
- * for lack of memory. The machine then serves the next one.
+ * Each attempt continues until a call fails or a number of objects has been created. It runs in a separate process,
+ * which may be killed for lack of memory. The machine must then be able to run the next one.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -20,14 +20,14 @@ static void raise_limit(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Checks that errno is an error for a lack of resources. */
+/* Checks that errno reports a lack of resources. */
 static void refused(void)
 {
 	CHECK(errno == ENOMEM || errno == EMFILE || errno == ENFILE || errno == ENOSPC || errno == ENOBUFS ||
 	      errno == EAGAIN || errno == ETOOMANYREFS || errno == EPERM);
 }
 
-/* Adds up to a million entries to as many epolls as there are descriptors. */
+/* Adds up to a million entries, to as many epolls as descriptors are available. */
 static void watch(void)
 {
 	enum { FILES = 1000, MOST = 1000000 };
@@ -45,7 +45,7 @@ static void watch(void)
 	}
 }
 
-/* Fills sockets with bytes and descriptors. */
+/* Fills sockets with bytes and with open files. */
 static void fill_sockets(void)
 {
 	for (int number = 0; number < 400; number++) {
@@ -81,7 +81,7 @@ static int send_file(int socket, int file)
 	return sendmsg(socket, &message, MSG_DONTWAIT) == 1 ? 0 : -1;
 }
 
-/* Nests full sockets in each other's messages: one descriptor leads to all of them. */
+/* Nests full sockets in one another's messages, so that a single descriptor refers to all of them. */
 static void fill_nested_sockets(void)
 {
 	int inner = eventfd(0, 0);
@@ -128,7 +128,7 @@ static void open_files(void)
 	}
 }
 
-/* Creates as many areas as the kernel allows. */
+/* Creates areas up to the kernel's limit. */
 static void split_areas(void)
 {
 	enum { PAGES = 400000 };
@@ -192,7 +192,7 @@ int main(void)
 		void (*work)(void) = attempts[number];
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
-		/* The memory of the attempt is available again. */
+		/* The memory that the attempt used is free again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

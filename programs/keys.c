@@ -1,4 +1,4 @@
-/* Protection keys: which accesses they refuse, in which threads, and until when.
+/* Which accesses do protection keys deny, in which threads, and until when?
  *
  * Usage: keys
  * Prints "skip" where the processor or the kernel has no protection keys.
@@ -58,7 +58,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	siglongjmp(back, 1);
 }
 
-/* Accesses a byte. Returns the key that refused the access, 0 if it succeeded, or -1 for another fault. */
+/* Accesses a byte. Returns the key that denied the access, 0 if the access succeeded, or -1 for another fault. */
 static int tried(volatile char *at, int write)
 {
 	uint32_t before = rights_now();
@@ -69,7 +69,7 @@ static int tried(volatile char *at, int write)
 			(void)*at;
 		return 0;
 	}
-	/* siglongjmp keeps the key rights of the handler. */
+	/* siglongjmp does not restore the key rights, so those of the handler would stay in effect. */
 	set_rights(before);
 	if (last.si_signo != SIGSEGV || last.si_code != SEGV_PKUERR || last.si_addr != (void *)at)
 		return -1;
@@ -85,7 +85,7 @@ static char *fresh(size_t size)
 	return memory;
 }
 
-/* Returns the key in /proc/self/smaps for an address; -1 if there is none. */
+/* Returns the key that /proc/self/smaps reports for an address, or -1 if there is none. */
 static int shown(void *memory)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -142,7 +142,7 @@ static void accesses_are_refused(void)
 		CHECK((handler_rights >> 2 * key & 3) == DENY_ACCESS);
 		refuse(key, DENY_ACCESS);
 		CHECK(tried(memory, 0) == key && tried(memory, 1) == key);
-		/* A change of the other rights keeps the key. */
+		/* mprotect with other permissions keeps the key. */
 		CHECK(mprotect(memory, PAGE, PROT_READ) == 0 && tried(memory, 0) == key);
 		CHECK(mprotect(memory, PAGE, PROT_READ | PROT_WRITE) == 0 && tried(memory, 1) == key);
 		refuse(key, 0);
@@ -155,7 +155,7 @@ static void accesses_are_refused(void)
 	}
 }
 
-/* System calls access memory with the rights of the program. */
+/* System calls access memory with the program's key rights. */
 static void calls_are_refused(void)
 {
 	char *memory = fresh(PAGE);
@@ -172,7 +172,7 @@ static void calls_are_refused(void)
 	CHECK(vmsplice(pipes[1], &range, 1, 0) == -1 && errno == EFAULT);
 	refuse(key, 0);
 	CHECK(read(pipes[0], memory, 8) == 8);
-	/* Another process's keys do not apply. */
+	/* The keys of another process do not apply. */
 	refuse(key, DENY_ACCESS);
 	int file = open("/proc/self/mem", O_RDONLY);
 	char byte = 0;
@@ -218,7 +218,7 @@ static void code_cannot_be_read(void)
 	((void (*)(void))memory)();
 	int key = tried((char *)memory, 0);
 	CHECK(key > 0 && shown(memory) == key);
-	/* The program can neither use nor free the key of execute-only memory. */
+	/* The program can neither use nor free the key that the kernel uses for execute-only memory. */
 	CHECK(key_free(key) == -1 && errno == EINVAL);
 	CHECK(key_protect(memory, PAGE, PROT_READ, key) == -1 && errno == EINVAL);
 	CHECK(mprotect(memory, PAGE, PROT_READ) == 0);
@@ -241,7 +241,8 @@ static void leave(int signal)
 	_exit(7);
 }
 
-/* A restartable sequence that the thread's keys deny: the handler of the fault runs, but SIGSEGV is pending and fatal. */
+/* The thread's key rights deny access to its rseq area. The handler of the fault runs, but a fatal SIGSEGV is already
+ * pending. */
 static void handler_of(int wanted)
 {
 	static uint32_t area[8] __attribute__((aligned(32)));
@@ -249,7 +250,7 @@ static void handler_of(int wanted)
 	int status;
 	pid_t child = fork();
 	if (child == 0) {
-		/* The C library may have registered an area of its own. */
+		/* The C library may already have registered its own area. */
 		syscall(SYS_rseq, area, sizeof area, 0, 0x53053053);
 		sigaction(SIGSEGV, &action, NULL);
 		set_rights(0x55555555);

@@ -1,7 +1,7 @@
-/* Does khugepaged sleep for alloc_sleep_millisecs when it cannot allocate a huge page?
+/* Does khugepaged sleep for alloc_sleep_millisecs if it cannot allocate a huge page?
  *
- * The hugetlb pool takes all memory that could be a huge page. After it has freed the memory, the range is not collapsed
- * until the setting changes. Needs root, and no other user of huge pages.
+ * The hugetlb pool takes all memory that could become a huge page. After the pool has been freed, the range is not
+ * collapsed until the setting changes. Needs root, and no other user of huge pages.
  */
 #include "check.h"
 #include <time.h>
@@ -26,7 +26,8 @@ static void rest(long milliseconds)
 	nanosleep(&moment, NULL);
 }
 
-/* Returns whether the memory is one huge page. Uses no memory that it has not used before: there may be none. */
+/* Returns whether the memory is one huge page. Uses only memory that it has used before, because there may be no free
+ * memory. */
 static int is_huge(void)
 {
 	static char text[1 << 16];
@@ -51,7 +52,7 @@ static int is_huge(void)
 
 int main(void)
 {
-	/* While the pool has all memory, nothing can be allocated. */
+	/* While the pool contains all memory, nothing can be allocated. */
 	NEED(mlockall(MCL_CURRENT) == 0);
 	char *whole = mmap(NULL, 3 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(whole != MAP_FAILED);
@@ -67,13 +68,13 @@ int main(void)
 	set(POOL, "1000000");
 	NEED(number_of(POOL) > 0);
 	NEED(madvise(memory, HUGE, MADV_HUGEPAGE) == 0);
-	/* A new area does not wake khugepaged: it sleeps for 10 milliseconds, and then scans. */
+	/* A new area does not wake khugepaged, which sleeps for 10 milliseconds and then scans. */
 	rest(500);
 	CHECK(!is_huge());
 	set(POOL, "0");
 	rest(500);
 	CHECK(!is_huge());
-	/* A change ends the sleep. */
+	/* A change of the setting ends the sleep. */
 	set(SETTINGS "khugepaged/alloc_sleep_millisecs", "10");
 	for (int i = 0; i < 500 && !is_huge(); i++)
 		rest(10);

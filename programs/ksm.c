@@ -1,7 +1,8 @@
-/* Do equal pages share a frame, and is no write visible in another page?
+/* Do pages with equal contents share a frame, and does no write become visible in another page?
  *
- * Each case lets ksmd scan until there is nothing left to merge, and checks the counts in /sys/kernel/mm/ksm and the
- * contents: of pages that are written, shared by a fork, no longer mergeable, or unmapped.
+ * In each case ksmd scans until no more pages can be merged. The program then checks the counts in
+ * /sys/kernel/mm/ksm, and the contents of pages that are written, shared by a fork, no longer mergeable, or
+ * unmapped.
  */
 #include "check.h"
 #include <sys/prctl.h>
@@ -35,7 +36,7 @@ static long count(const char *name)
 	return length > 0 ? strtol(text, NULL, 10) : -1;
 }
 
-/* Waits until ksmd has made a complete scan after the last change. */
+/* Waits until ksmd has completed a full scan since the last change. */
 static void scan(void)
 {
 	struct timespec moment = { .tv_nsec = 1000000 };
@@ -46,7 +47,8 @@ static void scan(void)
 	NEED(set("run", "0"));
 }
 
-/* Maps memory whose pages are each filled with the character at their index: equal characters, equal pages. */
+/* Maps memory in which each page is filled with the character at its index, so that equal characters give equal
+ * pages. */
 static char *map(const char *contents)
 {
 	size_t pages = strlen(contents);
@@ -73,7 +75,7 @@ static void shared(long frames, long pages)
 	CHECK_EQ(count("pages_sharing"), pages - frames);
 }
 
-/* Three of the pages hold a, two hold b, and one holds c. Pages without the advice are not scanned. */
+/* Three of the pages contain a, two contain b, and one contains c. Pages without MADV_MERGEABLE are not scanned. */
 static void equal_pages(void)
 {
 	char *memory = map("abacab"), *other = map("aa");
@@ -81,7 +83,7 @@ static void equal_pages(void)
 	scan();
 	shared(2, 5);
 	CHECK(holds(memory, "abacab"));
-	/* Now the first page differs from the others in its last byte alone. */
+	/* The first page now differs from the others in its last byte only. */
 	memory[PAGE - 1] = 'x';
 	shared(2, 4);
 	CHECK(memory[0] == 'a' && memory[PAGE - 1] == 'x');
@@ -98,7 +100,7 @@ static void equal_pages(void)
 	shared(0, 0);
 }
 
-/* A write to a merged page goes to a private copy, however often the page was shared. */
+/* A write to a merged page goes to a private copy, however many pages share the frame. */
 static void writes(void)
 {
 	char expected[PAGES + 1] = "", *memory;
@@ -109,7 +111,7 @@ static void writes(void)
 	for (int round = 0; round < 3; round++) {
 		scan();
 		shared(1, PAGES);
-		/* A merged page still counts as anonymous. */
+		/* A merged page is still counted as anonymous. */
 		CHECK(labs(row_in("/proc/self/status", "RssAnon") - anonymous_pages) <= PAGES * 4 / 2);
 		for (int page = 0; page < PAGES; page++) {
 			memory[page * PAGE + page] = 'r';
@@ -122,7 +124,7 @@ static void writes(void)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Parent and child map the same merged page, and neither sees what the other writes. */
+/* Parent and child map the same merged page, and neither reads what the other writes. */
 static void forked(void)
 {
 	char *memory = map("dddd");
@@ -144,14 +146,14 @@ static void forked(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Protection changes and MADV_UNMERGEABLE on merged pages. */
+/* Permission changes, and MADV_UNMERGEABLE, on merged pages. */
 static void no_more(void)
 {
 	char *memory = map("gggggg");
 	CHECK_EQ(madvise(memory, 6 * PAGE, MADV_MERGEABLE), 0);
 	scan();
 	shared(1, 6);
-	/* A protection change does not make a shared page writable. */
+	/* A permission change does not make a shared page writable. */
 	CHECK_EQ(mprotect(memory, 6 * PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory, 6 * PAGE, PROT_READ | PROT_WRITE), 0);
 	memory[0] = 'h';
@@ -169,7 +171,7 @@ static void no_more(void)
 	memset(memory, 'g', 6 * PAGE);
 	scan();
 	shared(1, 6);
-	/* No page stays merged, in any process. */
+	/* No page of any process is merged any more. */
 	CHECK(set("run", "2"));
 	shared(0, 0);
 	CHECK(set("run", "0"));
@@ -177,7 +179,7 @@ static void no_more(void)
 	munmap(memory, 6 * PAGE);
 }
 
-/* A process that makes all its memory mergeable at once. */
+/* A process makes all of its memory mergeable. */
 static void whole_process(void)
 {
 	pid_t child = fork();
@@ -201,7 +203,7 @@ static void whole_process(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Pages full of zeroes are merged with the zero page, if use_zero_pages is set. */
+/* Zero-filled pages are merged with the zero page if use_zero_pages is set. */
 static void zeroes(void)
 {
 	static const char zero[4] = { 0 };

@@ -1,7 +1,7 @@
-/* Does a program make progress while ksmd scans without a pause?
+/* Does a program make progress while ksmd scans without sleeping?
  *
- * With sleep_millisecs 0 the scan never sleeps. On Linux ksmd is a thread of nice 5, and the scheduler leaves a program of
- * nice 0 three quarters of the CPU. The scan time that is charged to the program may not exceed ksmd's share.
+ * With sleep_millisecs 0 ksmd never sleeps. On Linux ksmd is a thread with nice 5, so the scheduler gives a program
+ * with nice 0 three quarters of the CPU. The scan time that is charged to the program must not exceed ksmd's share.
  */
 #include "check.h"
 #include <time.h>
@@ -20,7 +20,7 @@ static void set(const char *name, const char *text)
 	close(file);
 }
 
-/* Returns the CPU time of a fixed amount of work. */
+/* Returns the time that a fixed amount of work takes. */
 static long work(void)
 {
 	struct timespec start, end;
@@ -46,7 +46,7 @@ int main(void)
 	set("run", "2");
 	set("pages_to_scan", "100");
 	set("sleep_millisecs", "20");
-	/* ksmd gets a quarter of the CPU at most; the rest of the margin is for other processes on Linux. */
+	/* ksmd gets at most a quarter of the CPU. The rest of the margin is for other processes on Linux. */
 	CHECK(beside < 4 * alone);
 	return checked("ksm_share");
 }

@@ -1,7 +1,8 @@
-/* How many bytes of arguments and environment can a program be given?
+/* How many bytes of arguments and environment can a program receive?
  *
- * A quarter of the stack limit, at most six megabytes, counting the pointers, and 128 KiB in one string. The program
- * executes itself: within the limits it finds every byte on its stack and in /proc, and with one byte more it gets E2BIG.
+ * The limit is a quarter of the stack limit and at most six megabytes, including the pointers; the limit of one
+ * string is 128 KiB. The program executes itself. Within the limits, it finds every byte on its stack and in /proc;
+ * with one more byte, execve fails with E2BIG.
  */
 #include "check.h"
 
@@ -12,7 +13,7 @@ static char bytes[ALL_MOST + STRING_MOST];
 static char *strings[400000];
 static char contents[ALL_MOST + STRING_MOST];
 
-/* Checks that a file has these bytes. */
+/* Checks that a file contains exactly these bytes. */
 static void file_is(const char *path, const char *wanted, size_t length)
 {
 	size_t all = 0;
@@ -27,7 +28,7 @@ static void file_is(const char *path, const char *wanted, size_t length)
 	CHECK(all == length && memcmp(contents, wanted, length) == 0);
 }
 
-/* Returns the length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
+/* Returns the length of a list of adjacent strings including their NULs, or -1 if a string has unexpected bytes. */
 static long list_length(char **list)
 {
 	char *at = list[0];
@@ -40,7 +41,7 @@ static long list_length(char **list)
 	return list[0] ? at - list[0] : 0;
 }
 
-/* Checks its arguments and environment, in the executed program. */
+/* Runs in the executed program and checks its arguments and environment. */
 static int executed(char **arguments, char **environment)
 {
 	long length = list_length(arguments);
@@ -54,7 +55,8 @@ static int executed(char **arguments, char **environment)
 	return checks_failed ? 1 : 0;
 }
 
-/* Makes `count` strings of `length` bytes with their NULs. The first one says what the program must do. */
+/* Creates `count` strings of `length` bytes including their NULs. The first string is the executed program's
+ * instruction. */
 static void make_strings(long count, size_t length)
 {
 	char *at = bytes;
@@ -67,7 +69,7 @@ static void make_strings(long count, size_t length)
 	strings[count] = NULL;
 }
 
-/* Executes this program in a child. Returns 0 if the program exited with 0, else its errno, or -1. */
+/* Executes this program in a child. Returns 0 if the program exited with 0, and otherwise the errno of execve or -1. */
 static int outcome(char **arguments, char **environment)
 {
 	int result[2], error = 0;
@@ -90,15 +92,15 @@ static int outcome(char **arguments, char **environment)
 
 static char *nothing[] = { NULL };
 
-/* Checks that strings and pointers of exactly `room` bytes are accepted, and that one byte more is not. */
+/* Checks that strings and pointers with exactly `room` bytes are accepted, and that one more byte is not. */
 static void fills(size_t room)
 {
-	/* The path counts too. */
+	/* The path counts toward the limit too. */
 	size_t left = room - sizeof SELF;
 	long count = (long)(left / 100008);
 	make_strings(count, 100000);
 	left -= (size_t)count * 100008;
-	/* The last string takes what is left. */
+	/* The last string fills the remaining bytes. */
 	char *last = bytes + count * 100000L;
 	memset(last, 'a' + (int)(count % 26), left - 9);
 	last[left - 9] = 0;
@@ -131,7 +133,8 @@ int main(int count, char **arguments, char **environment)
 	set_stack(64 << 20);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	fills(ALL_MOST);
-	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 would be 7.2 MB. */
+	/* Pointers count in the same way as strings: 300,000 strings of 10 bytes take 5.4 MB, and 400,000 would take
+	 * 7.2 MB. */
 	make_strings(300000, 10);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(399999, 10);
@@ -143,7 +146,7 @@ int main(int count, char **arguments, char **environment)
 	CHECK_EQ(outcome(strings, strings), 0);
 	make_strings(63, 50000);
 	CHECK_EQ(outcome(strings, strings), E2BIG);
-	/* The limit of one string. */
+	/* The limit for a single string. */
 	make_strings(2, STRING_MOST);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(2, STRING_MOST + 1);

@@ -1,7 +1,8 @@
-/* Can a program wait for as many descriptors as it may open?
+/* Can a program wait for as many descriptors as it can open?
  *
- * poll takes RLIMIT_NOFILE entries, and fails with EINVAL for one more. A million of them name a pipe, a descriptor that is
- * not open, or none; each gets the right result. select takes sets of as many descriptors.
+ * poll accepts RLIMIT_NOFILE entries, and fails with EINVAL for one more. A million entries contain the descriptor
+ * of a pipe, one that is not open, or a negative number, and each must get the right result. select accepts sets
+ * with as many descriptors.
  */
 #include "check.h"
 #include <poll.h>
@@ -10,7 +11,7 @@
 enum { WANTED = 1000000, FEW = 20000 };
 
 static struct pollfd entries[WANTED + 1];
-/* The limit, and how many entries are in use. */
+/* The limit, and the number of entries in use. */
 static long limit_is, most;
 static int ends[2];
 
@@ -19,7 +20,7 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-/* Every fourth entry has a negative number, and every fourth a descriptor that is not open. */
+/* In every fourth entry the number is negative, and in every fourth the descriptor is not open. */
 static int descriptor_of(long entry)
 {
 	return entry % 4 == 1 ? -2 : entry % 4 == 3 ? 900 : ends[0];
@@ -37,7 +38,7 @@ static int the_pipe(long entry)
 	return ends[0];
 }
 
-/* Returns the number of entries with a wrong result. */
+/* Returns the number of entries whose result is wrong. */
 static long wrong(short of_pipe)
 {
 	long count = 0;
@@ -59,7 +60,7 @@ static void one_more_than_the_limit_is_refused(void)
 	fill(the_pipe);
 	CHECK_EQ(poll(entries, 1024, 0), 0);
 	CHECK_FAILS(poll(entries, 1025, 0), EINVAL);
-	/* Linux: fs.nr_open allows 1,048,576 at most, and a program without privilege keeps its limit. */
+	/* On Linux, fs.nr_open allows 1,048,576 at most. A program without privileges cannot raise its limit. */
 	struct rlimit raised = { .rlim_cur = WANTED, .rlim_max = limit.rlim_max > WANTED ? limit.rlim_max : WANTED };
 	if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {
 		raised.rlim_max = raised.rlim_cur = limit.rlim_max;
@@ -89,7 +90,8 @@ static void each_entry_is_answered_for(void)
 	CHECK_EQ(wrong(0), 0);
 }
 
-/* A wait for the maximum number of entries ends when an entry becomes ready, and another one with a signal. */
+/* A wait with the maximum number of entries ends when an entry becomes ready, and another one ends when a signal
+ * arrives. */
 static void a_wait_ends(void)
 {
 	char byte = 'x';
@@ -115,7 +117,7 @@ static void a_wait_ends(void)
 	CHECK_EQ(wrong(0), 0);
 }
 
-/* The highest possible descriptor works like any other. */
+/* The descriptor with the highest possible number works as any other. */
 static void the_last_descriptor_works(void)
 {
 	char byte = 'x';

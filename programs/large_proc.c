@@ -1,7 +1,8 @@
-/* Can the files of /proc about an address space be read when it has as many areas as the system allows?
+/* Can the files in /proc about an address space be read when it has the maximum number of areas?
  *
- * 65,000 areas are distinguished by their rights. Each file is read from beginning to end, in reads of several sizes, and
- * by pread; each area must appear once, in order, also while other areas are mapped and unmapped.
+ * 65,000 areas differ from their neighbours in their permissions. Each file is read completely, with reads of
+ * several sizes and with pread. Each area must appear once and in order, also while other areas are mapped and
+ * unmapped.
  */
 #include "check.h"
 
@@ -10,15 +11,15 @@ enum { AREAS = 65000, FILE_MOST = 8 << 20 };
 static char *base;
 static char whole[FILE_MOST], other[FILE_MOST];
 
-/* What a reader of lines has seen. */
+/* What the lines that were read so far contain. */
 struct seen {
-	/* Areas of the range in order, and out of order. */
+	/* The number of areas of the range in order, and the number out of order. */
 	long areas, wrong;
-	/* Lines that end an area in smaps, and the sum of the sizes there in KiB. */
+	/* The number of lines in smaps that end an area, and the sum of the areas' sizes in KiB. */
 	long ends, kibibytes;
 };
 
-/* Returns the first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
+/* Returns the start address of the area after the first `seen->areas` areas of the range, or -1 after the last one. */
 static unsigned long next_area(const struct seen *seen)
 {
 	return (unsigned long)base + (unsigned long)seen->areas * PAGE;
@@ -39,7 +40,7 @@ static void see_line(struct seen *seen, const char *line)
 	}
 }
 
-/* Reads a file in reads of `step` bytes and parses each of its lines. Returns its length in bytes, or -1. */
+/* Reads a file with reads of `step` bytes, and parses each line. Returns the file's length in bytes, or -1. */
 static long see_file(const char *path, size_t step, struct seen *seen)
 {
 	static char buffer[(1 << 16) + 1];
@@ -85,7 +86,7 @@ static long read_whole(const char *path, char *to, size_t step)
 	return all;
 }
 
-/* Creates the areas: every second page of a mapping gets other rights. */
+/* Creates the areas by changing the permissions of every second page of a mapping. */
 static void make_areas(void)
 {
 	base = mmap(NULL, AREAS * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -104,7 +105,7 @@ static void maps_have_each_area_once(void)
 	}
 }
 
-/* Reads at the same offset return the same bytes, however the file is read. */
+/* Reads at the same offset return the same bytes, whatever the order of the reads. */
 static void offsets_are_those_of_one_text(void)
 {
 	long length = read_whole("/proc/self/maps", whole, 1 << 16);
@@ -119,7 +120,7 @@ static void offsets_are_those_of_one_text(void)
 		CHECK(memcmp(other, whole + places[at], 100) == 0);
 	}
 	CHECK_EQ(pread(file, other, 100, length + 4096), 0);
-	/* pread has not moved the position. */
+	/* pread does not change the file position. */
 	CHECK_EQ(lseek(file, 0, SEEK_CUR), 0);
 	CHECK_EQ(read(file, other, 50), 50);
 	CHECK_EQ(lseek(file, 100000, SEEK_SET), 100000);
@@ -129,7 +130,7 @@ static void offsets_are_those_of_one_text(void)
 	close(file);
 }
 
-/* Areas mapped and unmapped before and after the read position do not hide or repeat any other. */
+/* If areas are mapped and unmapped before and after the read position, no other area is omitted or repeated. */
 static void changes_lose_and_repeat_nothing(void)
 {
 	int file = open("/proc/self/maps", O_RDONLY);
@@ -137,7 +138,7 @@ static void changes_lose_and_repeat_nothing(void)
 	long all = 0, count;
 	while (all < 1000000 && (count = read(file, whole + all, 4096)) > 0)
 		all += count;
-	/* The first pages merge into one area, and so do the last ones. */
+	/* The first pages are merged into one area, and so are the last ones. */
 	NEED(mprotect(base, 1000 * PAGE, PROT_NONE) == 0);
 	NEED(mprotect(base + (AREAS - 1000) * PAGE, 1000 * PAGE, PROT_NONE) == 0);
 	while (all < FILE_MOST - 1 && (count = read(file, whole + all, 4096)) > 0)
@@ -181,7 +182,7 @@ static void numa_maps_have_each_area_once(void)
 {
 	struct seen seen;
 	long length = see_file("/proc/self/numa_maps", 1 << 16, &seen);
-	/* A system may be built without the file. */
+	/* The kernel may be built without this file. */
 	if (length < 0 && errno == ENOENT)
 		return;
 	CHECK(length > 0);

@@ -1,7 +1,8 @@
-/* Are processes counted that exit, that outlive the program, and that the OOM killer kills?
+/* Are processes counted that exit, that outlive the program, or that the OOM killer kills?
  *
- * Started as `left_behind BORN LEFT HUNGRY`: BORN children exit at once, HUNGRY ones write memory until they are killed, one
- * after another, and LEFT ones still sleep when the program exits. The account's rows about processes are these numbers.
+ * Usage: `left_behind BORN LEFT HUNGRY`. BORN children exit at once. HUNGRY children write memory until they are
+ * killed, one after another. LEFT children still sleep when the program exits. The rows about processes in the
+ * account must equal these numbers.
  */
 #include "check.h"
 

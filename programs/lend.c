@@ -1,5 +1,5 @@
-/* Do pages to which the kernel holds references keep their contents: pages in a pipe, and copies between processes? And
- * does it refuse references to secret memory?
+/* Do pages to which the kernel holds references keep their contents (pages in a pipe, and copies between processes),
+ * and does the kernel refuse references to secret memory?
  */
 #include "check.h"
 #include <limits.h>
@@ -23,7 +23,7 @@ static void fill(char *memory, size_t length, int seed)
 		memory[i] = (char)(seed + i / 7);
 }
 
-/* Reads `length` bytes and returns whether they are what `fill` wrote. */
+/* Reads `length` bytes. Returns whether they are the bytes that `fill` wrote. */
 static int comes_out(int from, size_t length, int seed)
 {
 	static char got[64 * PAGE], wanted[64 * PAGE];
@@ -38,7 +38,8 @@ static int comes_out(int from, size_t length, int seed)
 	return memcmp(got, wanted, length) == 0;
 }
 
-/* A page in a pipe keeps its contents although it is unmapped here and overwritten by the other process that maps it. */
+/* A page in a pipe keeps its contents although this process unmaps it and the other process that maps it overwrites
+ * it. */
 static void over_fork(int parent_lends, int before)
 {
 	int ends[2];
@@ -73,7 +74,7 @@ static void over_fork(int parent_lends, int before)
 	munmap(memory, 2 * PAGE);
 }
 
-/* Bytes of vmsplice and of write pass through a pipe in order, also when the pipe is full. */
+/* Bytes of vmsplice and of write leave a pipe in order, also if the pipe was full. */
 static void mixed(void)
 {
 	int ends[2];
@@ -91,7 +92,8 @@ static void mixed(void)
 			break;
 		}
 	}
-	/* Sixteen pages fit. A page that was partly read is not overwritten before the rest is read. */
+	/* A pipe contains up to sixteen pages. A page that was read partly is not reused before the rest has been
+	 * read. */
 	CHECK_EQ(splice_in(ends[1], memory, 20 * PAGE, SPLICE_F_NONBLOCK), 16 * PAGE);
 	CHECK_FAILS(splice_in(ends[1], memory, PAGE, SPLICE_F_NONBLOCK), EAGAIN);
 	static char half[PAGE / 2];
@@ -106,7 +108,7 @@ static void mixed(void)
 	CHECK_FAILS(splice_in(ends[1], (void *)8, PAGE, 0), EFAULT);
 	CHECK_FAILS(splice_in(ends[1], memory, PAGE, 0x100), EINVAL);
 	CHECK_FAILS(splice_in(-1, memory, PAGE, 0), EBADF);
-	/* vmsplice at the other end copies the pipe's contents into memory. */
+	/* vmsplice on the read end copies the pipe's contents into memory. */
 	CHECK_EQ(write(ends[1], "word", 4), 4);
 	CHECK_EQ(splice_in(ends[0], half, 4, 0), 4);
 	CHECK_EQ(memcmp(half, "word", 4), 0);
@@ -143,7 +145,7 @@ static void between_processes(void)
 	struct iovec gone = { theirs + 2 * PAGE, 10 };
 	CHECK_FAILS(process_vm_readv(child, own, 2, &gone, 1, 0), EFAULT);
 	CHECK_FAILS(process_vm_readv(child, own, 2, other, 1, 1), EINVAL);
-	/* Of the remote memory only the copied part must be mapped. */
+	/* Only the part of the remote memory that is copied must be mapped. */
 	struct iovec endless = { theirs, (size_t)SSIZE_MAX };
 	CHECK_EQ(process_vm_readv(child, own, 1, &endless, 1, 0), 100);
 	CHECK_EQ(process_vm_readv(child, own, 2, &endless, 1, 0), 2 * PAGE);
@@ -209,7 +211,8 @@ static void secrets(void)
 	close(ends[1]);
 }
 
-/* A copy within one process's memory goes upwards, and copies again what it has copied where the two overlap. */
+/* A copy within one process's memory proceeds upwards, and where source and target overlap it copies bytes again that
+ * it has copied. */
 static void overlapping(void)
 {
 	static const int distances[] = { 8, 16, 63, 100, 1024, 1500, 4096, 5000 };

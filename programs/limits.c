@@ -1,7 +1,8 @@
-/* Does memory run out with an error, at each of the limits that a process has?
+/* Do allocations fail with an error at each limit of a process?
  *
- * RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit: each refusal is ENOMEM (or EAGAIN as on
- * Linux), changes nothing, and ends when the limit is raised. RLIMIT_FSIZE, of files, raises a signal.
+ * Covers RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit. Each failing call returns
+ * ENOMEM (or EAGAIN as on Linux), changes nothing, and succeeds after the limit is raised. RLIMIT_FSIZE, for files,
+ * raises a signal.
  */
 #include "check.h"
 
@@ -27,7 +28,7 @@ static void address_space(void *unused)
 	CHECK_FAILS((long)mmap(NULL, 1UL << 30, RW, PRIVATE, -1, 0), ENOMEM);
 	CHECK_FAILS((long)mmap(NULL, 1UL << 30, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0), ENOMEM);
 	CHECK_FAILS((long)mremap(fits, 32UL << 20, 1UL << 30, MREMAP_MAYMOVE), ENOMEM);
-	/* Replacing a mapping does not add to the total. */
+	/* A mapping that replaces another one does not increase the total. */
 	CHECK(mmap(fits, 32UL << 20, RW, PRIVATE | MAP_FIXED, -1, 0) == fits);
 	set_limit(RLIMIT_AS, RLIM_INFINITY);
 	char *now = mmap(NULL, 1UL << 30, RW, PRIVATE | MAP_NORESERVE, -1, 0);
@@ -37,7 +38,7 @@ static void address_space(void *unused)
 static void overcommit(void *unused)
 {
 	(void)unused;
-	/* One request that could never be met is refused; a reservation without commitment is not. */
+	/* A request that can never be satisfied fails. A reservation without commitment succeeds. */
 	CHECK_FAILS((long)mmap(NULL, 16UL << 40, RW, PRIVATE, -1, 0), ENOMEM);
 	char *reserved = mmap(NULL, 16UL << 40, PROT_NONE, PRIVATE, -1, 0);
 	CHECK(reserved != MAP_FAILED);
@@ -53,7 +54,8 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* Every second page of a range is protected: two more areas each time, until the limit is reached. */
+	/* The permissions of every second page of a range change, which adds two areas each time, until the limit is
+	 * reached. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);
@@ -63,18 +65,19 @@ static void areas(void *unused)
 			break;
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(at > 65000 && at <= 65530);
-	/* At the limit, a hole would need one area more; a change that needs two is refused one below it. */
+	/* At the limit, a hole would require one more area. One below the limit, a change that requires two more areas
+	 * fails. */
 	int holes = 0;
 	while (holes < 3 && munmap(range + (PAGES - 2 - 2 * holes) * PAGE, PAGE) == 0)
 		holes++;
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(holes < 2);
-	/* A new mapping is refused only beyond the limit, not at it. */
+	/* A new mapping fails only beyond the limit, and not at it. */
 	char *last = mmap(NULL, PAGE, PROT_EXEC | PROT_READ, PRIVATE, -1, 0);
 	CHECK(last != MAP_FAILED);
 	CHECK_FAILS((long)mmap(NULL, PAGE, PROT_EXEC | PROT_READ, PRIVATE, -1, 0), ENOMEM);
 	CHECK_EQ(munmap(last, PAGE), 0);
-	/* Merging frees areas. */
+	/* Merging reduces the number of areas. */
 	CHECK_EQ(mprotect(range, 1000 * PAGE, PROT_NONE), 0);
 	CHECK_EQ(munmap(range + (PAGES - 2) * PAGE, PAGE), 0);
 	CHECK_EQ(munmap(range, PAGES * PAGE), 0);
@@ -85,7 +88,7 @@ static void locked(void *unused)
 	(void)unused;
 	char *memory = anonymous(64 * PAGE);
 	NEED(memory != NULL);
-	/* Root may lock without a limit; another user has the limit. */
+	/* The limit does not apply to root, but to any other user. */
 	set_limit(RLIMIT_MEMLOCK, 16 * PAGE);
 	if (geteuid() == 0) {
 		CHECK_EQ(mlock(memory, 32 * PAGE), 0);
@@ -93,7 +96,7 @@ static void locked(void *unused)
 		NEED(syscall(SYS_setresuid, 1000, 1000, 1000) == 0);
 	}
 	CHECK_EQ(mlock(memory, 16 * PAGE), 0);
-	/* Memory that is already locked does not count twice. */
+	/* Memory that is already locked is not counted twice. */
 	CHECK_EQ(mlock(memory, 16 * PAGE), 0);
 	CHECK_FAILS(mlock(memory + 16 * PAGE, PAGE), ENOMEM);
 	CHECK_FAILS((long)mmap(NULL, PAGE, RW, PRIVATE | MAP_LOCKED, -1, 0), EAGAIN);
@@ -114,7 +117,7 @@ static void lock_calls(void)
 	CHECK_EQ(mincore(memory, 8 * PAGE, resident), 0);
 	for (int i = 0; i < 8; i++)
 		CHECK_EQ(resident[i] & 1, i == 2 || i == 3);
-	/* Locked pages are not freed by advice. */
+	/* MADV_DONTNEED does not discard locked pages. */
 	memory[2 * PAGE] = 'l';
 	CHECK_FAILS(madvise(memory + 2 * PAGE, PAGE, MADV_DONTNEED), EINVAL);
 	CHECK_EQ(munlock(memory, 8 * PAGE), 0);
@@ -166,7 +169,7 @@ static void file_size(void *unused)
 	(void)unused;
 	int file = scratch_file(0);
 	NEED(file >= 0);
-	/* An offset that is too large is refused without a signal. */
+	/* An offset that is too large causes an error but no signal. */
 	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX), EINVAL);
 	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX - 1), EINVAL);
 	set_limit(RLIMIT_FSIZE, PAGE);

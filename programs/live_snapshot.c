@@ -1,9 +1,9 @@
-/* Can a running program be saved as it was at one instant, while it goes on writing?
+/* Can the memory of a running program be saved as of one instant, while the program continues to write?
  *
- * A background snapshot, as QEMU makes one of a guest: all memory is write-protected by one userfaultfd call, which is the
- * pause. Then one thread continues to write pages at random, and another saves page after page to a file and removes its
- * protection; a page at which the writer waits is saved first. Every page of the file must be as it was at the instant of
- * the pause. Half of the memory was never touched before, and reads as zeroes.
+ * This is a background snapshot such as QEMU makes of a guest. One userfaultfd call write-protects all memory, and
+ * its duration is the pause. Afterwards one thread continues to write pages at random, while another one saves the
+ * pages in order to a file and removes their protection. A page at which the writer waits is saved first. Every page
+ * in the file must have the contents as of the pause. Half of the memory was never populated, and reads as zeroes.
  *
  * Usage: live_snapshot [SIZE_IN_MIB [WRITES_PER_PAGE]]
  */
@@ -16,7 +16,7 @@
 static size_t pages;
 static unsigned long writes_per_page;
 static char *memory;
-/* The number of writes to each page, which is also the value of every word in the page. */
+/* The number of writes to each page, which is also the value of every word in it. */
 static uint32_t *versions, *saved_versions;
 static unsigned char *saved;
 static int watcher, image;
@@ -39,7 +39,7 @@ static void write_page(size_t page)
 	versions[page] = version;
 }
 
-/* The program that is saved. It pauses between two pages while all its memory is write-protected. */
+/* The program that is saved. While all of its memory is being write-protected, it pauses between two pages. */
 static void *writer(void *unused)
 {
 	uint64_t random = 88172645463325252;
@@ -64,7 +64,7 @@ static void save(size_t page)
 	MUST(uffd_protect(watcher, memory + page * PAGE, PAGE, 0) == 0);
 }
 
-/* Saves the pages at which the writer waits. For a page that has been saved since, it only wakes the writer. */
+/* Saves the pages at which the writer waits. If a page has been saved since, only wakes the writer. */
 static void save_what_is_written(void)
 {
 	struct uffd_message message;
@@ -89,7 +89,8 @@ static void *saver(void *unused)
 			save(page);
 			saved_in_turn++;
 		}
-		/* Yields: on one CPU the writer would otherwise not run before everything is saved. */
+		/* Yields the CPU, because on a single CPU the writer would otherwise not run before everything is
+		 * saved. */
 		if (page % 8 == 0)
 			sched_yield();
 	}
@@ -136,7 +137,7 @@ int main(int count, char **arguments)
 	MUST(pages > 0 && image >= 0 && ftruncate(image, (off_t)size) == 0 && versions && saved_versions && saved);
 	MUST(pipe(ready) == 0 && pipe(go) == 0);
 	MUST(uffd_watch(watcher, memory, size, WATCH_WRITES) == 0);
-	/* Populates the series, so that faults on it are not counted. */
+	/* Populates the array, so that its page faults are not counted. */
 	memset(&stops, 0, sizeof stops);
 
 	pthread_t threads[2];

@@ -1,4 +1,5 @@
-/* Do stream sockets at the loopback addresses connect, carry bytes, report their end, and fail as Linux's do?
+/* Do stream sockets at the loopback addresses connect, transfer bytes, report the end of the stream, and fail as on
+ * Linux?
  */
 #include "check.h"
 #include <arpa/inet.h>
@@ -137,7 +138,7 @@ static void bytes(void)
 	CHECK_EQ(recv(end, text, 16, MSG_DONTWAIT), 6);
 	CHECK(memcmp(text, " world", 6) == 0);
 	CHECK_EQ(ready(end), POLLOUT);
-	/* Until the socket is full, and empty again. */
+	/* Writes until the socket is full, and reads until it is empty again. */
 	static char block[4096];
 	long sent = 0, got = 0, count;
 	while ((count = write(end, block, sizeof block)) > 0)
@@ -174,7 +175,7 @@ static void ends(void)
 	CHECK_FAILS(shutdown(pair_of[0], 7), EINVAL);
 	close(pair_of[0]);
 	close(pair_of[1]);
-	/* A close ends the stream; what is sent then is answered by a reset. */
+	/* A close ends the stream. Bytes that the peer sends afterwards cause a reset. */
 	pair(pair_of);
 	CHECK_EQ(write(pair_of[0], "abc", 3), 3);
 	close(pair_of[0]);
@@ -199,7 +200,7 @@ static void ends(void)
 	close(pair_of[1]);
 	CHECK_FAILS(read(pair_of[0], text, 8), ECONNRESET);
 	close(pair_of[0]);
-	/* So does a lingering close without time. */
+	/* A close with SO_LINGER and a timeout of 0 also resets the connection. */
 	pair(pair_of);
 	struct linger linger = { 1, 0 };
 	CHECK_EQ(setsockopt(pair_of[1], SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
@@ -231,7 +232,7 @@ static void refusals(void)
 	CHECK_EQ(option(client, SOL_SOCKET, SO_ERROR), 0);
 	CHECK_EQ(join(client, port_of(server)), 0);
 	CHECK_FAILS(join(client, port_of(server)), EISCONN);
-	/* A connection that was not accepted ends with its listener. */
+	/* A connection that was not accepted is closed together with its listener. */
 	close(server);
 	char byte;
 	CHECK_FAILS(read(client, &byte, 1), ECONNRESET);
@@ -289,7 +290,7 @@ static void ports(void)
 		CHECK_EQ(bind(two, (void *)&six, sizeof six), 0);
 		close(two);
 	}
-	/* The end that closes first keeps its port. */
+	/* The end that closes first still occupies its port (TIME_WAIT). */
 	int client = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK_EQ(join(client, port), 0);
 	int end = accept(one, NULL, NULL);
@@ -300,7 +301,7 @@ static void ports(void)
 	two = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK_FAILS(bind(two, (void *)&name, sizeof name), EADDRINUSE);
 	close(two);
-	/* Two sockets that share a port. */
+	/* Two sockets share a port. */
 	one = socket(AF_INET, SOCK_STREAM, 0);
 	two = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK_EQ(setsockopt(one, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on), 0);

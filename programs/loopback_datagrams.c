@@ -1,4 +1,5 @@
-/* Do datagram sockets at the loopback addresses, of IPv4 and IPv6, deliver, refuse, cut and name what is sent?
+/* Do datagram sockets at the loopback addresses of IPv4 and IPv6 deliver and truncate datagrams, report their senders,
+ * and fail as on Linux?
  */
 #include "check.h"
 #include <arpa/inet.h>
@@ -91,14 +92,14 @@ static void connections(void)
 	CHECK_EQ(connect(one, (void *)&name, sizeof name), 0);
 	CHECK_EQ(getpeername(one, (void *)&peer, &length), 0);
 	CHECK_EQ(peer.sin_port, name.sin_port);
-	/* Only the peer reaches a connected socket. */
+	/* A connected socket receives datagrams from its peer only. */
 	CHECK_EQ(sendto(other, "no", 2, 0, (void *)&own, sizeof own), 2);
 	CHECK_EQ(sendto(two, "yes", 3, 0, (void *)&own, sizeof own), 3);
 	CHECK_EQ(recv(one, text, 4, MSG_DONTWAIT), 3);
 	CHECK_FAILS(recv(one, text, 4, MSG_DONTWAIT), EAGAIN);
 	CHECK_EQ(send(one, "abc", 3, 0), 3);
 	CHECK_EQ(recv(two, text, 4, MSG_DONTWAIT), 3);
-	/* A closed port refuses. */
+	/* A datagram to a closed port causes ECONNREFUSED. */
 	close(two);
 	CHECK_EQ(send(one, "abc", 3, 0), 3);
 	CHECK_EQ(ready(one), POLLOUT | POLLERR);
@@ -108,7 +109,7 @@ static void connections(void)
 	peer.sin_family = AF_UNSPEC;
 	CHECK_EQ(connect(one, (void *)&peer, sizeof peer), 0);
 	CHECK_FAILS(getpeername(one, (void *)&peer, &length), ENOTCONN);
-	/* The port that the kernel chose is given up. */
+	/* The port that the kernel chose is released. */
 	CHECK_EQ(at(one).sin_port, 0);
 	CHECK_EQ(send(other, "ab", 2, MSG_DONTWAIT) < 0 ? errno : 0, EDESTADDRREQ);
 	close(one);

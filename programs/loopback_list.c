@@ -1,5 +1,5 @@
-/* Do /proc/net/tcp, tcp6, udp and udp6 list the sockets of the machine, each once, with its names, state, bytes and inode?
- * Do sockets answer questions about the loopback interface?
+/* Do /proc/net/tcp, tcp6, udp and udp6 list each socket of the machine once, with its addresses, state, byte counts and
+ * inode? Do ioctls on sockets return the properties of the loopback interface?
  */
 #include "check.h"
 #include <arpa/inet.h>
@@ -17,14 +17,14 @@ struct row {
 	unsigned long inode;
 };
 
-/* Parses a line. Returns whether it is a socket's. */
+/* Parses a line. Returns whether it describes a socket. */
 static int parse(const char *line, struct row *row)
 {
 	return sscanf(line, "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x %x:%x %x:%*x %*x %u %*d %lu", &row->local, &row->remote,
 		      &row->state, &row->sent, &row->received, &row->timer, &row->user, &row->inode) == 8;
 }
 
-/* Returns how many lines of a file have these ports, and the last of them. */
+/* Returns the number of lines in a file that have these ports, and stores the last of them. */
 static int find(const char *name, int local, int remote, struct row *found)
 {
 	int count = 0;
@@ -92,7 +92,7 @@ static void streams(int family, const char *name)
 	CHECK(row.received == 1);
 	CHECK(find(name, from, port, &row) == 1);
 	CHECK(row.state == ESTABLISHED && row.inode == inode_of(client));
-	/* Before accept, the server's end belongs to no program. */
+	/* Before accept, the server's end does not belong to a program, so its inode is 0. */
 	CHECK(find(name, port, from, &row) == 1);
 	CHECK(row.state == ESTABLISHED && row.inode == 0 && row.user == 0);
 	int other = accept(server, NULL, NULL);
@@ -107,7 +107,7 @@ static void streams(int family, const char *name)
 	CHECK(row.received == 5);
 	NEED(shutdown(client, SHUT_WR) == 0);
 	CHECK(find(name, from, port, &row) == 1);
-	/* The second state begins when the other end acknowledges, which can take 40 ms on Linux. */
+	/* The socket enters the second state when the other end acknowledges, which can take 40 ms on Linux. */
 	CHECK(row.state == FIN_WAIT_1 || row.state == FIN_WAIT_2);
 	CHECK(find(name, port, from, &row) == 1);
 	CHECK(row.state == CLOSE_WAIT);
@@ -115,7 +115,7 @@ static void streams(int family, const char *name)
 	NEED(read(other, bytes, sizeof bytes) == 5);
 	close(other);
 	close(client);
-	/* The end that closed first waits. The other one is gone. */
+	/* The end that closed first is in TIME_WAIT. The other one does not exist any more. */
 	CHECK(find(name, from, port, &row) == 1);
 	CHECK(row.state == TIME_WAIT && row.timer == 3 && row.inode == 0);
 	CHECK(find(name, port, from, &row) == 0);
@@ -139,14 +139,14 @@ static void datagrams(int family, const char *name)
 	CHECK(row.state == ESTABLISHED);
 	NEED(write(one, "abc", 3) == 3);
 	CHECK(find(name, second, 0, &row) == 1);
-	/* Linux counts the buffers. */
+	/* Linux counts the size of the buffers. */
 	CHECK(row.received >= 3);
 	close(one);
 	CHECK(find(name, first, second, &row) == 0);
 	close(two);
 }
 
-/* Returns how many rows of /proc/net/tcp have the port `port`, and the sum of their other columns. */
+/* Returns the number of rows in /proc/net/tcp that have the port `port`, and the sum of their other columns. */
 static int rows_of(int port, const char *name, size_t piece, unsigned long *sum)
 {
 	int rows = 0;
@@ -162,7 +162,7 @@ static int rows_of(int port, const char *name, size_t piece, unsigned long *sum)
 	return rows;
 }
 
-/* Reads of any size give the same text, and every socket is in it once. */
+/* Reads of any size return the same text, which contains every socket once. */
 static void many(void)
 {
 	static int ends[MANY][2];

@@ -1,8 +1,9 @@
-/* Can a program have very many objects of a kind, at a cost for each that does not rise with their number?
+/* Can a program have a very large number of objects of each kind, at a cost per object that does not increase with
+ * their number?
  *
- * More than fit into one block of the kernel's heap: each kind is created, used and freed. A creation may be refused for
- * lack of memory. An operation that takes hours instead of seconds exceeds the test's time limit. In the kernel as shipped
- * the account has the longest stretch without a scheduling point.
+ * The number is larger than what fits in one block of the kernel's heap. Objects of each kind are created, used and
+ * freed. Creating one may fail for lack of memory. If an operation takes hours instead of seconds, it exceeds the
+ * test's time limit. With the shipped kernel, the account contains the longest stretch without a scheduling point.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -57,7 +58,7 @@ static void descriptors(int (*make)(void))
 	give_up(count);
 }
 
-/* An epoll watches many ready files, or many descriptors of one file. */
+/* An epoll watches many ready files, or many descriptors of a single file. */
 static void watched(int one)
 {
 	int set = epoll_create1(0), file = eventfd(1, 0), count = 0, found = 0, got;
@@ -83,7 +84,7 @@ static void watched(int one)
 	close(set);
 }
 
-/* Reaps many children that have exited, from the first on or from the last. */
+/* Reaps a large number of children that have exited, in the order of their creation or in reverse. */
 static void ended_children(int backwards)
 {
 	static pid_t ids[3000];
@@ -125,7 +126,7 @@ static void mounts(void)
 	}
 }
 
-/* No more signals are queued than the limit allows; each is taken once. */
+/* No more signals are queued than the limit permits, and each is received once. */
 static void queued_signals(void)
 {
 	struct rlimit limit = { 1000, 1000 };
@@ -139,7 +140,7 @@ static void queued_signals(void)
 	while (count < 2000 && sigqueue(getpid(), SIGRTMIN + count % 20, value) == 0)
 		count++;
 	CHECK(count <= 1000 && count > 900 && errno == EAGAIN);
-	/* A signal from `kill` becomes pending although the limit is reached. */
+	/* A signal sent by `kill` becomes pending although the limit has been reached. */
 	CHECK_EQ(kill(getpid(), SIGRTMAX), 0);
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	while (sigtimedwait(&all, &info, &now) > 0)
@@ -147,7 +148,7 @@ static void queued_signals(void)
 	CHECK_EQ(taken, count + 2);
 }
 
-/* A file that one process maps many times is truncated. */
+/* A file that a process has mapped many times is truncated. */
 static void shown(void)
 {
 	int file = scratch_file(PAGE), count = 0;

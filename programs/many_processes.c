@@ -1,7 +1,8 @@
-/* Can two hundred processes live at once, each with private memory, and is every one reaped?
+/* Can two hundred processes exist at the same time, each with private memory, and is each of them reaped?
  *
- * Each child writes its own number into every page of 1 MiB that it shares copy-on-write with its parent, waits until all
- * others have done so too, checks that its pages still hold its number, and exits with a distinct code.
+ * Each child writes its number to every page of 1 MiB of memory that it shares copy-on-write with its parent. It
+ * waits until all other children have done so, checks that its pages still contain its number, and exits with a
+ * distinct code.
  */
 #include "check.h"
 
@@ -25,7 +26,7 @@ int main(void)
 				*(int *)(memory + page * PAGE) = i;
 			NEED(write(ready[1], "x", 1) == 1);
 			char byte;
-			/* Returns 0 when the parent closes its end. */
+			/* The read returns 0 when the parent closes its end. */
 			NEED(read(go[0], &byte, 1) == 0);
 			int wrong = 0;
 			for (size_t page = 0; page < PAGES; page++) {

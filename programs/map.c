@@ -1,4 +1,4 @@
-/* Do mmap, munmap, mprotect and brk do what Linux documents, down to the errno of each refusal?
+/* Do mmap, munmap, mprotect and brk behave as Linux documents, including the errno of each error?
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@ static void *map(void *at, size_t length, int rights, int flags)
 	return mmap(at, length, rights, flags, -1, 0);
 }
 
-/* Returns the result of an access by a child: 0 if it is permitted, else the signal. */
+/* Returns the result of an access by a child: 0 if the access is permitted, or the signal that killed the child. */
 static int touch(volatile char *byte, int write)
 {
 	pid_t child = fork_checked();
@@ -43,11 +43,11 @@ static void refusals(void)
 	NEED(page != NULL);
 	CHECK_FAILS(munmap(page, 0), EINVAL);
 	CHECK_FAILS(munmap(page, -PAGE), EINVAL);
-	/* musl's mprotect aligns its arguments. */
+	/* musl's mprotect aligns its arguments, so the system call is made directly. */
 	CHECK_FAILS(syscall(SYS_mprotect, page + 1, PAGE, RW), EINVAL);
 	CHECK_EQ(mprotect(page, 0, PROT_NONE), 0);
 	CHECK_EQ(munmap(page, PAGE), 0);
-	/* Where nothing is mapped, munmap succeeds and mprotect fails. */
+	/* In an unmapped range munmap succeeds and mprotect fails. */
 	CHECK_EQ(munmap(page, PAGE), 0);
 	CHECK_FAILS(mprotect(page, PAGE, RW), ENOMEM);
 
@@ -83,7 +83,7 @@ static void placement(void)
 {
 	char *base = map(NULL, 8 * PAGE, PROT_NONE, PRIVATE);
 	NEED(base != MAP_FAILED);
-	/* A fixed mapping replaces what is mapped there, and nothing else. */
+	/* A fixed mapping replaces what is mapped in its range, and nothing else. */
 	CHECK(map(base + 2 * PAGE, 2 * PAGE, RW, PRIVATE | MAP_FIXED) == base + 2 * PAGE);
 	base[2 * PAGE] = 1;
 	CHECK_EQ(touch(base + PAGE, 0), SIGSEGV);
@@ -94,18 +94,18 @@ static void placement(void)
 	CHECK_EQ(munmap(base + 5 * PAGE, PAGE), 0);
 	CHECK(map(base + 5 * PAGE, PAGE, RW, PRIVATE | MAP_FIXED_NOREPLACE) == base + 5 * PAGE);
 	CHECK_EQ(munmap(base + 6 * PAGE, PAGE), 0);
-	/* A free hint is used; an occupied one is no error. */
+	/* A hint address is used if it is free. It is not an error if it is in use. */
 	CHECK(map(base + 6 * PAGE, PAGE, RW, PRIVATE) == base + 6 * PAGE);
 	char *other = map(base + 6 * PAGE, PAGE, RW, PRIVATE);
 	CHECK(other != MAP_FAILED && other != base + 6 * PAGE);
 	munmap(other, PAGE);
 	CHECK_EQ(munmap(base, 8 * PAGE), 0);
 	CHECK_EQ(touch(base + 2 * PAGE, 0), SIGSEGV);
-	/* The range just unmapped is the first to be reused. */
+	/* The range that was just unmapped is reused first. */
 	CHECK(map(NULL, 8 * PAGE, RW, PRIVATE) == base);
 	CHECK_EQ(base[2 * PAGE], 0);
 	munmap(base, 8 * PAGE);
-	/* New mappings are placed downwards, next to one another. */
+	/* New mappings are placed at descending addresses, adjacent to one another. */
 	char *first = anonymous(PAGE);
 	char *second = map(NULL, PAGE, PROT_READ, PRIVATE);
 	CHECK(second == first - PAGE);
@@ -140,7 +140,7 @@ static void rights(void)
 		CHECK_EQ(touch(page + 2 * PAGE, 1), 0);
 	}
 	CHECK_EQ(page[PAGE], 'x');
-	/* A change over a hole is applied up to the hole. */
+	/* A change over a range with a hole is applied up to the hole. */
 	CHECK_EQ(munmap(page + PAGE, PAGE), 0);
 	CHECK_FAILS(mprotect(page, 3 * PAGE, PROT_READ), ENOMEM);
 	CHECK_EQ(touch(page, 1), SIGSEGV);
@@ -172,7 +172,7 @@ static void code(void)
 
 static void reservation(void)
 {
-	/* Half a TiB of addresses, of which only a few pages are used. */
+	/* Reserves half a TiB of addresses, of which only a few pages are used. */
 	size_t length = 512UL << 30;
 	char *range = map(NULL, length, PROT_NONE, PRIVATE | MAP_NORESERVE);
 	NEED(range != MAP_FAILED);
@@ -187,7 +187,7 @@ static void reservation(void)
 	CHECK_EQ(touch(range, 0), SIGSEGV);
 }
 
-/* Returns the number of faults taken by one write to each of the pages. */
+/* Returns the number of page faults that one write to each of the pages takes. */
 static long faults_of_writes(char *memory, int pages)
 {
 	long before = faults_taken();
@@ -212,7 +212,8 @@ static void populate(void)
 
 static void grows_down(void)
 {
-	/* The stack has free addresses below it to grow into. It is just below another mapping, as a stack may be. */
+	/* The stack can grow into the free addresses below it. It is directly below another mapping, which is
+	 * permitted. */
 	char *room = map(NULL, 1024 * PAGE, PROT_NONE, PRIVATE);
 	NEED(room != MAP_FAILED);
 	CHECK_EQ(munmap(room, 1024 * PAGE), 0);
@@ -224,7 +225,7 @@ static void grows_down(void)
 		CHECK_EQ(stack[-i * (long)PAGE], i);
 	CHECK_EQ(munmap(stack - 15 * PAGE, 16 * PAGE), 0);
 
-	/* The stack stops growing at the guard gap (256 pages) above another mapping. */
+	/* The stack stops growing at the guard gap (256 pages) above the next lower mapping. */
 	char *below = map(room, PAGE, RW, PRIVATE | MAP_FIXED);
 	NEED(below == room);
 	stack = map(room + 300 * PAGE, PAGE, RW, PRIVATE | MAP_FIXED | MAP_GROWSDOWN);
@@ -241,7 +242,7 @@ static void program_break(void)
 	memset(start, 'b', 3 * PAGE);
 	CHECK(sbrk(-2 * (long)PAGE) == start + 3 * PAGE);
 	CHECK(sbrk(2 * PAGE) == start + PAGE);
-	/* What was freed reads as zeroes when it is mapped again; the rest keeps its contents. */
+	/* Memory that was freed reads as zeroes after it is mapped again, and the rest keeps its contents. */
 	CHECK_EQ(start[0], 'b');
 	char *next = (char *)(((uintptr_t)start + PAGE - 1) & ~(PAGE - 1)) + PAGE;
 	CHECK_EQ(next[0], 0);
@@ -268,7 +269,7 @@ int main(void)
 	reservation();
 	populate();
 	grows_down();
-	/* musl's sbrk refuses to move the break: then the break is not tested. */
+	/* musl's sbrk does not move the break, in which case the break is not tested. */
 	if (sbrk(PAGE) != (void *)-1) {
 		sbrk(-(long)PAGE);
 		program_break();

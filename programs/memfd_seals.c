@@ -1,5 +1,5 @@
-/* Does a sealed file of memfd_create stay unchanged: can no existing, later or re-protected mapping write to it, and is a
- * seal refused only while a mapping could?
+/* Does a sealed file of memfd_create stay unchanged: can no mapping write to it, whether it existed before, is created
+ * later or is made writable, and does sealing fail only while such a mapping exists?
  */
 #include "check.h"
 #include <sys/vfs.h>
@@ -31,7 +31,7 @@ static int seal(int file, int more)
 	return fcntl(file, F_ADD_SEALS, more);
 }
 
-/* Opens the file again. */
+/* Opens the file a second time. */
 static int again(int file, int flags)
 {
 	char path[64];
@@ -44,14 +44,14 @@ static void *map(int file, int rights, int flags)
 	return mmap(NULL, PAGE, rights, flags, file, 0);
 }
 
-/* Checks that nothing can write to a file with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE. */
+/* Checks that a file with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE cannot be written in any way. */
 static void unwritable(int file)
 {
 	CHECK_FAILS(pwrite(file, "other", 5, 0), EPERM);
 	CHECK_FAILS((long)map(file, RW, MAP_SHARED), EPERM);
 	CHECK_FAILS((long)map(file, PROT_WRITE, MAP_SHARED), EPERM);
 	CHECK_FAILS(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE), EPERM);
-	/* The file may be mapped for reading, and the mapping cannot become writable. */
+	/* The file can be mapped for reading, but the mapping cannot be made writable. */
 	char *reads = map(file, PROT_READ, MAP_SHARED);
 	CHECK(reads != MAP_FAILED);
 	CHECK_FAILS(mprotect(reads, PAGE, RW), EACCES);
@@ -61,12 +61,12 @@ static void unwritable(int file)
 	CHECK_EQ(memcmp(reads, "first", 5), 0);
 	CHECK_FAILS(madvise(reads, PAGE, MADV_REMOVE), EACCES);
 	CHECK_EQ(munmap(reads, PAGE), 0);
-	/* A private copy is writable. */
+	/* A private mapping is writable. */
 	char *own = map(file, RW, MAP_PRIVATE);
 	CHECK(own != MAP_FAILED);
 	own[0] = 'F';
 	CHECK_EQ(munmap(own, PAGE), 0);
-	/* The file cannot be written through another open of it either. */
+	/* A second open of the file cannot write to it either. */
 	int other = again(file, O_RDWR);
 	CHECK(other >= 0);
 	CHECK_FAILS((long)map(other, RW, MAP_SHARED), EPERM);
@@ -85,7 +85,7 @@ static void unwritable(int file)
 static void write_seal(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);
-	/* Each of these mappings could be written now or later, and prevents the seal. */
+	/* Each of these mappings can be written now or can be made writable, so it prevents the seal. */
 	char *writes = map(file, RW, MAP_SHARED);
 	NEED(writes != MAP_FAILED);
 	CHECK_FAILS(seal(file, F_SEAL_WRITE), EBUSY);
@@ -100,7 +100,7 @@ static void write_seal(void)
 	CHECK_EQ(seals(file), 0);
 	CHECK_EQ(mprotect(could, PAGE, RW), 0);
 	CHECK_EQ(munmap(could, PAGE), 0);
-	/* None of these mappings can write to the file. */
+	/* None of these mappings can write to the file, now or later. */
 	int reader = again(file, O_RDONLY);
 	NEED(reader >= 0);
 	char *reads = map(reader, PROT_READ, MAP_SHARED);
@@ -113,7 +113,7 @@ static void write_seal(void)
 	CHECK_EQ(memcmp(reads, "first", 5), 0);
 	CHECK_FAILS(mprotect(reads, PAGE, RW), EACCES);
 	unwritable(file);
-	/* Read-only mappings do not prevent setting the same seal again. */
+	/* Read-only mappings do not prevent setting the seal again. */
 	CHECK_EQ(seal(file, F_SEAL_WRITE | F_SEAL_SHRINK), 0);
 	CHECK_FAILS(ftruncate(file, PAGE), EPERM);
 	CHECK_EQ(ftruncate(file, 8 * PAGE), 0);
@@ -129,7 +129,7 @@ static void future_write_seal(void)
 	char *writes = map(file, RW, MAP_SHARED);
 	NEED(writes != MAP_FAILED);
 	CHECK_EQ(seal(file, F_SEAL_FUTURE_WRITE), 0);
-	/* Existing mappings stay writable, and may regain their rights. */
+	/* Existing mappings can still be written, and can regain write permission. */
 	writes[5] = '!';
 	CHECK_EQ(mprotect(writes, PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(writes, PAGE, RW), 0);
@@ -137,7 +137,7 @@ static void future_write_seal(void)
 	unwritable(file);
 	CHECK_FAILS(seal(file, F_SEAL_WRITE), EBUSY);
 	CHECK_EQ(munmap(writes, PAGE), 0);
-	/* A mapping made since then cannot be written: it does not prevent a seal. */
+	/* A mapping created after the seal cannot be written, so it does not prevent another seal. */
 	char *reads = map(file, PROT_READ, MAP_SHARED);
 	NEED(reads != MAP_FAILED);
 	CHECK_EQ(seal(file, F_SEAL_WRITE), 0);
@@ -152,7 +152,7 @@ static void held_by_child(void *pages)
 	CHECK_EQ(mprotect(pages, PAGE, RW), 0);
 }
 
-/* A writable mapping prevents the seal wherever it is: in a child, moved, split. */
+/* A writable mapping prevents the seal also if it is in a child, was moved, or was split. */
 static void elsewhere(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);
@@ -204,7 +204,7 @@ static void others(void)
 	CHECK_FAILS(seal(file, F_SEAL_SHRINK), EPERM);
 	CHECK_FAILS(seal(file, 0), EPERM);
 	close(file);
-	/* An executable file whose mode is sealed can no longer be written. */
+	/* An executable file whose mode is sealed cannot be written any more. */
 	file = file_of(MFD_ALLOW_SEALING);
 	CHECK_EQ(fchmod(file, 0755), 0);
 	char *writes = map(file, RW, MAP_SHARED);
@@ -226,7 +226,7 @@ static void others(void)
 	close(file);
 }
 
-/* The file system of these files has no limit, and so no size. */
+/* The file system of these files has no limit, so statfs reports a size of 0. */
 static void room(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);

@@ -1,7 +1,6 @@
-/* Do the calls and files about huge pages, nodes and merging refuse what Linux refuses, and accept what it accepts?
+/* Do the calls and files about huge pages, NUMA nodes and merging accept and refuse the same arguments as on Linux?
  *
- * The checks hold on any machine with one node or more, and settings are left as they were. A hugetlb pool is not
- * needed.
+ * The checks apply to any machine with at least one node, and settings are restored. No hugetlb pool is needed.
  */
 #include "check.h"
 #include <sys/prctl.h>
@@ -44,7 +43,7 @@ static char *text_of(const char *path)
 	return text;
 }
 
-/* Returns the result of writing this text: a count, or a negative error. */
+/* Returns the result of writing this text to a file: a count, or a negative errno. */
 static long wrote(const char *path, const char *text)
 {
 	int file = open(path, O_WRONLY);
@@ -67,7 +66,7 @@ static char *aligned(int flags, int file)
 	return memory;
 }
 
-/* A number must stand alone, except for a newline after it; an empty write is no number, and changes nothing. */
+/* A number may be followed only by a newline. An empty write is not a number, and changes nothing. */
 static void attributes(void)
 {
 	const char *const numbers[] = { KSM "pages_to_scan", KSM "sleep_millisecs", KSM "max_page_sharing",
@@ -102,14 +101,14 @@ static void attributes(void)
 	CHECK_EQ(wrote(KSM "full_scans", "1"), -EACCES);
 }
 
-/* Collapsing memory that was never populated does nothing. */
+/* A collapse of memory that was never populated does nothing. */
 static void collapse_of_nothing(void)
 {
 	char *memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	CHECK_FAILS(madvise(memory, HUGE, MADV_COLLAPSE), EINVAL);
 	CHECK_FAILS(madvise(memory, PAGE, MADV_COLLAPSE), EINVAL);
 	CHECK_EQ(madvise(memory, 0, MADV_COLLAPSE), 0);
-	/* The zero page does not count as private. */
+	/* The zero page does not count as a private page. */
 	NEED(madvise(memory, 2 * HUGE, MADV_NOHUGEPAGE) == 0);
 	for (size_t page = 0; page < HUGE / PAGE; page++)
 		CHECK_EQ(((volatile char *)memory)[page * PAGE], 0);
@@ -128,7 +127,7 @@ static void collapse_of_nothing(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Nodes that are possible but do not exist are accepted in a mask, and have no effect. */
+/* Nodes that are possible but do not exist are accepted in a mask, without any effect. */
 static void masks(void)
 {
 	unsigned long far[16] = { 1, 1 }, none[16] = { 0, 1 }, beyond[17] = { 1, [16] = 1 }, told[16];
@@ -142,7 +141,7 @@ static void masks(void)
 	CHECK_FAILS(syscall(SYS_set_mempolicy, BIND, beyond, 1026UL), EINVAL);
 	CHECK_FAILS(syscall(SYS_set_mempolicy, LOCAL, none, 129UL), EINVAL);
 	CHECK_EQ(syscall(SYS_set_mempolicy, 0, NULL, 0UL), 0);
-	/* So long that no word of it remains. */
+	/* The length is so large that adding to it overflows to 0 words. */
 	CHECK_EQ(syscall(SYS_get_mempolicy, NULL, told, ~0UL, NULL, (unsigned long)ALLOWED), 0);
 	CHECK_EQ(syscall(SYS_get_mempolicy, NULL, told, 1025UL, NULL, (unsigned long)ALLOWED), 0);
 	CHECK(told[0] & 1);
@@ -152,13 +151,13 @@ static void ranges(void)
 {
 	unsigned long first = 1;
 	char *memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	/* A length that rounds up to 0 is empty, and an empty range needs no nodes. */
+	/* A length that overflows to 0 makes an empty range, which needs no nodes. */
 	CHECK_EQ(syscall(SYS_mbind, memory, ~0UL, BIND, &first, 64UL, 0), 0);
 	CHECK_FAILS(syscall(SYS_mbind, memory, -PAGE, BIND, &first, 64UL, 0), EINVAL);
 	CHECK_EQ(syscall(SYS_mbind, memory, 0UL, BIND, NULL, 0UL, 0), 0);
 	CHECK_FAILS(syscall(SYS_mbind, memory, 0UL, BIND | STATIC | RELATIVE, &first, 64UL, 0), EINVAL);
 	CHECK_FAILS(syscall(SYS_mbind, memory + 1, 0UL, BIND, &first, 64UL, 0), EINVAL);
-	/* Without MPOL_MF_MOVE_ALL a page shared with other processes is not moved, and does not count as misplaced. */
+	/* Without MPOL_MF_MOVE_ALL, a page that other processes share is not moved and is not reported as misplaced. */
 	memory[0] = 1;
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -169,7 +168,7 @@ static void ranges(void)
 	kill(child, SIGKILL);
 	siginfo_t end;
 	CHECK_EQ(waitid(P_PID, child, &end, WEXITED | WNOWAIT), 0);
-	/* A process that has ended still exists, and has no memory. */
+	/* A zombie exists, but has no memory. */
 	void *page = memory;
 	int node = 0, status = -1;
 	CHECK_FAILS(syscall(SYS_move_pages, child, 1UL, &page, &node, &status, MOVE), EINVAL);
@@ -179,7 +178,7 @@ static void ranges(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Returns the line of /proc/self/numa_maps for this memory, after its address. */
+/* Returns the line of /proc/self/numa_maps for this memory, without its address. */
 static char *policy_line(const char *memory)
 {
 	char address[32];
@@ -203,12 +202,12 @@ static void shown(void)
 	CHECK_EQ(syscall(SYS_mbind, memory, 2 * HUGE, INTERLEAVE, &first, 64UL, 0), 0);
 	CHECK(strstr(policy_line(memory), " file=/dev/zero\\040(deleted)") != NULL);
 	munmap(memory, 2 * HUGE);
-	/* THP_enabled is 0 only for a process that has disabled huge pages everywhere. */
+	/* THP_enabled is 0 only for a process that has disabled huge pages completely. */
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t0\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
-	/* ksm_mergeable follows the advice. */
+	/* ksm_mergeable reflects MADV_MERGEABLE. */
 	memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	CHECK(strstr(text_of("/proc/self/ksm_stat"), "ksm_mergeable: no\n") != NULL);
 	CHECK_EQ(madvise(memory, PAGE, MADV_MERGEABLE), 0);
@@ -221,7 +220,7 @@ static void shown(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Since Linux 7 a hugetlb page that is not inherited never becomes the children's again. */
+/* Since Linux 7, a hugetlb area that is not inherited (MADV_DONTFORK) can never be made inheritable again. */
 static void kept_from_children(void)
 {
 	struct utsname name;

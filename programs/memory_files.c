@@ -1,7 +1,7 @@
-/* Does each value in /proc about memory follow the fact that it names?
+/* Does each value in /proc about memory change with the fact that it describes?
  *
- * Every check reads a value, changes the fact behind it, and sees the value change; Linux is the reference. Values that
- * only root may read are checked only by root.
+ * Each check reads a value, changes the fact that the value describes, and checks that the value changes. Linux is
+ * the reference. Values that only root may read are checked only as root.
  */
 #include "check.h"
 #include <sys/ioctl.h>
@@ -22,7 +22,7 @@ static int bit(uint64_t word, int number)
 	return (int)(word >> number & 1);
 }
 
-/* Private memory that stays in pages of 4 KiB. */
+/* Returns private memory that is backed by 4 KiB pages only. */
 static char *small_pages(size_t length)
 {
 	char *memory = anonymous(length);
@@ -31,7 +31,7 @@ static char *small_pages(size_t length)
 	return memory;
 }
 
-/* Like `small_pages`, between two inaccessible pages, so that no other area can merge with it. */
+/* Returns memory as `small_pages` does, between two inaccessible pages, so that no other area can merge with it. */
 static char *apart(size_t length)
 {
 	char *room = mmap(NULL, length + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +46,7 @@ static void unmap_apart(char *memory, size_t length)
 	munmap(memory - PAGE, length + 2 * PAGE);
 }
 
-/* Returns the word of a page or a frame in a file of 64-bit words, such as /proc/self/pagemap. */
+/* Returns the word with this index in a file of 64-bit words, such as /proc/self/pagemap. */
 static uint64_t word_at(const char *path, uint64_t index)
 {
 	uint64_t word = 0;
@@ -62,7 +62,7 @@ static uint64_t page_word(const void *address)
 	return word_at("/proc/self/pagemap", (uintptr_t)address / PAGE);
 }
 
-/* Returns the page's word without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
+/* Returns the page's word without the soft-dirty bit, which a kernel with that bit sets for every new mapping. */
 static uint64_t without_soft_dirty(const void *address)
 {
 	return page_word(address) & ~(1ULL << 55);
@@ -73,7 +73,7 @@ static uint64_t frame_of(const void *address)
 	return page_word(address) & ((1ULL << 55) - 1);
 }
 
-/* A row of the area that contains the address, in /proc/self/smaps. */
+/* Returns the number in a row of /proc/self/smaps for the area that contains this address. */
 static long area_row(const void *address, const char *name)
 {
 	char line[512];
@@ -93,7 +93,7 @@ static long area_row(const void *address, const char *name)
 	return value;
 }
 
-/* Returns whether the area's VmFlags have this code. */
+/* Returns whether the VmFlags of the area contain this code. */
 static int has_code(const void *address, const char *code)
 {
 	char line[512];
@@ -112,7 +112,7 @@ static int has_code(const void *address, const char *code)
 	return found;
 }
 
-/* Creates a child that shares the pages until `end_sharer`. */
+/* Creates a child that shares the pages until `end_sharer` is called. */
 static pid_t sharer(struct turns *turns)
 {
 	NEED(turns_open(turns));
@@ -139,7 +139,7 @@ static void pages(void)
 	CHECK(bit(page_word(memory), PRESENT) && bit(page_word(memory), EXCLUSIVE));
 	CHECK(!bit(page_word(memory), OF_A_FILE) && !bit(page_word(memory), SWAPPED));
 	CHECK_EQ(without_soft_dirty(memory + PAGE), 0);
-	/* The zero page is never exclusive. */
+	/* The zero page never counts as exclusive. */
 	volatile char *untouched = memory + PAGE;
 	CHECK_EQ(*untouched, 0);
 	CHECK(bit(page_word(memory + PAGE), PRESENT) && !bit(page_word(memory + PAGE), EXCLUSIVE));
@@ -169,7 +169,7 @@ static void pages(void)
 	CHECK(bit(page_word(view), PRESENT) && !bit(page_word(view), OF_A_FILE));
 	munmap(view, 2 * PAGE);
 	close(file);
-	/* A position, or a size, that is not a multiple of a word's is refused. */
+	/* A position or a size that is not a multiple of 8 is refused. */
 	char byte[9];
 	int words = open("/proc/self/pagemap", O_RDONLY);
 	CHECK_FAILS(pread(words, byte, 8, 4), EINVAL);
@@ -185,7 +185,8 @@ static void as_nobody(void *address)
 	(void)address;
 }
 
-/* Another user reads pagemap through a descriptor opened by root: the rights of the opener decide about frame numbers. */
+/* Another user reads pagemap through a descriptor that root opened. The opener's privileges decide whether frame
+ * numbers are visible. */
 static void opened_before(void *words)
 {
 	uint64_t word = 0;
@@ -210,7 +211,7 @@ static void frames(void)
 	uint64_t flags = word_at("/proc/kpageflags", frame);
 	CHECK(bit(flags, KIND_ANONYMOUS) && bit(flags, KIND_MAPPED) && !bit(flags, KIND_FREE));
 	CHECK_EQ(word_at("/proc/kpagecount", frame), 1);
-	/* mremap moves the frame with its page, fork shares the frame, and a copy uses another one. */
+	/* mremap moves the frame together with its page, fork shares the frame, and a copy uses another frame. */
 	char *moved = mremap(memory, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, memory + 3 * PAGE);
 	CHECK(moved == memory + 3 * PAGE);
 	CHECK_EQ(frame_of(memory + 3 * PAGE), frame);
@@ -252,7 +253,7 @@ static void frames(void)
 	close(words);
 }
 
-/* Checks rows of smaps after calls that change them. */
+/* Checks the rows of smaps after calls that change them. */
 static void areas(void)
 {
 	char *memory = apart(8 * PAGE);
@@ -268,7 +269,7 @@ static void areas(void)
 			CHECK_EQ(area_row(memory, all[at]), 12);
 		}
 	CHECK_EQ(area_row(memory, "Shared_Dirty"), 0);
-	/* The zero page does not count. */
+	/* The zero page is not counted. */
 	volatile char *untouched = memory + 4 * PAGE;
 	CHECK_EQ(*untouched, 0);
 	CHECK_EQ(area_row(memory, "Rss"), 12);
@@ -285,7 +286,7 @@ static void areas(void)
 	CHECK_EQ(area_row(memory, "Private_Dirty"), 12);
 	CHECK_EQ(madvise(memory, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(area_row(memory, "Rss"), 8);
-	/* Locking populates and locks pages; unlocking keeps the pages. */
+	/* mlock populates and locks pages. munlock keeps them populated. */
 	CHECK_EQ(area_row(memory, "Locked"), 0);
 	CHECK(!has_code(memory, "lo"));
 	CHECK_EQ(mlock(memory, 2 * PAGE), 0);
@@ -303,7 +304,7 @@ static void areas(void)
 	CHECK_EQ(area_row(memory, "Size"), -1);
 }
 
-/* Checks codes of VmFlags after the calls that set them. */
+/* Checks the codes of VmFlags after the calls that set them. */
 static void codes(void)
 {
 	char *memory = apart(4 * PAGE);
@@ -386,7 +387,7 @@ static void clear(char what)
 	close(file);
 }
 
-/* Flushes the TLB, so that the processor sets the accessed bits of the entries again. */
+/* Flushes the TLB, so that the processor sets the accessed bits of the page-table entries again. */
 static void forget_translations(char *memory, size_t length)
 {
 	CHECK_EQ(mprotect(memory, length, PROT_NONE), 0);
@@ -418,7 +419,7 @@ static void references(void)
 	CHECK_EQ(area_row(view, "Referenced"), 4);
 	clear('1');
 	CHECK_EQ(area_row(memory, "Referenced") + area_row(view, "Referenced"), 0);
-	/* Neither the pages nor the dirty state is lost. */
+	/* Neither the pages nor their dirty state are lost. */
 	CHECK_EQ(area_row(memory, "Rss"), 16);
 	CHECK_EQ(area_row(memory, "Private_Dirty"), 16);
 	CHECK_EQ(memory[PAGE], 2);
@@ -426,7 +427,7 @@ static void references(void)
 	unmap_apart(memory, 4 * PAGE);
 	close(file);
 
-	/* The peak is reset. */
+	/* The peak (VmHWM) is reset. */
 	memory = small_pages(2048 * PAGE);
 	memset(memory, 1, 2048 * PAGE);
 	munmap(memory, 2048 * PAGE);
@@ -441,7 +442,7 @@ static void references(void)
 	close(file);
 }
 
-/* Returns the line of /proc/self/numa_maps for an area, as text. */
+/* Returns the line of /proc/self/numa_maps for an area. */
 static const char *node_line(const void *address)
 {
 	static char line[512];
@@ -485,7 +486,7 @@ static void nodes(void)
 	unmap_apart(memory, 4 * PAGE);
 }
 
-/* struct procmap_query of include/uapi/linux/fs.h. */
+/* The same as struct procmap_query of include/uapi/linux/fs.h. */
 struct query {
 	uint64_t size, query_flags, query_addr, start, end, flags, page_size, offset, inode;
 	uint32_t major, minor, name_size, build_id_size;
@@ -528,7 +529,7 @@ static void queries(void)
 	CHECK_EQ(query.flags, READ | EXECUTE);
 	CHECK_EQ(ask(&query, memory, 0), 0);
 	CHECK_EQ(query.end - query.start, PAGE);
-	/* The query for the next writable area returns the area after it. */
+	/* A query for the next writable area returns the area after this one. */
 	CHECK_EQ(ask(&query, memory + PAGE, NEXT | WRITE), 0);
 	CHECK_EQ(query.start, (uintptr_t)memory + 2 * PAGE);
 	CHECK_FAILS(ask(&query, memory + PAGE, WRITE), ENOENT);

@@ -1,8 +1,10 @@
-/* Does each row in /proc about all memory follow the fact that it names, and each setting what it sets?
+/* Does each row in /proc about the memory of the machine change with the fact that it describes, and does each setting
+ * have its effect?
  *
- * Every check changes a fact, sees the rows move by as much, reverts the fact and sees them return. Other processes may use
- * memory meanwhile: each check is tried several times, and rows need only come near. With the argument "alone" there are no
- * others: rows must come nearer, and settings of the whole system are changed too.
+ * Each check changes a fact, checks that the rows change by that amount, reverts the fact and checks that the rows
+ * return. Because other processes may use memory at the same time, each check is tried several times with a
+ * tolerance. With the argument "alone" there are no other processes: the tolerance is smaller, and settings of the
+ * whole system are changed too.
  */
 #include "check.h"
 
@@ -12,7 +14,8 @@
 
 static int alone;
 
-/* How far a row of /proc/meminfo, in KiB, or of /proc/vmstat, in pages, moves for a change of this many pages. */
+/* The amount by which a row of /proc/meminfo (in KiB) or of /proc/vmstat (in pages) changes for this number of
+ * pages. */
 struct row {
 	const char *name;
 	long pages;
@@ -35,7 +38,7 @@ static int near(long moved, long wanted)
 	return labs(moved - wanted) <= labs(wanted) / (alone ? 16 : 4) + 1;
 }
 
-/* Makes the change and reverts it, until the rows have moved both times as they should. */
+/* Makes the change and reverts it, until the rows have changed as expected both times. */
 static void moves(const struct row *rows, int count, void (*change)(void), void (*back)(void))
 {
 	enum { MOST = 8, TRIES = 8 };
@@ -115,7 +118,7 @@ static void promise(void)
 	NEED(memory != NULL);
 }
 
-/* The number of page tables that `tables` allocates, by touching one page in each. */
+/* The number of page tables that `tables` allocates, by accessing one page in each. */
 enum { TABLES = 1024 };
 
 static void tables(void)
@@ -139,7 +142,7 @@ static void rows(void)
 		{ "AnonPages", PAGES }, { "nr_anon_pages", PAGES }, { "Committed_AS", PAGES },
 	};
 	moves(taken, 3, anonymous_pages, unmap);
-	/* Free memory changes with every file that any process reads. */
+	/* The amount of free memory changes with every file that any process reads. */
 	const struct row left[] = {
 		{ "MemFree", -PAGES }, { "MemAvailable", -PAGES }, { "nr_free_pages", -PAGES },
 	};
@@ -170,7 +173,7 @@ static void rows(void)
 	CHECK(row_in("/proc/meminfo", "MemTotal") > row_in("/proc/meminfo", "MemFree"));
 }
 
-/* Event counts, which only grow. */
+/* Checks event counts, which can only increase. */
 static void events(void)
 {
 	enum { TOUCHED = 2000 };
@@ -199,7 +202,7 @@ static long setting(const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* Writes a setting of /proc/sys/vm. Returns 0, or the errno. */
+/* Writes a setting of /proc/sys/vm. Returns 0 or the errno. */
 static int set(const char *name, const char *value)
 {
 	char path[128];
@@ -236,7 +239,7 @@ static void settings(void)
 	CHECK_EQ(setting("overcommit_memory"), 0);
 	CHECK_EQ(set("overcommit_memory", "3"), EINVAL);
 	CHECK_EQ(set("overcommit_memory", "x"), EINVAL);
-	/* More than all memory can be committed only if everything can. */
+	/* More than the total memory can be committed only if overcommit is unlimited. */
 	size_t beyond = (size_t)row_in("/proc/meminfo", "MemTotal") * 1024 + (256UL << 20);
 	CHECK(mmap(NULL, beyond, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
 	CHECK_EQ(set("overcommit_memory", "1"), 0);
@@ -244,7 +247,7 @@ static void settings(void)
 	huge = mmap(NULL, beyond, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(huge != MAP_FAILED);
 	munmap(huge, beyond);
-	/* A ratio or an amount sets the limit of committed memory. */
+	/* A ratio or an amount determines the commit limit. */
 	long total = row_in("/proc/meminfo", "MemTotal"), ratio = setting("overcommit_ratio");
 	CHECK(labs(row_in("/proc/meminfo", "CommitLimit") - total * ratio / 100) <= 4);
 	CHECK_EQ(set("overcommit_ratio", "25"), 0);

@@ -1,12 +1,12 @@
-/* Do adjacent areas merge where Linux merges them, and stay apart where their pages come from different places: a fork,
- * another time, a move?
+/* Do adjacent areas merge where they do on Linux, and stay separate if their pages come from different places: a fork,
+ * another time, or a move?
  */
 #include "userfault.h"
 
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* A free range of addresses, with nothing beside it that an area could merge with. */
+/* Returns a free range of addresses without adjacent areas that could merge with it. */
 static char *room(size_t pages)
 {
 	char *found = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, PRIVATE, -1, 0);
@@ -24,7 +24,7 @@ static void move(char *from, size_t pages, char *to, int flags)
 	NEED(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == to);
 }
 
-/* Returns the number of areas that begin in the range. */
+/* Returns the number of areas that begin in a range. */
 static int areas_in(char *at, size_t pages)
 {
 	char line[512];
@@ -52,7 +52,7 @@ static long locked(void)
 	return value;
 }
 
-/* The child's inherited areas, touched or not, merge with a new mapping only where the parent never touched them. */
+/* The areas that a child inherits, touched or not, merge with a new mapping only if the parent never touched them. */
 static void child_apart(void)
 {
 	char *touched = room(4), *fresh = room(4);
@@ -65,7 +65,7 @@ static void child_apart(void)
 	CHECK_EQ(areas_in(touched, 4), child == 0 ? 2 : 1);
 	CHECK_EQ(areas_in(fresh, 4), 1);
 	if (child == 0) {
-		/* The child's own copies do not change that. */
+		/* The child's private copies do not change that. */
 		memset(touched, 2, 2 * PAGE);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, RW), 0);
@@ -75,7 +75,7 @@ static void child_apart(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* Parts of one area merge again, unless a fork came between: then the parent's do, the child's do not. */
+/* Parts of one area merge again. If a fork happened in between, they do in the parent but not in the child. */
 static void parts(void)
 {
 	char *pages = room(2);
@@ -91,7 +91,7 @@ static void parts(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* Areas of a file's private pages merge by the same rules. */
+/* Areas with private pages of a file merge by the same rules. */
 static void files(void)
 {
 	int file = scratch_file(2 * PAGE);
@@ -109,7 +109,7 @@ static void files(void)
 	close(file);
 }
 
-/* Areas touched while they differed in more than rights never merge. */
+/* Areas that were touched while they differed in more than permissions never merge. */
 static void touched_apart(void)
 {
 	char *pages = room(2), *alike = room(2);
@@ -127,7 +127,8 @@ static void touched_apart(void)
 	CHECK_EQ(areas_in(alike, 2), 1);
 }
 
-/* A resize that unmaps holes and other areas, and the locked memory after a move with MREMAP_DONTUNMAP. */
+/* A resize that unmaps holes and other areas, and the accounting of locked memory after a move with
+ * MREMAP_DONTUNMAP. */
 static void moves(void)
 {
 	char *pages = room(7);
@@ -149,7 +150,7 @@ static void moves(void)
 	CHECK_EQ(mlock(kept, 4 * PAGE), 0);
 	CHECK_EQ(mremap(kept, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target,
 		 1);
-	/* The part that moved is split off, is no longer locked, and does not count as locked. */
+	/* The part that was moved is split off. It is not locked any more, and is not counted as locked. */
 	CHECK_EQ(areas_in(kept, 4), 2);
 	CHECK_EQ(locked() - before, 16);
 	CHECK_EQ(munmap(target, 2 * PAGE), 0);
@@ -161,7 +162,8 @@ static void moves(void)
 	CHECK_EQ(locked() - before, 0);
 }
 
-/* An area joins none that it leaves behind with MREMAP_DONTUNMAP, even if neither has a page; it joins others. */
+/* An area does not merge with the one that it leaves behind with MREMAP_DONTUNMAP, even if neither has a page. It
+ * merges with other areas. */
 static void left_behind(void)
 {
 	char *pages = room(12);
@@ -174,14 +176,14 @@ static void left_behind(void)
 	map(pages + 8 * PAGE, 2);
 	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
 	CHECK_EQ(areas_in(pages + 4 * PAGE, 6), 1);
-	/* Without the flag, what moves joins the rest of its area. */
+	/* Without the flag, the moved part merges with the rest of its area. */
 	pages = room(6);
 	map(pages, 4);
 	move(pages, 2, pages + 4 * PAGE, 0);
 	CHECK_EQ(areas_in(pages, 6), 1);
 }
 
-/* A move that also shrinks accounts for what is left. */
+/* A move that also shrinks the mapping reduces the commit charge accordingly. */
 static void shrinks(void)
 {
 	const char *totals = "/proc/meminfo";
@@ -190,13 +192,13 @@ static void shrinks(void)
 	map(pages, 8192);
 	NEED(mremap(pages, 8192 * PAGE, 1024 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages + 8200 * PAGE) ==
 	     pages + 8200 * PAGE);
-	/* Other processes may run: the figure is compared with half of the 28 MiB. */
+	/* Other processes may run, so the value is compared with half of the 28 MiB. */
 	CHECK(row_in(totals, "Committed_AS") - before < 4096 + 14336);
 	CHECK_EQ(munmap(pages, 12000 * PAGE), 0);
 	CHECK(row_in(totals, "Committed_AS") - before < 14336);
 }
 
-/* Maps pages of a file, private, at a fixed address. */
+/* Maps pages of a file privately at a fixed address. */
 static char *map_file(char *at, size_t pages, int file, size_t first)
 {
 	char *found = mmap(at, pages * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, (off_t)(first * PAGE));
@@ -204,14 +206,14 @@ static char *map_file(char *at, size_t pages, int file, size_t first)
 	return at;
 }
 
-/* Private areas of a file that follow one another in the file merge only if their private pages were created at addresses
- * that follow one another too. */
+/* Private areas of adjacent parts of a file merge only if the addresses at which their private pages were created are
+ * adjacent too. */
 static void moved_files(void)
 {
 	int file = scratch_file(4 * PAGE);
 	NEED(file >= 0);
 	char *pages = room(10);
-	/* Moved, with a private page, beside a new area; the way back ends that. */
+	/* An area with a private page is moved beside a new area. Moving it back makes it mergeable again. */
 	map_file(pages, 2, file, 0)[0] = 1;
 	move(pages, 2, pages + 6 * PAGE, 0);
 	map_file(pages + 8 * PAGE, 2, file, 2);
@@ -219,7 +221,8 @@ static void moved_files(void)
 	move(pages + 6 * PAGE, 2, pages, 0);
 	map_file(pages + 2 * PAGE, 2, file, 2);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* In two halves, over the same distance: they merge again. Over another distance they do not. */
+	/* If the area is moved in two halves over the same distance, the halves merge again. Over different distances
+	 * they do not. */
 	move(pages, 1, pages + 6 * PAGE, 0);
 	move(pages + PAGE, 2, pages + 7 * PAGE, 0);
 	CHECK_EQ(areas_in(pages + 6 * PAGE, 3), 1);
@@ -230,19 +233,19 @@ static void moved_files(void)
 	move(pages + 8 * PAGE, 1, pages + 2 * PAGE, 0);
 	CHECK_EQ(areas_in(pages, 3), 1);
 	CHECK_EQ(pages[0], 1);
-	/* Without a private page, a moved area is as good as new. */
+	/* An area without private pages merges as a new one does, although it was moved. */
 	pages = room(10);
 	map_file(pages, 2, file, 0);
 	map_file(pages + 6 * PAGE, 2, file, 2);
 	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* So is the area that MREMAP_DONTUNMAP leaves behind. */
+	/* The same is true of the area that MREMAP_DONTUNMAP leaves behind. */
 	pages = room(10);
 	map_file(pages, 2, file, 0)[0] = 1;
 	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
 	map_file(pages + 2 * PAGE, 2, file, 2);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* Areas that the rights alone keep apart share no anon_vma either. */
+	/* Areas that differ in their permissions alone do not share an anon_vma either. */
 	pages = room(10);
 	map_file(pages, 2, file, 0);
 	map_file(pages + 6 * PAGE, 2, file, 2)[0] = 1;
@@ -254,7 +257,8 @@ static void moved_files(void)
 	close(file);
 }
 
-/* Memory that loses its userfaultfd by a move merges with no other: the memory beside it stays registered. */
+/* Memory that loses its userfaultfd registration by a move does not merge with the adjacent memory, which is still
+ * registered. */
 static void moved_watched(void)
 {
 	int fd = watcher(0);
@@ -268,14 +272,14 @@ static void moved_watched(void)
 	CHECK_EQ(areas_in(pages, 4), 2);
 	CHECK_EQ(protect(fd, pages, 2, 1), 0);
 	CHECK_FAILS(protect(fd, pages + 2 * PAGE, 2, 1), ENOENT);
-	/* A part that moves beside the rest of its area. */
+	/* A part is moved beside the rest of its area. */
 	map(tail + 4 * PAGE, 4);
 	NEED(watch(fd, tail + 4 * PAGE, 4, WP) == 0);
 	move(tail + 6 * PAGE, 2, tail + 2 * PAGE, 0);
 	CHECK_EQ(areas_in(tail, 8), 2);
 	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
 	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
-	/* Beside memory that never was registered it merges only later. */
+	/* Beside memory that was never registered, it merges only later. */
 	pages = room(8);
 	map(pages, 2);
 	map(pages + 6 * PAGE, 2);

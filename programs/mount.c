@@ -1,9 +1,9 @@
-/* Does a mounted tmpfs enforce its size, belong to the tree where it is mounted, and end only when it is unused?
+/* Does a mounted tmpfs enforce its size, belong to the tree in which it is mounted, and exist until it is unused?
  *
- * Options are parsed like the kernel's and reported in /proc/mounts, and can change; the size holds for writes, fallocate
- * and page faults; paths, links and renames respect file system boundaries; umount refuses while a file is open or mapped,
- * a process is in it, or another mount is, and frees everything; a detached mount ends with its last user. For root: other
- * users are refused.
+ * Options are parsed as on Linux, are reported in /proc/mounts, and can change. The size applies to writes,
+ * fallocate and page faults. Paths, links and renames respect the boundaries of file systems. umount fails while a
+ * file is open or mapped, while a process is in the mount, or while it contains another mount, and otherwise frees
+ * everything. A detached mount is freed with its last user. Needs root: other users may not mount.
  */
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 static char base[] = "/tmp/mount_XXXXXX";
 
-/* Returns the path of a name in the folder of this run. */
+/* Returns the path of a name in this program's folder. */
 static const char *at(const char *name)
 {
 	return path_in(base, name);
@@ -30,7 +30,7 @@ static int tmpfs(const char *name, unsigned long flags, const char *options)
 	return mount("tmpfs", at(name), "tmpfs", flags, options);
 }
 
-/* Reads the line of a mount in /proc/mounts or mountinfo into `line`. Returns 0 if there is none. */
+/* Reads the line about a mount in /proc/mounts or mountinfo into `line`. Returns 0 if there is no such line. */
 static int line_of(const char *file, const char *name, char *line, size_t size)
 {
 	char wanted[300];
@@ -86,7 +86,7 @@ static void refusals(void)
 	CHECK_FAILS(umount((char *)8), EFAULT);
 	CHECK_FAILS(umount2(at("r"), 0x100), EINVAL);
 	NEED(unlink(at("file")) == 0);
-	/* A removed directory cannot be a mount point. */
+	/* A directory that was removed cannot become a mount point. */
 	int gone = open(at("r"), O_PATH);
 	char path[64];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", gone);
@@ -122,7 +122,7 @@ static void options_are_told(void)
 	CHECK_EQ(room.f_files, 5);
 	CHECK_EQ(room.f_ffree, 4);
 	CHECK_EQ(room.f_flags & 0xffff, 0x0020 | 2 | 4 | 0x1000);
-	/* The root counts as an inode too. */
+	/* The root directory is counted as an inode too. */
 	char name[8];
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof name, "o/%d", i);
@@ -153,7 +153,7 @@ static void options_are_told(void)
 	NEED(rmdir(at("o")) == 0);
 }
 
-/* Limits, times and huge pages of a mount can change; the owner of its root does not. */
+/* A remount can change limits, times and huge pages of a mount, but not the owner of its root. */
 static void options_change(void)
 {
 	char line[512], path[64];
@@ -182,7 +182,7 @@ static void options_change(void)
 	CHECK_EQ(room.f_ffree, 0);
 	CHECK_FAILS(pwrite(file, "x", 1, 8 * PAGE), ENOSPC);
 	CHECK_FAILS(mkdir(at("c/d"), 0700), ENOSPC);
-	/* Relative times return on request; a limit cannot be set again once it was removed. */
+	/* A remount can restore relative times. A limit that was removed cannot be set again. */
 	CHECK(tmpfs("c", MS_REMOUNT | MS_RELATIME, "size=0,nr_inodes=0,huge=advise") == 0);
 	NEED(line_of("/proc/self/mounts", "c", line, sizeof line));
 	CHECK(strstr(line, " tmpfs rw,relatime,size=0k,nr_inodes=0,mode=700,inode64,huge=advise 0 0\n"));
@@ -190,7 +190,7 @@ static void options_change(void)
 	CHECK(mkdir(at("c/d"), 0700) == 0);
 	CHECK_FAILS(tmpfs("c", MS_REMOUNT, "size=1m"), EINVAL);
 	CHECK_FAILS(tmpfs("c", MS_REMOUNT, "nr_inodes=100"), EINVAL);
-	/* A remount by the path of an open descriptor works too. */
+	/* A remount can use the path of an open descriptor. */
 	int root = open(at("c"), O_RDONLY | O_DIRECTORY);
 	NEED(root >= 0);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", root);
@@ -206,7 +206,7 @@ static void options_change(void)
 static volatile sig_atomic_t bus_errors;
 static char *faulting;
 
-/* Maps another page in place of the one that does not fit. */
+/* Maps another page in place of the one that exceeds the size. */
 static void on_bus(int number, siginfo_t *info, void *context)
 {
 	(void)number, (void)context;
@@ -226,11 +226,11 @@ static void the_size_holds(void)
 	CHECK_EQ(write(file, bytes, sizeof bytes), 4 * PAGE);
 	CHECK_FAILS(write(file, bytes, 1), ENOSPC);
 	CHECK_FAILS(write(other, bytes, 1), ENOSPC);
-	/* Existing pages can be written again. */
+	/* Pages that exist can be written again. */
 	CHECK_EQ(pwrite(file, "y", 1, 5), 1);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 0);
-	/* Space is freed page by page, and can be used by another file. */
+	/* Space is freed in units of pages, and another file can use it. */
 	CHECK(ftruncate(file, 2 * PAGE) == 0);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 2);
@@ -243,7 +243,7 @@ static void the_size_holds(void)
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 2);
 
-	/* Page 0 is allocated and two pages are free: of the four holes behind it, two can be filled. */
+	/* Page 0 is allocated and two pages are free, so two of the four holes after page 0 can be filled. */
 	CHECK(ftruncate(other, 5 * PAGE) == 0);
 	char *memory = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
 	NEED(memory != MAP_FAILED);
@@ -259,7 +259,7 @@ static void the_size_holds(void)
 	CHECK_EQ(bus_errors, 2);
 	NEED(sigaction(SIGBUS, &before, NULL) == 0);
 	CHECK_EQ(memory[2 * PAGE], 'z');
-	/* A system call gets an error instead. */
+	/* A system call returns an error instead of raising a signal. */
 	CHECK(munmap(memory, 5 * PAGE) == 0);
 	memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 4 * PAGE);
 	NEED(memory != MAP_FAILED);
@@ -267,7 +267,7 @@ static void the_size_holds(void)
 	CHECK_FAILS(read(zero, memory, 1), EFAULT);
 	close(zero);
 	CHECK(munmap(memory, PAGE) == 0);
-	/* A file without a name keeps its space until it is closed. */
+	/* A file that was unlinked keeps its space until it is closed. */
 	CHECK(unlink(at("s/g")) == 0);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 0);
@@ -294,7 +294,7 @@ static void the_tree(void)
 	CHECK_FAILS(stat(at("t/covered"), &status), ENOENT);
 	NEED(mkdir(at("t/d"), 0755) == 0);
 	close(make("t/in"));
-	/* Paths cross the mount point upwards and downwards. */
+	/* Paths can lead through the mount point in both directions. */
 	NEED(chdir(at("t/d")) == 0);
 	NEED(getcwd(here, sizeof here));
 	CHECK(strcmp(here, at("t/d")) == 0);
@@ -304,7 +304,7 @@ static void the_tree(void)
 	CHECK_EQ(status.st_dev, outside.st_dev);
 	CHECK_FAILS(umount(at("t")), EBUSY);
 	NEED(chdir("/") == 0);
-	/* The directory above lists what is covered. */
+	/* The parent directory lists the entries that the mount covers. */
 	DIR *listing = opendir(base);
 	NEED(listing);
 	int seen = 0;
@@ -316,7 +316,7 @@ static void the_tree(void)
 		}
 	closedir(listing);
 	CHECK_EQ(seen, 1);
-	/* A rename does not cross file systems, and a mount point cannot be renamed. */
+	/* A rename to another file system fails, and a mount point cannot be renamed. */
 	CHECK_FAILS(rename(at("t/in"), at("in")), EXDEV);
 	CHECK_FAILS(rename(at("out"), at("t/out")), EXDEV);
 	CHECK_FAILS(link(at("t/in"), at("in")), EXDEV);
@@ -326,14 +326,14 @@ static void the_tree(void)
 	NEED(mkdir(at("u"), 0755) == 0);
 	CHECK_FAILS(rename(at("u"), at("t")), EBUSY);
 	NEED(rmdir(at("u")) == 0);
-	/* A directory above a mount moves with everything in it. */
+	/* A parent directory of a mount can be moved, together with the mount. */
 	NEED(mkdir(at("p"), 0755) == 0 && mkdir(at("p/m"), 0755) == 0);
 	NEED(tmpfs("p/m", 0, NULL) == 0);
 	CHECK(rename(at("p"), at("q")) == 0);
 	CHECK(is_mounted("q/m") && !is_mounted("p/m"));
 	CHECK(umount(at("q/m")) == 0);
 	NEED(rmdir(at("q/m")) == 0 && rmdir(at("q")) == 0);
-	/* Another mount covers the first one, and is mounted in it. */
+	/* A second mount covers the first one, and is mounted on its root. */
 	NEED(tmpfs("t", 0, NULL) == 0);
 	CHECK_FAILS(stat(at("t/in"), &status), ENOENT);
 	CHECK(umount(at("t")) == 0);
@@ -342,7 +342,7 @@ static void the_tree(void)
 	CHECK_FAILS(umount(at("t")), EBUSY);
 	CHECK_FAILS(umount(at("t/in")), EINVAL);
 	CHECK(umount(at("t/d")) == 0);
-	/* A link is followed, unless UMOUNT_NOFOLLOW is set. */
+	/* umount follows a symbolic link unless UMOUNT_NOFOLLOW is set. */
 	NEED(symlink(at("t"), at("l")) == 0);
 	CHECK_FAILS(umount2(at("l"), UMOUNT_NOFOLLOW), EINVAL);
 	CHECK(umount(at("l")) == 0);
@@ -357,13 +357,13 @@ static void who_uses_it_keeps_it(void)
 	NEED(mkdir(at("b"), 0755) == 0);
 	NEED(tmpfs("b", 0, "size=1m") == 0);
 	NEED(mkdir(at("b/d"), 0755) == 0);
-	/* An open file makes the mount busy, with its name and without. */
+	/* A mount is busy while a file is open, also after the file was unlinked. */
 	int file = make("b/d/f");
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	NEED(unlink(at("b/d/f")) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_FAILS(umount2(at("b"), MNT_FORCE), EBUSY);
-	/* A mapping alone makes it busy too. */
+	/* A mapping alone keeps the mount busy too. */
 	NEED(ftruncate(file, PAGE) == 0);
 	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
@@ -372,7 +372,7 @@ static void who_uses_it_keeps_it(void)
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_EQ(memory[0], 1);
 	NEED(munmap(memory, PAGE) == 0);
-	/* So does an open directory, an O_PATH descriptor, or a bound socket. */
+	/* An open directory, an O_PATH descriptor, or a bound socket keeps the mount busy too. */
 	file = open(at("b"), O_RDONLY | O_DIRECTORY);
 	NEED(file >= 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
@@ -387,7 +387,7 @@ static void who_uses_it_keeps_it(void)
 	NEED(bound >= 0 && bind(bound, (struct sockaddr *)&name, sizeof name) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	close(bound);
-	/* So does a process's working directory, or its root. */
+	/* The working directory or the root of a process keeps the mount busy too. */
 	for (int root = 0; root < 2; root++) {
 		int ready[2], over[2];
 		NEED(pipe(ready) == 0 && pipe(over) == 0);
@@ -415,7 +415,8 @@ static void who_uses_it_keeps_it(void)
 	NEED(rmdir(at("b")) == 0);
 }
 
-/* A detached mount is removed from the tree at once, with everything in it, and works for the processes in it. */
+/* A detached mount is removed from the tree at once, together with the mounts in it. For the processes in it, it
+ * continues to work. */
 static void detached_for_others(void)
 {
 	char byte = 0, path[256];
@@ -438,7 +439,7 @@ static void detached_for_others(void)
 	CHECK_FAILS(umount2(at("x"), MNT_DETACH), EINVAL);
 	CHECK(!is_mounted("x") && !is_mounted("x/in"));
 	CHECK_FAILS(stat(at("x/d/f"), &status), ENOENT);
-	/* Its files keep working. */
+	/* The files of the detached mount continue to work. */
 	CHECK_EQ(memory[3], '4');
 	memory[3] = '5';
 	CHECK_EQ(pread(file, &byte, 1, 3), 1);
@@ -453,7 +454,7 @@ static void detached_for_others(void)
 	CHECK(fstatat(below, "../d/new", &status, 0) == 0);
 	CHECK(fstatfs(root, &room) == 0);
 	CHECK_EQ(room.f_blocks, 256);
-	/* Nothing is above its root, and the mounts in it are gone. */
+	/* The root of the detached mount has no parent, and the mounts in it do not exist any more. */
 	struct stat here, above;
 	NEED(fstat(root, &here) == 0 && fstatat(root, "..", &above, 0) == 0);
 	CHECK_EQ(here.st_ino, above.st_ino);
@@ -461,7 +462,7 @@ static void detached_for_others(void)
 	NEED(fstatat(root, "in", &above, 0) == 0);
 	CHECK_EQ(here.st_dev, above.st_dev);
 	CHECK_FAILS(fstatat(root, "in/g", &status, 0), ENOENT);
-	/* The working directory in a detached mount has no path, and nothing can be mounted there. */
+	/* A working directory in a detached mount has no path, and nothing can be mounted on it. */
 	NEED(fchdir(root) == 0);
 	CHECK(syscall(SYS_getcwd, path, sizeof path) > 0);
 	CHECK(strcmp(path, "(unreachable)/") == 0);
@@ -470,7 +471,7 @@ static void detached_for_others(void)
 	CHECK(strcmp(path, "(unreachable)/d") == 0);
 	CHECK_FAILS(mount("y", ".", "tmpfs", 0, NULL), ENOENT);
 	NEED(chdir("/") == 0);
-	/* Another file system may use the mount point, and the directory may be removed. */
+	/* Another file system can be mounted at the mount point, and the directory can be removed. */
 	NEED(tmpfs("x", 0, NULL) == 0);
 	CHECK_FAILS(stat(at("x/d"), &status), ENOENT);
 	CHECK(umount(at("x")) == 0);
@@ -478,7 +479,7 @@ static void detached_for_others(void)
 	close(root), close(below), close(inner), close(file);
 	CHECK_EQ(memory[3], '5');
 	NEED(munmap(memory, PAGE) == 0);
-	/* An unused mount frees its pages when it is detached, so it can be mounted again and again. */
+	/* An unused mount frees its pages when it is detached, so mounting can be repeated without a limit. */
 	NEED(mkdir(at("x"), 0755) == 0);
 	for (int i = 0; i < 16; i++) {
 		NEED(tmpfs("x", 0, "size=16m") == 0);
@@ -490,7 +491,7 @@ static void detached_for_others(void)
 	NEED(rmdir(at("x")) == 0);
 }
 
-/* Returns whether a file system with this device is in the tree. */
+/* Returns whether the tree contains a file system with this device number. */
 static int has_place(dev_t device)
 {
 	char line[512], wanted[64];
@@ -504,7 +505,7 @@ static int has_place(dev_t device)
 	return found;
 }
 
-/* A process that enters just before umount prevents it; one that comes later finds nothing. */
+/* A process that enters the mount just before umount prevents the umount. One that is later finds the mount removed. */
 static void nobody_is_left_behind(int rounds)
 {
 	NEED(mkdir(at("w"), 0755) == 0);
@@ -578,7 +579,8 @@ static void flags_hold(void)
 	NEED(rmdir(at("f")) == 0);
 }
 
-/* Which of the two huge pages of a new file are huge, after a write to the first one and an access of the second one. */
+/* Returns which of the two huge-page-sized parts of a new file are huge, after a write to the first and an access to
+ * the second. */
 static int huge_pages(const char *options, int asks)
 {
 	static char bytes[HUGE];
@@ -594,7 +596,8 @@ static int huge_pages(const char *options, int asks)
 		NEED(madvise(memory, 2 * HUGE, 14) == 0);
 	CHECK(memcmp(memory, bytes, HUGE) == 0);
 	memory[HUGE + 5] = 1;
-	/* A huge page is present as a whole. */
+	/* All blocks of a huge page are allocated, so if the second part is huge, the file has the blocks of both
+	 * parts. */
 	struct stat status;
 	NEED(fstat(file, &status) == 0);
 	huge |= (status.st_blocks >= 2 * (long)HUGE / 512) << 1;
@@ -609,7 +612,7 @@ static int huge_pages(const char *options, int asks)
 			break;
 	}
 	fclose(maps);
-	/* The huge page that the call wrote is what is not mapped huge. */
+	/* If huge page-table entries map more than the second part, the first part is huge too. */
 	huge |= mapped * 1024 > (huge & 2 ? HUGE : 0);
 	NEED(munmap(memory, 2 * HUGE) == 0);
 	close(file);
@@ -626,7 +629,7 @@ static void huge_pages_as_it_was_mounted(void)
 	CHECK_EQ(huge_pages("huge=within_size", 0), 3);
 	CHECK_EQ(huge_pages("huge=advise", 0), 0);
 	CHECK_EQ(huge_pages("huge=advise", 1), 2);
-	/* Where there is no space for a huge page, small ones may fit. */
+	/* If there is no space for a huge page, small pages may still fit. */
 	NEED(tmpfs("h", 0, "huge=always,size=1m") == 0);
 	static char bytes[HUGE];
 	int file = make("h/f");

@@ -1,6 +1,7 @@
-/* Do pages that several processes map migrate between nodes for all of them, or for none, with no write lost?
+/* If several processes map a page, does it migrate between nodes for all of them or for none, without losing a write?
  *
- * `move_shared [ROUNDS]`. With one node there is little to check: a page that is already on the node does not migrate.
+ * Usage: `move_shared [ROUNDS]`. With one node there is little to check, because a page that is already on the node
+ * does not migrate.
  */
 #include "check.h"
 
@@ -22,7 +23,7 @@ static int node_of(void *page)
 	return status;
 }
 
-/* Every process reports the new node of the page, once every process has mapped it. */
+/* After every process has mapped the page, every process reports the page's new node. */
 static void moves_for_all(char *page, int flags)
 {
 	int ready[2], go[2], status;
@@ -80,7 +81,7 @@ static char *map(int flags, int file)
 	return memory;
 }
 
-/* Each child counts in its own word of the page, as fast as it can. */
+/* Each child increments its own word of the page as fast as it can. */
 static void written_meanwhile(int rounds)
 {
 	char *memory = map(MAP_SHARED | MAP_ANONYMOUS, -1);
@@ -116,7 +117,7 @@ static void written_meanwhile(int rounds)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* A policy of shared memory applies to every process that maps it, whichever set it. */
+/* A policy of shared memory applies to every process that maps the memory, whichever process set it. */
 static void policies(void)
 {
 	int file = memfd_create("placed", 0), mode = -1;

@@ -1,7 +1,7 @@
-/* Can files in each other's messages, nested to any depth, be closed?
+/* Can open files in one another's messages, nested to any depth, be closed?
  *
- * Each socket waits in the next one's inbox, and the innermost carries the write end of a pipe: its reader sees the end of
- * the file once the last of them is closed.
+ * Each socket is in a message in the next socket's queue, and the innermost message contains the write end of a
+ * pipe. The pipe's reader reads the end of the file when the last of the sockets is closed.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -30,7 +30,7 @@ static int send_files(int socket, const int *files, int count)
 	return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Waits until no writer of the pipe is left. Returns whether this happened. */
+/* Waits until the pipe has no writer. Returns whether this happened. */
 static int ended(int reader)
 {
 	char byte;
@@ -42,7 +42,7 @@ static int ended(int reader)
 
 enum carrier { STREAMS, DATAGRAMS, SEQUENCES, EPOLLS, CONNECTIONS };
 
-/* A listener, and a connection that it does not accept: what is sent there is queued in the listener. */
+/* Creates a listener and a connection that it does not accept. What the client sends is queued in the listener. */
 static void connection(int ends[2])
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -55,7 +55,7 @@ static void connection(int ends[2])
 	NEED(connect(ends[0], (struct sockaddr *)&name, length) == 0);
 }
 
-/* Nests `depth` sockets. Returns the outermost, and gives the innermost this file. */
+/* Nests `depth` sockets. The innermost message contains the file `innermost`. Returns the outermost socket. */
 static int nest(enum carrier carrier, int depth, int innermost)
 {
 	static const int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM, SOCK_STREAM };
@@ -73,7 +73,7 @@ static int nest(enum carrier carrier, int depth, int innermost)
 			close(files[1]);
 		files[0] = ends[1];
 		if (carrier == EPOLLS) {
-			/* The socket, and an epoll that watches it, are put into the next one. */
+			/* The next socket's queue gets the socket and an epoll that watches it. */
 			struct epoll_event event = { .events = EPOLLIN };
 			files[1] = epoll_create1(0);
 			NEED(epoll_ctl(files[1], EPOLL_CTL_ADD, files[0], &event) == 0);
@@ -94,7 +94,7 @@ static void close_outermost(enum carrier carrier, int depth)
 	close(ends[0]);
 }
 
-/* A partial read also closes the files in flight that are not received. */
+/* A receive whose control buffer is too small closes those files in flight that do not fit. */
 static void receive_without_room(int depth)
 {
 	int ends[2];
@@ -118,7 +118,7 @@ int main(void)
 {
 	struct rlimit limit;
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	/* The limit of files in flight. Not every user may raise the hard limit. */
+	/* Raises the limit of files in flight, which not every user may do. */
 	struct rlimit higher = { 100000, 100000 };
 	if (limit.rlim_max >= higher.rlim_max || setrlimit(RLIMIT_NOFILE, &higher) != 0) {
 		limit.rlim_cur = limit.rlim_max;

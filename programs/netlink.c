@@ -1,4 +1,4 @@
-/* Do netlink sockets describe the loopback interface and its addresses, and survive what no program should send?
+/* Do netlink sockets report the loopback interface and its addresses, and does the kernel handle malformed messages?
  */
 #include "check.h"
 #include <linux/netlink.h>
@@ -31,7 +31,7 @@ static unsigned port_of(int file)
 	return name.nl_pid;
 }
 
-/* Writes a request, whose body is `body`, to `place`. Returns its length. */
+/* Writes a request with the body `body` to `place`. Returns the request's length. */
 static size_t put(void *place, int type, int flags, unsigned sequence, const void *body, size_t length)
 {
 	struct nlmsghdr header = { NLMSG_LENGTH(length), type, NLM_F_REQUEST | flags, sequence, 0 };
@@ -53,7 +53,7 @@ static ssize_t next(int file)
 	return recv(file, reply, sizeof reply, MSG_DONTWAIT);
 }
 
-/* Returns the error in the next reply, 0 for an acknowledgement; 1 if there is another reply or none. */
+/* Returns the error in the next reply, 0 if it is an acknowledgement, or 1 if it is another reply or there is none. */
 static int result(int file)
 {
 	ssize_t length = next(file);
@@ -110,7 +110,7 @@ static void check_address(struct nlmsghdr *header)
 	CHECK(address != NULL && memcmp(address, four ? "\177\0\0\1" : (char *)&in6addr_loopback, four ? 4 : 16) == 0);
 	const unsigned *flags = attribute(header, sizeof *info, IFA_FLAGS, 4);
 	CHECK(flags != NULL && *flags == IFA_F_PERMANENT);
-	/* The address is valid and in use without end. */
+	/* The address is valid and preferred without a time limit. */
 	const unsigned *times = attribute(header, sizeof *info, IFA_CACHEINFO, sizeof(struct ifa_cacheinfo));
 	CHECK(times != NULL && times[0] == -1U && times[1] == -1U);
 	if (four) {
@@ -120,7 +120,7 @@ static void check_address(struct nlmsghdr *header)
 	}
 }
 
-/* Receives a dump. Returns the number of entries; `seen` gets a bit for each address family. */
+/* Receives a dump. Returns the number of entries, and sets a bit in `seen` for each address family. */
 static int dumped(int file, void (*check)(struct nlmsghdr *), int *seen)
 {
 	int count = 0;
@@ -219,7 +219,7 @@ static void dumps(void)
 	ask(file, RTM_GETROUTE, NLM_F_DUMP, &routes, sizeof routes);
 	CHECK_EQ(dumped(file, NULL, &seen), 3);
 
-	/* A cut reply says so; one that is looked at stays. */
+	/* MSG_TRUNC reports a truncated reply. MSG_PEEK leaves a reply in the queue. */
 	ask(file, RTM_GETLINK, NLM_F_DUMP, &links, sizeof links);
 	ssize_t whole = recv(file, reply, 20, MSG_PEEK | MSG_TRUNC);
 	CHECK(whole > 100);
@@ -263,7 +263,7 @@ static void single(void)
 	link.head.rta_len = RTA_LENGTH(20);
 	ask(file, RTM_GETLINK, 0, &link, sizeof link);
 	CHECK_EQ(result(file), -ERANGE);
-	/* An attribute that extends beyond the message does not exist. */
+	/* An attribute that extends beyond the end of the message is ignored. */
 	link.head.rta_len = 200;
 	ask(file, RTM_GETLINK, 0, &link, sizeof link);
 	CHECK_EQ(result(file), -EINVAL);
@@ -276,7 +276,7 @@ static void hostile(void)
 	int file = opened(), seen;
 	static char bytes[65536];
 	CHECK_FAILS(send(file, bytes, 0, 0), ENODATA);
-	/* Messages that are too short or too long are ignored, as is all behind them. */
+	/* A message that is too short or too long is ignored, together with everything after it. */
 	for (unsigned length = 0; length < 16; length++)
 		CHECK_EQ(send(file, bytes, length + 1, 0), length + 1);
 	struct nlmsghdr header = { 15, RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 7, 0 };
@@ -313,7 +313,7 @@ static void hostile(void)
 	close(file);
 }
 
-/* Sends requests without receiving: replies are lost, which the next receive says once. */
+/* Sends requests without receiving. Replies are dropped, which the next receive reports once. */
 static void flood(void)
 {
 	int file = opened(), lost = 0, seen;

@@ -1,4 +1,4 @@
-/* Do nice values divide the CPU, and which processes can change them?
+/* Do nice values determine shares of the CPU, and which processes may change them?
  *
  * getpriority and setpriority (kernel/sys.c of Linux), and fields 18 and 19 of /proc/PID/stat.
  */
@@ -15,7 +15,7 @@ static int nice_of(int which, int who)
 	return value;
 }
 
-/* Fields 18 and 19 of the stat file. */
+/* Checks fields 18 and 19 of the stat file. */
 static void check_fields(int nice)
 {
 	char text[1024];
@@ -35,7 +35,8 @@ static void check_fields(int nice)
 
 static void *other_thread(void *id)
 {
-	/* A thread starts with the value of its creator. A change of the process by id is that of one thread. */
+	/* A thread starts with the nice value of its creator. A change by process ID applies to the thread with that ID
+	 * only. */
 	CHECK_EQ(nice_of(PRIO_PROCESS, 0), 3);
 	CHECK_EQ(setpriority(PRIO_PROCESS, 0, 4), 0);
 	*(int *)id = (int)syscall(SYS_gettid);
@@ -56,7 +57,7 @@ static void selections(void *unused)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(nice_of(PRIO_PROCESS, 0), 3);
 
-	/* Values outside of the range become the nearest, and the lowest of a group is returned. */
+	/* Values outside the range are clamped, and for a group the lowest nice value is returned. */
 	CHECK_EQ(setpgid(0, 0), 0);
 	CHECK_EQ(setpriority(PRIO_PROCESS, 0, 100), 0);
 	CHECK_EQ(nice_of(PRIO_PGRP, 0), 19);
@@ -100,7 +101,7 @@ static void rights(void *unused)
 	CHECK_EQ(nice_of(PRIO_PROCESS, 0), 6);
 }
 
-/* With a limit, the owner of a thread may lower its value to 20 minus the limit. */
+/* With RLIMIT_NICE, the owner of a thread may lower its nice value to 20 minus the limit. */
 static void limited(void *unused)
 {
 	(void)unused;
@@ -121,7 +122,7 @@ static double time_of(pid_t child)
 	return used.tv_sec + used.tv_nsec / 1e9;
 }
 
-/* Two children of one CPU get time in proportion to their weights, 3.06 to 1 for 5 steps. */
+/* Two children on one CPU get time in proportion to their weights, 3.06 to 1 for 5 steps. */
 static void shares(int first, int second)
 {
 	cpu_set_t one;

@@ -1,12 +1,14 @@
-/* Is every write kept while pages change their frames under the threads that write them?
+/* Are all writes kept if pages change their frames while threads write to them?
  *
- * Three threads write pages all the time, and check whether what they wrote last is still there. Meanwhile the first thread
- * migrates the pages from node to node, and NUMA balancing moves them back; or the pages, which are equal most of the time,
- * are merged as fast as they are written. A write that races with either reaches the page that is there afterwards, or
- * faults: it is never lost, and never visible in another page.
+ * Three threads write to pages continuously, and check that each page still contains what they wrote last. Meanwhile
+ * the first thread migrates the pages between nodes while NUMA balancing moves them back, or the pages, most of
+ * which are equal most of the time, are merged as fast as they are written. A write that races with a migration or a
+ * merge either reaches the page's new frame or faults. It must never be lost, and never become visible in another
+ * page.
  *
- * `page_races KIND ROUNDS OFFSET`, KIND migrate, merge or all: the offset shifts the calls against the writes. A round of
- * migration is a call for all pages; four rounds of merging are a scan of all of them.
+ * Usage: `page_races KIND ROUNDS OFFSET`, where KIND is migrate, merge or all. The offset shifts the calls relative
+ * to the writes. A round of migration is one call for all pages, and four rounds of merging are one scan of all
+ * pages.
  */
 #include "check.h"
 #include "races.h"
@@ -21,9 +23,9 @@ enum { WRITERS = 3, PAGES = 48, MOVE = 1 << 1 };
 
 static char *memory;
 static volatile int finished;
-/* The value that all writers write now. */
+/* The value that all writers currently write. */
 static volatile uint64_t value;
-/* The last value written to each page, and the number of lost writes. */
+/* The last value that was written to each page, and each writer's number of lost writes. */
 static uint64_t last[PAGES], lost[WRITERS];
 
 static volatile uint64_t *word_of(int page)
@@ -42,7 +44,7 @@ static void *write_always(void *argument)
 			*word = last[page];
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads, lets the other threads run. */
+		/* If there are fewer CPUs than threads, this lets the other threads run. */
 		if (round % 16 == 0)
 			sched_yield();
 	}
@@ -66,7 +68,7 @@ static long read_number(const char *path)
 	return length > 0 ? strtol(text, NULL, 10) : -1;
 }
 
-/* Returns the number of copied merged pages. */
+/* Returns the number of merged pages that were copied. */
 static long copies(void)
 {
 	char row[128];
@@ -106,7 +108,7 @@ static void end(pthread_t *threads)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Migrates pages back and forth. Some cannot move at the moment because of an extra reference. */
+/* Migrates the pages between nodes. A page with an extra reference cannot be migrated at that moment. */
 static void migrate(unsigned long rounds)
 {
 	pthread_t threads[WRITERS];
@@ -132,7 +134,7 @@ static void migrate(unsigned long rounds)
 	NEED(write_file(PACE, "1000"));
 }
 
-/* The written value changes so rarely that scans find equal pages, each of which is written again at once. */
+/* The written value changes so rarely that scans find equal pages, but each of them is written again soon. */
 static void merge(unsigned long scans)
 {
 	pthread_t threads[WRITERS];

@@ -1,4 +1,4 @@
-/* Does a process keep its personality, and does a program begin at fixed addresses if its personality says so?
+/* Does a process keep its personality, and does a program start at fixed addresses if its personality requires that?
  */
 #include "check.h"
 #include <sys/personality.h>
@@ -7,7 +7,7 @@
 #define ADDR_NO_RANDOMIZE 0x0040000
 #endif
 
-/* Executes this program, which prints the address of its stack. Returns that address. */
+/* Executes this program, which prints the address of its stack. Returns the address. */
 static unsigned long stack_of_another(char *name)
 {
 	int ends[2];

@@ -1,4 +1,4 @@
-/* Does a pidfd refer to one process for good: its exit, its signals, its files?
+/* Does a pidfd refer to the same process for ever: to its exit, its signals and its files?
  */
 #include "check.h"
 #include <poll.h>
@@ -29,7 +29,7 @@ static int ready(int file, int wait)
 	return poll(&wish, 1, wait) < 0 ? -1 : wish.revents;
 }
 
-/* Creates a child that waits for SIGKILL, or reads a byte from `pipe_end` and exits with this code. */
+/* Creates a child that waits for SIGKILL, or reads a byte from `pipe_end` and exits with the code `code`. */
 static pid_t child_with(int pipe_end, int code)
 {
 	pid_t child = fork_checked();
@@ -63,7 +63,7 @@ static void endings(void)
 	CHECK_EQ(ready(file, -1), POLLIN);
 	CHECK_EQ(epoll_wait(set, &event, 1, 0), 1);
 	CHECK_EQ(waitpid(child, NULL, WNOHANG), child);
-	/* The child has been reaped: no signal can be sent to it any more, and its process ID may be reused. */
+	/* The child has been reaped. No signal can be sent to it any more, although its process ID may be reused. */
 	CHECK_FAILS(send_by(file, 0, NULL), ESRCH);
 	CHECK_FAILS(waitid(P_PIDFD, file, &info, WEXITED), ECHILD);
 	CHECK((ready(file, 0) & POLLIN) != 0);
@@ -131,7 +131,7 @@ static void files(void)
 	NEED(pipe(ends) == 0);
 	pid_t child = child_with(ends[0], 5);
 	int file = pidfd_of(child, 0), own = ends[1];
-	/* The child's copy of the end that the parent closes. */
+	/* Closes the parent's end. The child's copy of it is still open. */
 	close(ends[1]);
 	int copy = (int)syscall(SYS_pidfd_getfd, (long)file, (long)own, 0L);
 	if (CHECK(copy >= 0)) {

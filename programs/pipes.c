@@ -1,4 +1,5 @@
-/* Do pipes, poll and descriptors work: how much fits, which side waits, which is woken, and what is inherited?
+/* Do pipes, poll and descriptors work as on Linux: how much fits, which side waits, which is woken, and what is
+ * inherited?
  */
 #include "check.h"
 #include <poll.h>
@@ -88,7 +89,8 @@ static void ends_close(void)
 	close(ends[1]);
 }
 
-/* A writer and a reader transfer more than a pipe holds, in odd sizes; nothing is lost or reordered. */
+/* A writer and a reader transfer more than the capacity of a pipe, in pieces of odd sizes. No byte is lost or
+ * reordered. */
 static void stream(void)
 {
 	enum { LENGTH = 1 << 20 };
@@ -123,7 +125,7 @@ static void stream(void)
 	close(ends[0]);
 }
 
-/* A pipe without a name is opened again by its descriptor, whether its other side is open or not. */
+/* An unnamed pipe can be opened again through its descriptor, whether or not its other end is open. */
 static void opened_again(void)
 {
 	char name[64], byte = 0;
@@ -138,14 +140,14 @@ static void opened_again(void)
 	CHECK_EQ(read(reader, &byte, 1), 1);
 	CHECK_EQ(byte, 'x');
 	CHECK_EQ(read(reader, &byte, 1), 0);
-	/* A new writer, and the reader waits for bytes again. */
+	/* After a new writer has opened the pipe, the reader waits for bytes again. */
 	int writer = open(name, O_WRONLY | O_NONBLOCK);
 	CHECK(writer >= 0);
 	CHECK_EQ(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
 	CHECK_FAILS(read(reader, &byte, 1), EAGAIN);
 	close(reader);
 	close(ends[0]);
-	/* Without any reader, too. */
+	/* This is also true if there is no reader. */
 	snprintf(name, sizeof name, "/proc/self/fd/%d", writer);
 	int second = open(name, O_WRONLY | O_NONBLOCK);
 	CHECK(second >= 0);
@@ -158,7 +160,7 @@ static void opened_again(void)
 	close(writer);
 }
 
-/* Writes of up to 4096 bytes are atomic, whichever processes write. */
+/* Writes of up to 4096 bytes are atomic, whichever processes make them. */
 static void whole_writes(void)
 {
 	enum { WRITERS = 4, RECORDS = 100, LENGTH = 1000 };
@@ -285,7 +287,7 @@ static void descriptors(void)
 	close(ends[0]);
 	close(ends[1]);
 
-	/* The limit of open files. */
+	/* Checks the limit of open files. */
 	struct rlimit limit, few;
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
 	few = limit;

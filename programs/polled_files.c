@@ -1,8 +1,9 @@
-/* What do poll and epoll report for files of /proc and /sys, and for a signalfd that several processes wait for?
+/* What do poll and epoll report for files in /proc and /sys, and for a signalfd on which several processes wait?
  *
- * Files of a process are always ready and cannot be watched, except for its mounts, which report each change once; the
- * others can be watched. An attribute of /sys reports a change until it is read. A signalfd in an epoll reports the signals
- * of the process that added it, and contains those of the process that waits.
+ * Files of a process are always ready and cannot be added to an epoll, except for its mounts files, which report
+ * each change once. Other files in /proc can be added. An attribute in /sys reports a change until it is read. A
+ * signalfd in an epoll reports the signals of the process that added it, but a read returns the signals of the
+ * process that reads.
  */
 #include "check.h"
 #include <poll.h>
@@ -66,7 +67,7 @@ static void attributes(void)
 	char byte;
 	for (int row = 0; row < 2; row++) {
 		int file = open(names[row], O_RDONLY), set = epoll_create1(0);
-		/* A machine may have no such file. */
+		/* Not every machine has this file. */
 		if (file < 0)
 			continue;
 		CHECK_EQ(watch(set, file), 0);
@@ -85,7 +86,7 @@ static void mounts(void)
 	int file = open("/proc/self/mounts", O_RDONLY), set = epoll_create1(0);
 	NEED(file >= 0 && set >= 0 && watch(set, file) == 0);
 	if (mkdir("/tmp/polled", 0755) != 0 || mount("none", "/tmp/polled", "tmpfs", 0, NULL) != 0) {
-		/* A user without the right to mount sees no change. */
+		/* A user without permission to mount cannot cause a change. */
 		rmdir("/tmp/polled");
 		close(file);
 		close(set);
@@ -93,7 +94,7 @@ static void mounts(void)
 	}
 	CHECK_EQ(reported(set), TELLS | CHANGED);
 	CHECK_EQ(reported(set), TELLS);
-	/* A process that waits for changes alone is woken by one. */
+	/* A process that waits for changes only is woken by one. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		usleep(20000);
@@ -151,7 +152,7 @@ static void close_signals(void)
 
 static void shared_signals(int how)
 {
-	/* The child's own signals do not concern the entry, until it is checked for another reason. */
+	/* A signal to the child does not make the entry ready, until the entry is checked for another reason. */
 	open_signals(how);
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -166,7 +167,7 @@ static void shared_signals(int how)
 	CHECK(exited(wait_for(child), 0));
 	CHECK_EQ(found(0), 0);
 	close_signals();
-	/* A process that checks first, and has no signal, takes the entry off the ready list. */
+	/* If a process without a pending signal checks first, the entry is removed from the ready list. */
 	open_signals(how);
 	raise(SIGUSR1);
 	child = fork_checked();
@@ -178,7 +179,8 @@ static void shared_signals(int how)
 	CHECK_EQ(found(0), 0);
 	CHECK_EQ(taken(), SIGUSR1);
 	close_signals();
-	/* An entry that the child added reports the child's signals, and once more when the child is gone. */
+	/* An entry that the child added reports the child's signals, and reports one more event after the child has
+	 * exited. */
 	open_signals(how);
 	struct turns turns;
 	struct epoll_event event = { .events = EPOLLIN | how };
@@ -204,7 +206,7 @@ static void shared_signals(int how)
 	CHECK_EQ(found(20), 1);
 	CHECK_EQ(taken(), SIGUSR1);
 	raise(SIGUSR1);
-	/* From then on no wakeup reports the entry; it is still on the ready list unless it is edge-triggered. */
+	/* After that, no wakeup reports the entry. It is still on the ready list, unless it is edge-triggered. */
 	CHECK_EQ(found(20), !how);
 	CHECK_EQ(taken(), SIGUSR1);
 	turns_close(&turns);

@@ -1,4 +1,4 @@
-/* Do POSIX timers expire when they should, send the signals that they should, and count what they could not send?
+/* Do POSIX timers expire on time, send the expected signals, and count the overruns?
  */
 #include "check.h"
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #define MS 1000000L
 #define MANY 1000
 
-/* Not in every C library; <signal.h>. */
+/* Not every C library's <signal.h> has this. */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -19,7 +19,7 @@ struct setting {
 
 static volatile sig_atomic_t handled, last_id, last_code, last_overrun, last_value, last_thread;
 
-/* The calls themselves, whose timers are numbers. */
+/* The system calls themselves, in which timers are numbers. */
 static int create(clockid_t clock, struct sigevent *event, int *id)
 {
 	return syscall(SYS_timer_create, clock, event, id);
@@ -155,14 +155,14 @@ static void once(clockid_t clock)
 	CHECK_EQ(last_value, 42);
 	CHECK_EQ(last_overrun, 0);
 	CHECK_EQ(left(id, NULL), 0);
-	/* At a time: one to come, and one long past. */
+	/* Absolute times: one in the future, and one far in the past. */
 	CHECK_EQ(set(id, TIMER_ABSTIME, now(clock) + 10 * MS, 0), 0);
 	while (handled < 2)
 		usleep(1000);
 	CHECK_EQ(set(id, TIMER_ABSTIME, 1, 0), 0);
 	rest(5 * MS);
 	CHECK_EQ(handled, 3);
-	/* Cleared before it expires. */
+	/* The timer is cleared before it expires. */
 	CHECK_EQ(set(id, 0, 10 * MS, 5 * MS), 0);
 	CHECK_EQ(set(id, 0, 0, 5 * MS), 0);
 	CHECK_EQ(left(id, &interval), 0);
@@ -183,7 +183,7 @@ static void often(int number)
 		usleep(1000);
 	left(id, &interval);
 	CHECK_EQ(interval, 5 * MS);
-	/* Expirations while the signal is blocked are counted, and one signal stands for all of them. */
+	/* While the signal is blocked, expirations are counted, and only one signal is pending for all of them. */
 	block(SIG_BLOCK, number);
 	CHECK_EQ(set(id, 0, 5 * MS, 5 * MS), 0);
 	rest(52 * MS);
@@ -192,7 +192,7 @@ static void often(int number)
 	handled = 0;
 	CHECK_EQ(set(id, 0, 2 * MS, 2 * MS), 0);
 	rest(41 * MS);
-	/* A second timer of the same signal has a signal of its own. */
+	/* A second timer with the same signal number has its own pending signal. */
 	int second;
 	struct sigevent other = event(SIGEV_SIGNAL, number, 2);
 	NEED(create(CLOCK_MONOTONIC, &other, &second) == 0);
@@ -213,7 +213,7 @@ static void often(int number)
 	CHECK_EQ(info.si_value.sival_int, 1);
 	CHECK(info.si_overrun > 5000);
 	CHECK_EQ(overrun(id), info.si_overrun);
-	/* A signal that is pending when its timer is cleared or deleted is not seen. */
+	/* A signal that is pending when its timer is cleared or deleted is discarded. */
 	rest(5 * MS);
 	CHECK_EQ(set(id, 0, 0, 0), 0);
 	CHECK_EQ(set(second, 0, MS, 0), 0);

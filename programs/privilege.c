@@ -1,11 +1,12 @@
-/* Does dropping a capability remove the right?
+/* Does a process lose a privilege when it drops the capability for it?
  *
- * Each right of root is present, is dropped by capset or by another user ID, and is gone: over exec and with a kept ID
- * no right returns that was dropped for good.
+ * The program checks that each privilege of root is present, drops it by capset or by another user ID, and checks
+ * that it is absent. A privilege that was dropped permanently must not return, also after exec and with a saved user
+ * ID.
  */
 #include "check.h"
 
-/* include/uapi/linux/capability.h, which not every C library has. */
+/* From include/uapi/linux/capability.h, which not every C library has. */
 enum {
 	_LINUX_CAPABILITY_VERSION_3 = 0x20080522,
 	CAP_DAC_OVERRIDE = 1,
@@ -78,7 +79,7 @@ static void limits(void *unused)
 	NEED(getrlimit(RLIMIT_CORE, &limit) == 0);
 	limit.rlim_max = limit.rlim_cur = 0;
 	CHECK_EQ(setrlimit(RLIMIT_CORE, &limit), 0);
-	/* In a container the process may lack CAP_SYS_RESOURCE from the start. */
+	/* In a container, the process may lack CAP_SYS_RESOURCE from the start. */
 	if (status_row("CapEff:\t") >> CAP_SYS_RESOURCE & 1) {
 		limit.rlim_max = 1;
 		CHECK_EQ(setrlimit(RLIMIT_CORE, &limit), 0);
@@ -109,7 +110,7 @@ static void users(void *unused)
 	CHECK_EQ(getuid(), 0);
 }
 
-/* A permitted capability may be made effective again; another one may not. */
+/* A permitted capability can be made effective again. Another capability cannot. */
 static void sets(void *unused)
 {
 	(void)unused;
@@ -127,7 +128,8 @@ static void sets(void *unused)
 	CHECK_EQ(status_row("CapPrm:\t") >> CAP_KILL & 1, 0);
 }
 
-/* Another user ID clears all capabilities; another effective ID clears the effective ones, until it is 0 again. */
+/* A change to another user ID clears all capabilities. A change of the effective user ID alone clears the effective
+ * ones, until it is 0 again. */
 static void ids(void *unused)
 {
 	(void)unused;

@@ -1,4 +1,4 @@
-/* Does prctl keep what a process decides about its privileges and its descendants, and does that have its effect?
+/* Does prctl store what a process sets about its privileges and its descendants, and does each setting have its effect?
  */
 #include "check.h"
 #include <sys/prctl.h>
@@ -17,7 +17,7 @@
 #define KILL 5
 #define NET_RAW 13
 
-/* linux/capability.h, which musl's headers lack. */
+/* From linux/capability.h, which musl's headers lack. */
 struct header {
 	uint32_t version;
 	int process;
@@ -142,7 +142,7 @@ static void secured(void *argument)
 	_exit(97);
 }
 
-/* What the program sees after execve. */
+/* Runs in the executed program and checks what execve kept. */
 static int executed(const char *what)
 {
 	if (strcmp(what, "bounded") == 0) {
@@ -159,7 +159,8 @@ static int executed(const char *what)
 	return checks_failed ? 1 : 0;
 }
 
-/* A child exits before its own child, which a process that adopts orphans then has as a child. */
+/* A child exits before its own child, which then becomes a child of the process that adopts orphans
+ * (PR_SET_CHILD_SUBREAPER). */
 static void adopts(void *argument)
 {
 	(void)argument;

@@ -1,4 +1,4 @@
-/* Probes in the code of files: what they count, in which processes, and what stays unchanged.
+/* What do probes in the code of files count, in which processes, and what do they leave unchanged?
  *
  * Usage: probes
  * Prints "skip" where the kernel has no probes, or does not permit them.
@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 
-/* The first 72 bytes of struct perf_event_attr, linux/perf_event.h, and some of its numbers. */
+/* From linux/perf_event.h: the first 72 bytes of struct perf_event_attr, and some constants. */
 struct event_attributes {
 	uint32_t type, size;
 	uint64_t config, sample_period, sample_type, read_format, flags;
@@ -48,8 +48,8 @@ static uint64_t count(int descriptor)
 	return value;
 }
 
-/* Code in a separate file: at 0 "mov $7,%eax; ret", at 64 "add %rsi,%rdi; mov %rdi,%rax; ret", at 128 "rep stosb; ret", at
- * 192 "mov (%rdi),%eax; ret", at 256 "jmp", at 320 "lea (%rip)". */
+/* Code for a separate file, by offset: at 0 "mov $7,%eax; ret", at 64 "add %rsi,%rdi; mov %rdi,%rax; ret", at 128 "rep
+ * stosb; ret", at 192 "mov (%rdi),%eax; ret", at 256 "jmp", at 320 "lea (%rip)". */
 static const unsigned char code[512] = {
 	[0] = 0xb8, 7, 0, 0, 0, 0xc3,
 	[64] = 0x48, 0x01, 0xf7, 0x48, 0x89, 0xf8, 0xc3,
@@ -90,11 +90,11 @@ static void counts(void)
 	for (int i = 0; i < 10; i++)
 		CHECK_EQ(call(before), 7);
 	CHECK_EQ(count(probe), 10);
-	/* A mapping created while the probe is active has it too. */
+	/* The probe is also active in a mapping that is created later. */
 	CHECK_EQ(call(after), 7);
 	CHECK_EQ(count(probe), 11);
 	CHECK_EQ(before[0], 0xcc);
-	/* The file is unchanged, and so is what other processes see. */
+	/* The file's contents are unchanged, also for other processes. */
 	unsigned char first = 0;
 	CHECK_EQ(pread(file, &first, 1, 0), 1);
 	CHECK_EQ(first, 0xb8);
@@ -107,7 +107,7 @@ static void counts(void)
 	CHECK_EQ(ioctl(probe, EVENT_RESET, 0), 0);
 	CHECK_EQ(count(probe), 0);
 
-	/* Two at one address, and one at another. */
+	/* Two probes are at the same address, and a third is at another one. */
 	int second = event(&attributes, 0);
 	struct event_attributes other = described(path, 64);
 	int adds = event(&other, 0);
@@ -127,7 +127,7 @@ static void counts(void)
 	CHECK_EQ(call(before), 7);
 	close(adds);
 
-	/* A repeated instruction hits the probe once per iteration. */
+	/* An instruction with a repeat prefix hits the probe once per iteration. */
 	struct event_attributes repeated = described(path, 128);
 	int stores = event(&repeated, 0);
 	char bytes[32] = "";
@@ -135,11 +135,11 @@ static void counts(void)
 	CHECK_EQ(bytes[19], 'x');
 	CHECK_EQ(bytes[20], 0);
 	uint64_t rounds = count(stores);
-	/* Some processors, among them QEMU's, need one more iteration to detect the end. */
+	/* Some processors, including QEMU's, need one more iteration to detect the end. */
 	CHECK(rounds == 20 || rounds == 21);
 	close(stores);
 
-	/* A moved mapping keeps the probe. */
+	/* A mapping keeps the probe when it is moved. */
 	probe = event(&attributes, 0);
 	unsigned char *moved = mremap(after, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, before);
 	CHECK(moved == before);
@@ -157,7 +157,7 @@ static void *pass(void *at)
 	return NULL;
 }
 
-/* Only the named thread is counted; other threads and children execute the code all the same. */
+/* Only the selected thread is counted, although other threads and children execute the same code. */
 static void others(void)
 {
 	unsigned char *memory = map_code();
@@ -203,7 +203,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	registers[REG_RDI] = (greg_t)readable;
 }
 
-/* A fault of the instruction is reported at its address, and the instruction is executed again there. */
+/* A fault of the probed instruction is reported at the instruction's own address, where it is executed again. */
 static void faults(void)
 {
 	static unsigned char word[4] = {5, 0, 0, 0};

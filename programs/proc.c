@@ -1,4 +1,4 @@
-/* Does /proc report the facts, in the form that programs parse?
+/* Do the files in /proc report the facts in the format that programs parse?
  */
 #include "check.h"
 #include <sys/utsname.h>
@@ -12,7 +12,7 @@ struct area {
 	int found;
 };
 
-/* Returns the line of /proc/self/maps that covers the address. */
+/* Returns the area in /proc/self/maps that contains the address. */
 static struct area area_of(const void *address)
 {
 	struct area area = { .found = 0 };
@@ -30,7 +30,8 @@ static struct area area_of(const void *address)
 		line[strcspn(line, "\n")] = 0;
 		if (path_at && path_at < (int)strlen(line) + 1)
 			snprintf(now.path, sizeof now.path, "%s", line + path_at);
-		/* The lines are in order, without overlap; the legacy vsyscall page is above everything. */
+		/* The lines are in ascending order and do not overlap. Only the legacy vsyscall page is above all other
+		 * areas. */
 		CHECK(now.start < now.end && now.start >= last_end);
 		last_end = now.end;
 		if ((unsigned long)address >= now.start && (unsigned long)address < now.end)
@@ -56,7 +57,7 @@ static void maps(void)
 	CHECK_EQ(area.offset, 0);
 	CHECK_EQ(area.inode, 0);
 	CHECK_EQ(area.path[0], 0);
-	/* Split in three, then merged again. */
+	/* The area is split in three, and then merged again. */
 	CHECK_EQ(mprotect(memory + PAGE, PAGE, PROT_READ), 0);
 	area = area_of(memory + PAGE);
 	CHECK(area.start == (unsigned long)memory + PAGE && area.end == area.start + PAGE);
@@ -101,7 +102,7 @@ static void status(void)
 	CHECK_EQ(row_in("/proc/self/status", "PPid"), getppid());
 	CHECK_EQ(row_in("/proc/self/status", "Uid"), getuid());
 	CHECK_EQ(row_in("/proc/self/status", "Threads"), 1);
-	/* Linux counts resident pages in batches: exact to some tens of pages. */
+	/* Linux updates the count of resident pages in batches, so that it is exact to some tens of pages. */
 	enum { PAGES = 4096 };
 	long size = row_in("/proc/self/status", "VmSize"), resident = row_in("/proc/self/status", "VmRSS");
 	CHECK(size > 0 && resident > 0 && resident <= size);
@@ -120,7 +121,7 @@ static void status(void)
 	CHECK(labs(row_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
-/* Returns the field with this number of /proc/self/stat, after the name. */
+/* Returns the field with this number in /proc/self/stat. The number must be above that of the name. */
 static unsigned long stat_field(int number)
 {
 	char text[1024];
@@ -138,7 +139,7 @@ static unsigned long stat_field(int number)
 	return strtoul(word, NULL, 10);
 }
 
-/* Where the program's code and data are, and on which CPU it runs. */
+/* Checks the addresses of the program's code and data, and the CPU on which the program runs. */
 static void stat_places(void)
 {
 	enum { PROCESSOR = 39, CODE = 26, DATA = 45 };
@@ -196,14 +197,14 @@ static void stat_line(void)
 	CHECK_EQ(fields, 50);
 }
 
-/* A zombie has no memory and no mounts: the files about them do not open. */
+/* A zombie has no memory and no mounts, so the files about them cannot be opened. */
 static void without_memory(pid_t zombie)
 {
 	static const char *const files[] = { "mem", "pagemap", "smaps_rollup", "environ", "auxv" };
 	char name[64];
 	struct utsname system;
 	NEED(uname(&system) == 0);
-	/* Before Linux 6.18 some of these files could be opened and were empty. */
+	/* Before Linux 6.18, some of these files could be opened and were empty. */
 	int opened_before = strverscmp(system.release, "6.18") < 0;
 	for (size_t i = 0; !opened_before && i < sizeof files / sizeof *files; i++) {
 		snprintf(name, sizeof name, "/proc/%d/%s", zombie, files[i]);
@@ -212,7 +213,7 @@ static void without_memory(pid_t zombie)
 	snprintf(name, sizeof name, "/proc/%d/ksm_merging_pages", zombie);
 	int merging = open(name, O_RDONLY);
 	char byte;
-	/* Not every system merges pages, and not every user may read this. */
+	/* Not every kernel merges pages, and not every user may read this file. */
 	CHECK(merging < 0 || read(merging, &byte, 1) == 0);
 	close(merging);
 	snprintf(name, sizeof name, "/proc/%d/mounts", zombie);
@@ -221,14 +222,14 @@ static void without_memory(pid_t zombie)
 	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
 }
 
-/* Root's access to settings follows their modes. */
+/* Root may access settings only as their modes permit. */
 static void settings(void)
 {
 	CHECK_FAILS(open("/proc/sys/kernel/ostype", O_RDWR), EACCES);
 	CHECK_FAILS(open("/proc/sys/vm/drop_caches", O_RDONLY), EACCES);
 }
 
-/* lseek accepts any position in /proc/self/mem; a read there fails. */
+/* lseek in /proc/self/mem accepts any position, and a read at an unmapped one fails. */
 static void positions(void)
 {
 	char byte;
@@ -274,7 +275,7 @@ static void others(char *program)
 	CHECK_FAILS(open("/proc/4194304/stat", O_RDONLY), ENOENT);
 	CHECK_FAILS(open("/proc/self/none", O_RDONLY), ENOENT);
 
-	/* A child's files are found by its process ID. */
+	/* The files of a child are in the folder with its process ID. */
 	pid_t child = fork_checked();
 	if (child == 0)
 		for (;;)

@@ -1,4 +1,4 @@
-/* Do /proc and /sys report the same about the processors as the system calls, and as the processors themselves?
+/* Do the files in /proc and /sys report the same about the CPUs as system calls and the CPUs themselves?
  */
 #include "check.h"
 #include <dirent.h>
@@ -11,7 +11,7 @@
 
 static char text[262144];
 
-/* Reads a file into `text`, and terminates it with a NUL byte. */
+/* Reads a file into `text`, and appends a NUL. */
 static char *file(const char *name)
 {
 	int opened = open(name, O_RDONLY);
@@ -26,7 +26,7 @@ static char *file(const char *name)
 	return text;
 }
 
-/* Returns what follows a key at the beginning of a line, up to the end of the line. */
+/* Returns the text after a key at the beginning of a line, up to the end of the line. */
 static char *value(char *from, const char *key)
 {
 	static char line[8192];
@@ -48,7 +48,7 @@ static int count_lines(const char *from, const char *key)
 	return count;
 }
 
-/* Returns how many processors a list such as 0,2-3 names. */
+/* Returns the number of CPUs in a list such as 0,2-3. */
 static int listed(const char *list)
 {
 	int count = 0;
@@ -197,7 +197,7 @@ static void own_status(void)
 	CHECK(found && strtoull(found, NULL, 16) & 1ULL << (SIGUSR2 - 1));
 	found = value(text, "ShdPnd:\t");
 	CHECK(found && strtoull(found, NULL, 16) == 1ULL << (SIGUSR1 - 1));
-	/* The states of a child: sleeping while it waits, stopped, and zombie once it has exited. */
+	/* The states of a child: sleeping while it waits, then stopped, then zombie after it has exited. */
 	int ends[2];
 	NEED(pipe(ends) == 0);
 	pid_t child = fork_checked();

@@ -1,16 +1,18 @@
-/* Do sixteen threads of a C library work without disturbing each other?
+/* Can sixteen threads use a C library without affecting one another?
  *
- * In each round every thread takes a mutex, passes a turn on through condition variables, reads and writes under a
- * reader-writer lock, initialises something once, keeps thread-local data, maps, writes, protects and unmaps private
- * memory, and sometimes cancels a thread. `pthreads ROUNDS OFFSET`: the offset shifts the threads against each other. What
- * they compute together is compared with what one thread would have computed.
+ * In each round every thread locks a mutex, passes a turn to the next thread with condition variables, reads and
+ * writes under a reader-writer lock, executes a pthread_once initialisation, uses thread-local data, and maps,
+ * writes, protects and unmaps private memory. Sometimes it cancels a thread. Usage: `pthreads ROUNDS OFFSET`, where
+ * the offset shifts the threads relative to one another. The threads' common result is compared with that of a
+ * single thread.
  */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
 #ifdef __GLIBC__
 #include <unwind.h>
-/* Cancelling unwinds the stack with a library that is loaded only then: link it, so that it is always there. */
+/* Cancelling a thread unwinds its stack with a library that is otherwise loaded only then. Linking it makes it always
+ * available. */
 void *volatile unwinder = (void *)_Unwind_GetIP;
 #endif
 
@@ -47,7 +49,7 @@ static uint64_t share_of(unsigned index, unsigned long round)
 	return mix(round * THREADS + index + 1);
 }
 
-/* Executes some instructions, a different number for each thread and offset. */
+/* Executes a number of instructions that differs between threads and offsets. */
 static void shift(unsigned index)
 {
 	for (volatile unsigned long i = index * offset * 37 % 1009; i > 0; i--)
@@ -101,7 +103,7 @@ static void clean_up(void *argument)
 
 enum { PAUSE, CONDITION, TEST, KINDS };
 
-/* Waits where it can be cancelled: in a sleep, for a condition that is never signalled, or in pthread_testcancel. */
+/* Waits at a cancellation point: in a sleep, for a condition that is never signalled, or in pthread_testcancel. */
 static void *wait_forever(void *argument)
 {
 	pthread_cond_t never = PTHREAD_COND_INITIALIZER;
@@ -123,7 +125,7 @@ static void *wait_forever(void *argument)
 	return NULL;
 }
 
-/* Creates a thread, and cancels it while it waits or before it begins. */
+/* Creates a thread and cancels it, while it waits or before it starts. */
 static void cancel_one(unsigned index, unsigned long round)
 {
 	pthread_t thread;

@@ -1,10 +1,13 @@
-/* After a call that removes write permission or memory has returned, can another thread's store still reach the page?
+/* After a call that removes write permission or unmaps memory has returned, can another thread's store still reach the
+ * page?
  *
- * Three threads store to a page all the time while the first thread write-protects it, unmaps it, forks, or drops its
- * contents. After the call the page is read twice, with time between: nothing may have changed, nor may memory that was
- * allocated meanwhile. A refused store parks its thread until the page is writable again.
+ * Three threads store to a page continuously, while the first thread write-protects it, unmaps it, forks, or
+ * discards its contents. After the call the first thread reads the page twice, some time apart. Neither the page nor
+ * memory that was allocated meanwhile may have changed. A thread whose store faults waits until the page is writable
+ * again.
  *
- * `races KIND ROUNDS OFFSET`: the offset shifts the call against the stores. Without arguments, a few rounds of each kind.
+ * Usage: `races KIND ROUNDS OFFSET`, where the offset shifts the call relative to the stores. Without arguments, a
+ * few rounds of each kind are run.
  */
 #include "check.h"
 #include "races.h"
@@ -13,11 +16,11 @@
 
 enum { WRITERS = 3, LINE = 8, DECOYS = 2 };
 
-/* The state of one writer, in separate cache lines. */
+/* The state of a writer. Its fields are in separate cache lines. */
 struct writer {
-	/* Stores that it has completed. */
+	/* The number of stores that the writer has completed. */
 	volatile uint64_t done;
-	/* The generation in which it is parked. */
+	/* The last generation in which the writer had a store fault, after which it waits. */
 	volatile uint64_t parked;
 	volatile uint64_t pad[6];
 };
@@ -25,16 +28,16 @@ struct writer {
 static struct writer writers[WRITERS];
 static __thread unsigned me;
 
-/* The page: a pair of words for each writer, the first of which is stored first. */
+/* The page contains a pair of words for each writer, which stores to the first word before the second. */
 static volatile uint64_t *page;
-/* The same memory at another address, if it is shared. */
+/* A second mapping of the same page, if the page is shared. */
 static volatile uint64_t *window;
 
-/* Writers with a refused store of this generation or an earlier one wait for the next. */
+/* A writer whose store faulted in this generation or an earlier one waits for the next generation. */
 static volatile uint64_t generation;
 static volatile int finished;
 
-/* Gives the other threads time, on their CPUs and on this one. */
+/* Lets the other threads run, both on their CPUs and on this one. */
 static void give_time(unsigned long steps)
 {
 	for (unsigned long i = 0; i < steps; i++)
@@ -60,20 +63,20 @@ static void *write_always(void *argument)
 	volatile uint64_t *pair = page + me * LINE;
 	for (unsigned long turn = 1; !finished; turn++) {
 		for (int i = 0; i < 64; i++) {
-			/* One instruction each: load and store use the page that is there then. */
+			/* The load and the store are a single instruction, so both use the same mapping of the page. */
 			__asm__ volatile("incq %0" : "+m"(pair[0]) : : "memory");
 			__asm__ volatile("incq %0" : "+m"(pair[1]) : : "memory");
 			writers[me].done++;
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads, lets the other threads run. */
+		/* If there are fewer CPUs than threads, this lets the other threads run. */
 		if (turn % 16 == 0)
 			sched_yield();
 	}
 	return NULL;
 }
 
-/* Waits until every writer stores. */
+/* Waits until every writer has completed a store. */
 static void await_stores(void)
 {
 	for (unsigned i = 0; i < WRITERS; i++) {
@@ -83,7 +86,8 @@ static void await_stores(void)
 	}
 }
 
-/* Waits until every writer has had a store refused. The caller makes the page writable and begins a new generation. */
+/* Waits until a store of every writer has faulted. The caller then makes the page writable and starts a new
+ * generation. */
 static void await_parked(void)
 {
 	for (unsigned i = 0; i < WRITERS; i++) {
@@ -92,7 +96,7 @@ static void await_parked(void)
 	}
 }
 
-/* Reads a page twice. Returns whether it has not changed in between. */
+/* Reads a page twice. Returns whether it was unchanged. */
 static int is_still(volatile uint64_t *memory)
 {
 	uint64_t seen[WRITERS * LINE];
@@ -105,7 +109,7 @@ static int is_still(volatile uint64_t *memory)
 	return still;
 }
 
-/* Checks that no late store changes new memory, which may be at the old address. */
+/* Checks that no late store has changed newly mapped memory, which may be at the old address. */
 static int decoys_are_whole(void)
 {
 	volatile uint64_t *memory = (volatile uint64_t *)anonymous(DECOYS * PAGE);
@@ -148,7 +152,8 @@ static void unmapped(unsigned long round)
 	generation++;
 }
 
-/* The child's page is what it was at one moment: in each pair the first word equals the second, or is one ahead. */
+/* The child's page is a copy from a single moment: the first word of each pair equals the second, or is larger by
+ * one. */
 static void forked(unsigned long round)
 {
 	shift(round);
@@ -172,7 +177,7 @@ static void forked(unsigned long round)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* After MADV_DONTNEED the counts in the page restart, and include only stores made since. */
+/* After MADV_DONTNEED the counts in the page start at 0, and contain only later stores. */
 static void dropped(unsigned long round)
 {
 	uint64_t before[WRITERS];

@@ -1,20 +1,20 @@
-/* How programs on races vary the moment at which two threads meet. */
+/* Functions that vary the time at which two racing threads meet. */
 #ifndef RACES_H
 #define RACES_H
 
 #include <sched.h>
 
-/* Shifts one thread's calls against the stores of the others. */
+/* Shifts the calls of one thread relative to the stores of the others. */
 static unsigned long offset;
 
-/* Executes a number of instructions that differs from round to round. */
+/* Executes a number of instructions that differs between rounds. */
 static inline void shift(unsigned long round)
 {
 	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
 		;
 }
 
-/* Like `shift`, and also gives time to the other threads, on their CPUs and sometimes on this one. */
+/* Does what `shift` does, and also lets the other threads run, on their CPUs and sometimes on this one. */
 static inline void shift_and_give_way(unsigned long round)
 {
 	shift(round);

@@ -1,4 +1,4 @@
-/* Do record locks of fcntl keep their order, merge and split, and detect deadlocks?
+/* Do record locks of fcntl work as on Linux: their order, merging and splitting, and the detection of deadlocks?
  */
 #include "check.h"
 #include <sched.h>
@@ -21,7 +21,7 @@ static int wait_set(int file, int kind, off_t start, off_t length)
 	return fcntl(file, F_SETLKW, &lock);
 }
 
-/* Checks which lock conflicts with locking everything from `start` on. */
+/* Checks which lock conflicts with a lock of everything from `start` on. */
 static void expect(int file, off_t start, int kind, off_t first, off_t length, pid_t holder)
 {
 	struct flock lock = range(F_WRLCK, start, 0);
@@ -39,7 +39,7 @@ struct child {
 	struct turns turns;
 };
 
-/* Creates a child that takes its locks, reports that, and holds the locks until the parent lets it exit. */
+/* Creates a child that acquires its locks, reports that, and keeps the locks until the parent lets it exit. */
 static struct child holder(int file, void (*take)(int))
 {
 	struct child child;
@@ -74,7 +74,7 @@ static void low(int file)
 	CHECK_EQ(set(file, F_WRLCK, 0, 10), 0);
 }
 
-/* The first conflict is with the holder that locked first, and its lowest lock. */
+/* F_GETLK returns the lowest conflicting lock of the process that locked first. */
 static void order(int file)
 {
 	struct child first = holder(file, high_first), second = holder(file, low);
@@ -96,7 +96,7 @@ static void parts(int file)
 	CHECK_EQ(set(file, F_UNLCK, 60, 10), 0);
 }
 
-/* Adjacent locks of one kind merge; an unlock in the middle splits one. */
+/* Adjacent locks of the same kind merge, and an unlock in the middle splits a lock. */
 static void joined(int file)
 {
 	struct child child = holder(file, parts);
@@ -111,7 +111,8 @@ static void joined(int file)
 	end(&child);
 }
 
-/* Each of `count` processes holds its own byte and waits for the next one's; the last closes the circle. */
+/* Each of `count` processes holds the lock of its own byte and waits for that of the next one. The last process closes
+ * the cycle. */
 static void circle(int file, int count)
 {
 	struct turns turns[16];
@@ -124,7 +125,7 @@ static void circle(int file, int count)
 			CHECK_EQ(set(file, F_WRLCK, i, 1), 0);
 			turn_pass(turns[i].to_parent);
 			turn_await(turns[i].to_child);
-			/* The lock is granted once the next process has unlocked. */
+			/* The process gets the lock after the next process has unlocked it. */
 			CHECK_EQ(wait_set(file, F_WRLCK, i + 1, 1), 0);
 			end_child();
 		}
@@ -133,7 +134,7 @@ static void circle(int file, int count)
 	CHECK_EQ(set(file, F_WRLCK, count, 1), 0);
 	for (int i = 0; i < count; i++)
 		turn_pass(turns[i].to_child);
-	/* The cycle exists only once all of them wait. */
+	/* The cycle is complete only when all processes wait. */
 	struct flock lock = range(F_WRLCK, 0, 1);
 	int refused;
 	do {
@@ -150,7 +151,7 @@ static void circle(int file, int count)
 		}
 	} while (refused < count);
 	CHECK_FAILS(fcntl(file, F_SETLKW, &lock), EDEADLK);
-	/* A request that does not wait gets EAGAIN instead of EDEADLK. */
+	/* A request that does not wait fails with EAGAIN instead of EDEADLK. */
 	CHECK_FAILS(set(file, F_WRLCK, 0, 1), EAGAIN);
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 	for (int i = 0; i < count; i++) {
@@ -160,7 +161,7 @@ static void circle(int file, int count)
 	expect(file, 0, F_UNLCK, 0, 0, 0);
 }
 
-/* Many ranges of one holder: each is found, and locking everything merges them. */
+/* One holder has many ranges. Each of them is found, and a lock of everything merges them. */
 static void many(int file)
 {
 	for (off_t i = 0; i < 2000; i++)
@@ -184,7 +185,7 @@ static void many(int file)
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 }
 
-/* Waits until a process sleeps. */
+/* Waits until a process is asleep. */
 static void asleep(pid_t process)
 {
 	char path[64], text[256], state = 0;
@@ -203,7 +204,8 @@ static void asleep(pid_t process)
 	}
 }
 
-/* Many processes wait for one byte, or for overlapping ranges: a writer holds its range exclusively, and all get theirs. */
+/* Many processes wait for the same byte or for overlapping ranges. A writer has its range exclusively, and every
+ * process gets its lock. */
 static void crowd(int file, int kinds)
 {
 	enum { WAITERS = 60 };
@@ -221,21 +223,21 @@ static void crowd(int file, int kinds)
 		int length = kinds > 2 ? 3 : 1;
 		CHECK_EQ(wait_set(file, reads ? F_RDLCK : F_WRLCK, first, length), 0);
 		for (int byte = first; byte < first + length; byte++) {
-			/* Readers count by ones, a writer by a thousand. */
+			/* A reader adds one to the count, and a writer adds a thousand. */
 			int all = __sync_add_and_fetch(&inside[byte], reads ? 1 : 1000);
 			CHECK(reads ? all < 1000 : all == 1000);
 		}
 		sched_yield();
 		for (int byte = first; byte < first + length; byte++)
 			__sync_sub_and_fetch(&inside[byte], reads ? 1 : 1000);
-		/* Some waiters unlock the range, and some exit with it locked. */
+		/* Some waiters unlock the range, and the others exit while they hold the lock. */
 		if (number % 2)
 			CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 		end_child();
 	}
 	for (int number = 0; number < WAITERS; number++)
 		asleep(waiters[number]);
-	/* A waiter killed without its lock blocks no other. */
+	/* A waiter that is killed without having the lock does not block others. */
 	CHECK_EQ(kill(waiters[0], SIGKILL), 0);
 	CHECK(killed(wait_for(waiters[0]), SIGKILL));
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
@@ -252,7 +254,8 @@ static pid_t first_heir(int file, struct turns *turns)
 		CHECK_EQ(wait_set(file, F_WRLCK, 0, 1), 0);
 		turn_pass(turns->to_parent);
 		turn_await(turns->to_child);
-		/* The second child holds byte 1 and waits for byte 0: for the parent first, and for this child now. */
+		/* The second child holds byte 1 and waits for byte 0, first because of the parent and now because of
+		 * this child. */
 		CHECK_FAILS(wait_set(file, F_WRLCK, 1, 1), EDEADLK);
 		end_child();
 	}
@@ -260,7 +263,7 @@ static pid_t first_heir(int file, struct turns *turns)
 	return child;
 }
 
-/* A lock changes its holder while processes wait for it: they then wait for the new holder. */
+/* A lock gets another holder while processes wait for it. They then wait for the new holder. */
 static void handed_on(int file)
 {
 	struct turns turns;

@@ -1,4 +1,4 @@
-/* Do invalid calls fail with Linux's error, and do calls succeed that only look invalid?
+/* Do invalid calls fail with Linux's errors, and do calls succeed that only seem to be invalid?
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -9,7 +9,7 @@
 #endif
 #define RW (PROT_READ | PROT_WRITE)
 
-/* mmap checks the descriptor first, then whether the length is 0, then whether the file may be mapped. */
+/* mmap checks the descriptor first, then that the length is not 0, then that the file may be mapped. */
 static void no_length(void)
 {
 	char path[] = "/tmp/refused-XXXXXX";
@@ -27,7 +27,7 @@ static void no_length(void)
 	close(both), close(writes), close(reads), unlink(path);
 }
 
-/* A device opened for reading cannot be written, although it only has zeroes. */
+/* A device that was opened for reading cannot be written, even though it contains only zeroes. */
 static void zero_device(void)
 {
 	int reads = open("/dev/zero", O_RDONLY), both = open("/dev/zero", O_RDWR);
@@ -63,7 +63,7 @@ static void futex_words(void)
 	CHECK_FAILS(syscall(SYS_futex, pages + PAGE, FUTEX_WAIT, 0, NULL, NULL, 0), EFAULT);
 	CHECK_FAILS(syscall(SYS_futex, pages, FUTEX_REQUEUE, 1, 1UL, pages + PAGE, 0), EFAULT);
 	CHECK_EQ(syscall(SYS_futex, pages + PAGE - 4, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
-	/* A private futex is identified by its address alone, which need not be mapped. */
+	/* A private futex is identified by its address alone, so the address need not be mapped. */
 	CHECK_EQ(syscall(SYS_futex, pages + PAGE, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
 	close(file);
@@ -96,7 +96,7 @@ static void pipe_sizes(void)
 	close(ends[0]), close(ends[1]);
 }
 
-/* include/uapi/linux/capability.h, which not every C library has. */
+/* From include/uapi/linux/capability.h, which not every C library has. */
 enum { CAPABILITY_VERSION_3 = 0x20080522, CAP_KILL = 5, CAP_SETPCAP = 8 };
 
 struct sets {
@@ -119,7 +119,8 @@ static void inheritable(void *unused)
 		printf("refused_calls: capset skipped, for root alone\n");
 		return;
 	}
-	/* With CAP_SETPCAP any capability may be inheritable, without it only a permitted one or one that was before. */
+	/* With CAP_SETPCAP any capability may be made inheritable. Without it, only one that is permitted or already
+	 * inheritable may be. */
 	sets[0].permitted &= ~(1U << CAP_KILL);
 	sets[0].effective &= ~(1U << CAP_KILL);
 	sets[0].inheritable |= 1 << CAP_KILL;
@@ -154,11 +155,11 @@ static int queue(pid_t to, int signal, int code)
 static void *to_threads(void *parent)
 {
 	pid_t main = *(pid_t *)parent, own = (pid_t)syscall(SYS_gettid);
-	/* A thread ID refers to its process. */
+	/* The ID of a thread refers to its process. */
 	CHECK_EQ(queue(own, SIGUSR1, SI_QUEUE), 0);
 	CHECK_EQ(queue(main, SIGUSR1, SI_QUEUE), 0);
 	CHECK_EQ(queue(own, 0, SI_QUEUE), 0);
-	/* Only to itself may a thread send a signal with a kernel code. */
+	/* A thread may send a signal with a kernel code only to itself. */
 	CHECK_EQ(queue(own, SIGUSR1, SI_TKILL), 0);
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 	CHECK_FAILS(queue(main, SIGUSR1, SI_USER), EPERM);
@@ -181,7 +182,7 @@ static void queues(void)
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 }
 
-/* Rare calls that must succeed. */
+/* Rarely used calls that must succeed. */
 static void granted(void)
 {
 	int file = memfd_create("granted", 0), zero = open("/dev/zero", O_RDONLY);
@@ -205,7 +206,7 @@ static void granted(void)
 	CHECK_FAILS(read(zero, stack + 2 * PAGE, 1), EFAULT);
 	CHECK_EQ(read(zero, stack + 3 * PAGE, 1), 1);
 	CHECK_EQ(munmap(stack, 4 * PAGE), 0);
-	/* The pages of a file with a hole that are in memory. */
+	/* Reports the cached pages of a file with a hole. */
 	uint64_t range[2] = { 0, 0 }, counts[5];
 	NEED(ftruncate(file, 16 * PAGE) == 0 && pwrite(file, "y", 1, 9 * PAGE) == 1);
 	long asked = syscall(451, file, range, counts, 0);
@@ -220,7 +221,7 @@ static void granted(void)
 	close(file), close(zero);
 }
 
-/* Names that always exist, and that cannot be created or removed. */
+/* The names "." and "..", which always exist and can be neither created nor removed. */
 static void dots(void)
 {
 	char folder[] = "/tmp/dots-XXXXXX";
@@ -245,7 +246,7 @@ static void dots(void)
 	CHECK_FAILS(unlinkat(here, ".", AT_REMOVEDIR), EINVAL);
 	CHECK_FAILS(unlinkat(here, "..", AT_REMOVEDIR), ENOTEMPTY);
 	CHECK_FAILS(unlinkat(here, "/", AT_REMOVEDIR), EBUSY);
-	/* A slash after a name means a folder. */
+	/* A name that ends with a slash refers to a folder. */
 	CHECK_FAILS(openat(here, "below/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
 	CHECK_FAILS(openat(here, "new/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
 	CHECK_FAILS(openat(here, "below", O_CREAT | O_EXCL | O_RDONLY, 0600), EEXIST);
@@ -255,7 +256,7 @@ static void dots(void)
 	CHECK_EQ(rmdir(folder), 0);
 }
 
-/* With any user ID, a process finds its open descriptors. */
+/* A process can access its own open descriptors whatever its user ID is. */
 static void own_descriptors(void *unused)
 {
 	(void)unused;
@@ -269,7 +270,7 @@ static void own_descriptors(void *unused)
 	CHECK(getppid() == 1 || chdir("/proc/1/fd") != 0);
 }
 
-/* Clocks that cannot be set, and times that are none. */
+/* Clocks that cannot be set, and invalid times. */
 static void clocks(void)
 {
 	struct timespec bad = { 0, 1000000000 }, good = { 1, 0 };

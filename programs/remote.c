@@ -1,4 +1,4 @@
-/* Do advice, and the release of memory, reach the process that a descriptor refers to, and no other?
+/* Do process_madvise and process_mrelease affect the process to which the pidfd refers, and no other?
  */
 #include "check.h"
 #include <poll.h>
@@ -32,7 +32,7 @@ static long release(int process, unsigned flags)
 	return syscall(SYS_process_mrelease, (long)process, (long)flags);
 }
 
-/* Creates a child that writes all of the memory, and then sleeps. */
+/* Creates a child that writes to all of the memory and then sleeps. */
 static pid_t sleeper(char *memory, size_t length)
 {
 	struct turns turns;
@@ -49,7 +49,7 @@ static pid_t sleeper(char *memory, size_t length)
 	return child;
 }
 
-/* Kilobytes of anonymous memory of a process, or -1 once it has almost none. */
+/* Returns a process's anonymous memory in KiB, or -1 if it has hardly any. */
 static long resident(pid_t process)
 {
 	char name[64], line[256];
@@ -74,7 +74,7 @@ static void advice(void)
 	NEED(other >= 0 && self >= 0);
 	struct iovec pieces[2] = { { memory, PAGE }, { memory + 2 * PAGE, 2 * PAGE } };
 	CHECK_EQ(advise(other, pieces, 2, MADV_COLD, 0), 3 * PAGE);
-	/* Advice that changes contents is only for the caller's own memory. */
+	/* Advice that changes contents is permitted for the caller's own memory only. */
 	CHECK_FAILS(advise(other, pieces, 2, MADV_DONTNEED, 0), EINVAL);
 	CHECK_EQ(memory[0], 1);
 	CHECK_EQ(advise(self, pieces, 1, MADV_DONTNEED, 0), PAGE);
@@ -85,7 +85,7 @@ static void advice(void)
 	CHECK_FAILS(advise(other, pieces, 2000, MADV_COLD, 0), EINVAL);
 	CHECK_FAILS(advise(99, pieces, 2, MADV_COLD, 0), EBADF);
 	CHECK_FAILS(advise(1, pieces, 2, MADV_COLD, 0), EBADF);
-	/* The first piece counts although the second has a hole. */
+	/* The result includes the first range although the second one contains a hole. */
 	NEED(munmap(memory + 3 * PAGE, PAGE) == 0);
 	CHECK_EQ(advise(self, pieces, 2, MADV_DONTNEED, 0), PAGE);
 	CHECK_FAILS(advise(self, pieces + 1, 1, MADV_DONTNEED, 0), ENOMEM);
@@ -129,7 +129,7 @@ static void released(void)
 	CHECK_FAILS(release(other, 1), EINVAL);
 	CHECK_FAILS(release(99, 0), EBADF);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* Either the memory is released now, or the process has already exited. */
+	/* Either the memory is released by this call, or the process has already exited. */
 	errno = 0;
 	long result = release(other, 0);
 	CHECK(result == 0 || (result == -1 && errno == ESRCH));

@@ -1,4 +1,4 @@
-/* Does an io_uring do what is submitted, and do its registered buffers stay the program's pages over a fork?
+/* Does an io_uring execute what is submitted, and do its registered buffers stay the program's own pages after a fork?
  */
 #include "check.h"
 #include <linux/io_uring.h>
@@ -71,7 +71,7 @@ static struct io_uring_sqe *next_entry(struct ring *ring)
 	return entry;
 }
 
-/* Submits the one queued entry and returns its result. */
+/* Submits the only queued entry and returns its result. */
 static int result(struct ring *ring)
 {
 	unsigned expected = 1000 + *ring->tail - 1;
@@ -116,7 +116,7 @@ static void operations(struct ring *ring)
 	CHECK_EQ(move(ring, IORING_OP_READ, file, (void *)8, 1, 0), -EFAULT);
 	CHECK_EQ(move(ring, IORING_OP_READ_FIXED, file, bytes, 1, 0), -EFAULT);
 	close(file);
-	/* Nothing to submit is no error. */
+	/* It is not an error to submit nothing. */
 	CHECK_EQ(enter(ring->file, 1, 0, 0), 0);
 }
 
@@ -137,12 +137,12 @@ static void fixed(struct ring *ring)
 		turn_await(turns.to_child);
 		end_child();
 	}
-	/* The child got a copy at the fork, so this process still maps the page that was registered. */
+	/* The child got a copy of the page at the fork, so this process still maps the page that was registered. */
 	memset(memory, 7, 3 * PAGE);
 	CHECK_EQ(move(ring, IORING_OP_WRITE_FIXED, file, memory + 200, PAGE, 0), PAGE);
 	CHECK_EQ(pread(file, out, PAGE, 0), (ssize_t)PAGE);
 	CHECK_EQ(memcmp(out, memory, PAGE), 0);
-	/* The registered page stays mapped, whatever rights the mapping gets. */
+	/* The registered page stays in memory whatever the permissions of the mapping become. */
 	CHECK_EQ(mprotect(memory, 3 * PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory, 3 * PAGE, RW), 0);
 	memset(memory, 8, 3 * PAGE);
@@ -158,14 +158,14 @@ static void fixed(struct ring *ring)
 	CHECK(exited(wait_for(child), 0));
 	turns_close(&turns);
 	CHECK_EQ(enroll(ring->file, IORING_UNREGISTER_BUFFERS, NULL, 0), 0);
-	/* Registers the buffer once more; this time it is released with the ring. */
+	/* Registers the buffer again; this time the close of the ring releases it. */
 	CHECK_EQ(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), 0);
 	CHECK_EQ(munmap(memory, 3 * PAGE), 0);
 	munmap(out, 3 * PAGE);
 	close(file);
 }
 
-/* The pages of buffers count as pinned for a process that may lock no more than its limit. */
+/* The pages of buffers count as pinned, for a process that may not lock more than its limit. */
 static void pinned_pages(void)
 {
 	pid_t child = fork_checked();
@@ -177,7 +177,7 @@ static void pinned_pages(void)
 		struct iovec both[] = { { memory, PAGE }, { memory + 3 * PAGE, 2 * PAGE } };
 		NEED(setuid(65534) == 0 && open_ring(&ring, 4));
 		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 0);
-		/* The buffer covers three pages. */
+		/* The buffer spans three pages. */
 		CHECK_EQ(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), 0);
 		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
 		CHECK_FAILS(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), EBUSY);
@@ -209,7 +209,7 @@ int main(void)
 {
 	struct ring ring;
 	if (!open_ring(&ring, 4)) {
-		/* A kernel may be built without io_uring. */
+		/* The kernel may have been built without io_uring. */
 		CHECK(errno == ENOSYS || errno == EPERM);
 		return checked("rings");
 	}

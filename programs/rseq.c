@@ -1,4 +1,4 @@
-/* Are restartable sequences aborted, and does a thread learn its CPU from them, as on Linux?
+/* Are restartable sequences aborted as on Linux, and does a thread's rseq area contain its CPU?
  */
 #include "check.h"
 #include <sched.h>
@@ -77,7 +77,7 @@ static int cpu_now(void)
 	return cpu;
 }
 
-/* Ends the registration that the C library made. */
+/* Unregisters the rseq area of the C library. */
 static void leave_library(void)
 {
 #if LIBRARY_REGISTERS
@@ -131,7 +131,7 @@ static void by_signal(void)
 	CHECK_EQ(section_seen, 0);
 }
 
-/* Shares a CPU with another process. */
+/* Shares a CPU with another process, so that the thread is preempted. */
 static void by_preemption(void)
 {
 	on_cpu(0);

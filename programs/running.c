@@ -1,4 +1,4 @@
-/* Does a running program stay unchanged: is its file neither written nor truncated, by whatever path it is opened?
+/* Is the file of a running program protected against writes and truncation, whatever path is used to open it?
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@ static void copy_to(const char *path)
 	close(to);
 }
 
-/* Checks that there is no way to write to the file at `path`. */
+/* Checks that the file at `path` cannot be written in any way. */
 static void refused(const char *path)
 {
 	CHECK_FAILS(open(path, O_RDONLY | O_TRUNC), ETXTBSY);
@@ -29,7 +29,7 @@ static void refused(const char *path)
 	CHECK_FAILS(truncate(path, 1 << 30), ETXTBSY);
 }
 
-/* Runs in the copy: checks that its file cannot be written by any path, and is unchanged afterwards. */
+/* Runs in the copy. Checks that its file cannot be written through any path, and is unchanged afterwards. */
 static int as_copy(const char *path)
 {
 	struct stat before, after;
@@ -42,7 +42,7 @@ static int as_copy(const char *path)
 	snprintf(name, sizeof name, "/proc/self/fd/%d", file);
 	refused(name);
 	CHECK_FAILS(ftruncate(file, 0), EINVAL);
-	/* The file cannot be written by another name either, nor when it has no name. */
+	/* The file cannot be written under another name either, or after it was unlinked. */
 	char other[64];
 	snprintf(other, sizeof other, "%s.other", path);
 	CHECK_EQ(link(path, other), 0);
@@ -70,11 +70,11 @@ static void open_for_writing(void)
 	close(file);
 	copy_to(path);
 	chmod(path, 0755);
-	/* As long as the file is open for writing it cannot be executed. */
+	/* While the file is open for writing, it cannot be executed. */
 	file = open(path, O_WRONLY);
 	NEED(file >= 0);
 	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
-	/* A shared mapping counts too, although its descriptor is closed. */
+	/* A shared writable mapping prevents the execution too, although its descriptor is closed. */
 	int both = open(path, O_RDWR);
 	NEED(both >= 0);
 	void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, both, 0);
@@ -84,11 +84,11 @@ static void open_for_writing(void)
 	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
 	CHECK_EQ(munmap(page, PAGE), 0);
 	CHECK(exited(in_child(run, path), 0));
-	/* The copy has removed its own file. */
+	/* The copy has unlinked its own file. */
 	CHECK_FAILS(open(path, O_RDONLY), ENOENT);
 }
 
-/* Once a program has exited, its file may be written again. */
+/* After a program has exited, its file can be written again. */
 static void ended(void)
 {
 	char path[] = "/tmp/running-XXXXXX";

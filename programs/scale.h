@@ -1,12 +1,12 @@
-/* What the scale_* programs share: threads, or processes, each on its own CPU and with private memory, that do rounds of
- * one operation.
+/* The parts that the scale_* programs share. Threads or processes, each on its own CPU and with private memory, execute
+ * rounds of one operation.
  *
  *         scale_NAME [WORKERS [ROUNDS [processes]]]
  *
- * Every worker has a slot of 4 MiB, of which it uses less than the first 2 MiB, so that no two have an area or a
- * lowest-level page table in common. One round is not counted: it populates tables and fills caches. The workers
- * synchronise in user mode, by spinning, which takes no lock. The number of TLB shootdown interrupts in the counted rounds
- * is printed, and where the kernel has lock statistics, those too.
+ * Every worker has a slot of 4 MiB and uses less than the first 2 MiB of it, so that no two workers share an area or
+ * a lowest-level page table. One round is not counted, because it populates page tables and fills caches. The
+ * workers synchronise in user mode by spinning, without locks. The program prints the number of TLB shootdown
+ * interrupts in the counted rounds and, if the kernel has them, the lock statistics.
  */
 #ifndef SCALE_H
 #define SCALE_H
@@ -16,13 +16,14 @@
 #include <sched.h>
 
 #define SLOT (4UL << 20)
-/* Pages that a thread uses in a round: fewer than a CPU keeps in its list of free frames. */
+/* The number of pages that a worker uses in a round. It is less than what a CPU keeps in its list of free frames. */
 #define PAGES 128UL
 #define MOST_WORKERS 64
-/* This many slots have their page-table entries in one cache line. */
+/* The number of slots whose page-table entries share a cache line. */
 #define ALIGNED 16
 
-/* Checks a condition in a worker. CHECK would count in memory that all workers then write. */
+/* Checks a condition in a worker. CHECK cannot be used, because its count is in memory that all workers would then
+ * write. */
 #define MUST(condition)                                                                \
 	do {                                                                           \
 		if (!(condition)) {                                                    \
@@ -40,11 +41,11 @@ struct worker {
 	pid_t process;
 } __attribute__((aligned(64)));
 
-/* What the workers share, also between processes. */
+/* The memory that the workers share, also if they are processes. */
 struct meeting {
-	/* How many workers have reached a barrier, over all barriers. */
+	/* The number of workers that have reached a barrier, summed over all barriers. */
 	int arrived;
-	/* How many workers are the only one on their CPU. */
+	/* The number of workers that do not share their CPU. */
 	int alone;
 };
 
@@ -61,13 +62,13 @@ static void meet(int number)
 		__builtin_ia32_pause();
 }
 
-/* Returns whether the kernel has lock statistics: writing a 0 resets them. */
+/* Resets the lock statistics by writing a 0. Returns whether the kernel has them. */
 static int statistics_begin(int file)
 {
 	return file >= 0 && pwrite(file, "0", 1, 0) == 1;
 }
 
-/* Returns the number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
+/* Returns the number of TLB shootdown interrupts, from the row TLB of /proc/interrupts. */
 static long shootdowns(int file)
 {
 	static char text[1 << 16];
@@ -102,7 +103,7 @@ static void *work(void *argument)
 	cpu_set_t own;
 	CPU_ZERO(&own);
 	CPU_SET(worker->index, &own);
-	/* With fewer CPUs, some workers share one. */
+	/* If there are fewer CPUs, some workers share one. */
 	if (sched_setaffinity(0, sizeof own, &own) == 0) {
 		unsigned cpu = ~0U;
 		MUST(syscall(SYS_getcpu, &cpu, NULL, NULL) == 0);
@@ -134,7 +135,7 @@ static void *work(void *argument)
 		close(file);
 	if (interrupts >= 0)
 		close(interrupts);
-	/* No worker exits before the statistics are read. */
+	/* No worker exits before the statistics have been read. */
 	meet(4);
 	return NULL;
 }
@@ -162,7 +163,8 @@ static inline void await(struct worker *worker, int processes)
 		NEED(waitpid(worker->process, &status, 0) == worker->process && status == 0);
 }
 
-/* Runs the rounds on all workers. Returns the exit code of main. Prints the number of operations of all counted rounds. */
+/* Executes the rounds on all workers, and prints the number of operations in all counted rounds. Returns the exit code
+ * of main. */
 static inline int scale(const char *name, int argc, char **argv, void (*round)(struct worker *), unsigned operations)
 {
 	int processes = argc > 3 && strcmp(argv[3], "processes") == 0;

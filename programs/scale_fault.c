@@ -1,5 +1,5 @@
-/* Do workers that touch private memory for the first time scale? Half of the pages are written, half are read, and all are
- * freed; the next round reads what this one wrote, and finds zeroes.
+/* Do first accesses of several workers to private memory scale? Half of the pages are written, half are read, and all
+ * are then discarded. In the next round the kinds of access are exchanged, and the pages must read as zeroes.
  */
 #include "scale.h"
 

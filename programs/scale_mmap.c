@@ -1,4 +1,4 @@
-/* What do workers that map and unmap private memory, without touching it, contend for? */
+/* For what do workers contend that map and unmap private memory without touching it? */
 #include "scale.h"
 
 #define TIMES 16

@@ -1,4 +1,4 @@
-/* What do workers that write-protect private memory and write it again contend for? */
+/* For what do workers contend that write-protect private memory and write to it again? */
 #include "scale.h"
 
 static void protect(struct worker *worker)

@@ -1,5 +1,5 @@
-/* What do workers that map, write and unmap private memory contend for? No CPU may still reach the frames and
- * the page tables when they are used again.
+/* For what do workers contend that map, write and unmap private memory? Before frames and page tables are reused, no
+ * CPU may have a TLB entry for them.
  */
 #include "scale.h"
 

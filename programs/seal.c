@@ -1,5 +1,5 @@
-/* Does a sealed mapping stay unchanged: neither unmapped, nor replaced, moved, resized or re-protected, nor emptied where
- * it cannot be written?
+/* Does a sealed mapping stay unchanged: can it not be unmapped, replaced, moved, resized or re-protected, and, if it is
+ * not writable, not be discarded?
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Writable memory that no adjacent area merges with. */
+/* Returns writable memory that cannot merge with adjacent areas. */
 static char *alone(size_t length)
 {
 	char *room = mmap(NULL, length + 2 * PAGE, PROT_NONE, PRIVATE, -1, 0);
@@ -29,7 +29,7 @@ static int seal(void *at, size_t length)
 	return (int)syscall(SYS_mseal, at, length, 0UL);
 }
 
-/* Returns whether the VmFlags row of the area that begins at `at` has the code. */
+/* Returns whether the VmFlags of the area that begins at `at` contain this code. */
 static int has_code(void *at, const char *code)
 {
 	char line[512], wanted[32];
@@ -49,7 +49,7 @@ static int has_code(void *at, const char *code)
 	return found;
 }
 
-/* Returns how many areas begin in the range. */
+/* Returns the number of areas that begin in the range. */
 static int areas_in(char *at, size_t length)
 {
 	char line[512];
@@ -73,7 +73,7 @@ static void refusals(void)
 	CHECK_FAILS(seal(five, -1UL), EINVAL);
 	CHECK_EQ(seal(five, 0), 0);
 	CHECK_EQ(munmap(five + 2 * PAGE, PAGE), 0);
-	/* The range has a hole: nothing is sealed. */
+	/* If the range contains a hole, nothing is sealed. */
 	CHECK_FAILS(seal(five, 5 * PAGE), ENOMEM);
 	CHECK_FAILS(seal(five + 2 * PAGE, PAGE), ENOMEM);
 	CHECK_EQ(has_code(five, " sl"), 0);
@@ -84,7 +84,7 @@ static void stays(void)
 {
 	char *five = alone(5 * PAGE);
 	memset(five, 7, 5 * PAGE);
-	/* Sealing a part splits the area; sealing a sealed page again changes nothing. */
+	/* Sealing a part splits the area. Sealing a sealed page again has no effect. */
 	CHECK_EQ(seal(five + PAGE, 3 * PAGE), 0);
 	CHECK_EQ(areas_in(five, 5 * PAGE), 3);
 	CHECK_EQ(has_code(five + PAGE, " sl"), 1);
@@ -94,22 +94,22 @@ static void stays(void)
 	CHECK_FAILS(munmap(five, 5 * PAGE), EPERM);
 	CHECK_FAILS(munmap(five + 3 * PAGE, 2 * PAGE), EPERM);
 	CHECK_FAILS(mprotect(five, 5 * PAGE, PROT_READ), EPERM);
-	/* The page below the sealed ones is changed, the one above is not. */
+	/* The page below the sealed ones is changed, and the page above them is not. */
 	CHECK_EQ(mprotect(five, PAGE, RW), 0);
 	CHECK_FAILS(mprotect(five + PAGE, PAGE, RW), EPERM);
 	CHECK_FAILS((long)mmap(five, 5 * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0), EPERM);
 	CHECK_FAILS((long)mremap(five + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EPERM);
 	CHECK_FAILS((long)mremap(five + PAGE, PAGE, PAGE, 0), EPERM);
 	CHECK_FAILS((long)mremap(five + 2 * PAGE, 2 * PAGE, PAGE, 0), EPERM);
-	/* A move over sealed memory is refused too. */
+	/* A move over sealed memory fails too. */
 	char *other = anonymous(PAGE);
 	NEED(other != NULL);
 	CHECK_FAILS((long)mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, five + 2 * PAGE), EPERM);
 	CHECK_EQ(five[2 * PAGE], 7);
-	/* Sealed memory that may be written may also be discarded. */
+	/* Sealed memory that is writable may be discarded. */
 	CHECK_EQ(madvise(five + PAGE, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(five[PAGE], 0);
-	/* Calls that change neither mapping nor contents are permitted. */
+	/* Calls that change neither the mapping nor its contents succeed. */
 	CHECK_EQ(mlock(five + PAGE, PAGE), 0);
 	CHECK_EQ(munlock(five + PAGE, PAGE), 0);
 	CHECK_EQ(madvise(five + PAGE, PAGE, MADV_WILLNEED), 0);
@@ -133,7 +133,7 @@ static void discards(void)
 		CHECK_EQ(madvise(pages, PAGE, allowed[i]), 0);
 	CHECK_EQ(pages[0], 7);
 
-	/* Pages of a file may be discarded: they can be read again. */
+	/* Pages of a file may be discarded, because they can be read again. */
 	int file = scratch_file(PAGE);
 	NEED(file >= 0);
 	char *mapped = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, file, 0);

@@ -1,5 +1,5 @@
-/* Do semaphore sets perform all operations of a call or none, make calls wait, undo the operations of exited processes,
- * and refuse invalid calls?
+/* Do calls on semaphore sets perform all of their operations or none, wait, undo the operations of exited processes,
+ * and fail if they are invalid?
  */
 #include "check.h"
 #include <sys/sem.h>
@@ -82,7 +82,7 @@ static void values(void)
 	CHECK_EQ(limits.semvmx, 32767);
 	CHECK_EQ(limits.semopm, 500);
 	CHECK_EQ(limits.semmsl, 32000);
-	/* Every set has an index, up to the one that is returned. */
+	/* Every set has an index, up to the one that SEM_INFO returns. */
 	int last = semctl(0, 0, SEM_INFO, argument), found = 0;
 	CHECK(last >= 0 && limits.semusz >= 1);
 	argument.status = &status;
@@ -142,7 +142,7 @@ static void all_or_nothing(void)
 	semctl(set, 0, IPC_RMID);
 }
 
-/* Waiters are served in order, although a later one needs less. */
+/* Waiters are served in order, even if a later one needs a smaller value. */
 static void waiting(void)
 {
 	int set = new_set(2);
@@ -222,7 +222,7 @@ static void undone(void)
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* A child does not inherit the undo operations. */
+		/* A child does not inherit the adjustments of SEM_UNDO. */
 		pid_t grandchild = fork();
 		if (grandchild == 0)
 			_exit(operate(set, 2, 3, SEM_UNDO) ? 1 : 0);
@@ -235,10 +235,10 @@ static void undone(void)
 	CHECK_EQ(operate(set, 1, -1, 0), 0);
 	CHECK_EQ(get(set, 0), 0);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* The exit of the child undoes its operations, so that this call can continue. */
+	/* The exit of the child undoes its operations, so that this call can complete. */
 	CHECK_EQ(operate(set, 0, -2, 0), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
-	/* Setting a value clears the undo; a value that would be below 0 becomes 0. */
+	/* Setting a value clears the adjustments. An undo that would make a value negative sets it to 0. */
 	child = fork();
 	NEED(child >= 0);
 	if (child == 0) {

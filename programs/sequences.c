@@ -1,16 +1,17 @@
-/* Do long sequences of mostly valid calls on live objects leave a kernel that works, and that has freed everything?
+/* After long sequences of mostly valid calls on live objects, does the kernel still work, and has it freed everything?
  *
  * Usage: sequences [CALLS] [SEED]
  *
- * Four workers at a time keep tables of live descriptors, areas, sockets and children, and pick calls on them with
- * meaningful arguments; one call in MUTATED gets an invalid one. A worker makes LIFE calls and exits with everything that it
- * holds, and another begins with the next seed. A worker waits only for what it has caused before, so one that has not
- * exited after LIMIT seconds hangs. A seed gives the same calls each time, as far as the kernel schedules the processes in
- * the same way.
+ * Four workers at a time keep tables of live descriptors, areas, sockets and children, and make calls on them with
+ * meaningful arguments. One call in MUTATED gets an invalid argument. A worker makes LIFE calls and exits with
+ * everything that it holds, and then another one starts with the next seed. A worker waits only for what it has
+ * caused before, so a worker that has not exited after LIMIT seconds counts as hung. The same seed gives the same
+ * calls, provided that the kernel schedules the processes in the same way.
  *
- * It prints a row for each call: how often it was tried and succeeded; and the memory that was free after the first half of
- * the run and at its end. It fails if a worker hung or died. The caller decides how many successes are enough. Mounts and
- * groups need root, and swap needs /dev/zram0; without these their calls fail, and nothing else does.
+ * The program prints a row for each call, with the numbers of attempts and successes, and the memory that was free
+ * after the first half of the run and at its end. It fails if a worker hung or crashed. The caller decides how many
+ * successes are enough. Mounts and cgroups need root, and swap needs /dev/zram0. Without these, only the calls that
+ * need them fail.
  */
 #include "sequences/state.h"
 
@@ -25,7 +26,7 @@
 
 enum { LIFE = 4000, LIMIT = 600 };
 
-/* The steps of a worker, how often it takes them, and whether a worker's child does too. */
+/* The steps of a worker, how often the worker takes each, and whether its child takes them too. */
 static const struct {
 	void (*work)(void);
 	int weight, by_child;
@@ -52,12 +53,12 @@ static void step(void)
 		chosen++;
 	if (!in_child || work[chosen].by_child)
 		work[chosen].work();
-	/* Drops a random descriptor from the tables. */
+	/* Removes a random descriptor from the tables. */
 	if (one_in(6))
 		drop((enum kind)below(KINDS), (int)below(HELD));
 }
 
-/* A fault outside of `touch` ends the worker, and fails the run. */
+/* A fault outside `touch` ends the worker, and the run fails. */
 static void on_fault(int number)
 {
 	if (!touching) {
@@ -67,7 +68,7 @@ static void on_fault(int number)
 	siglongjmp(recovery, 1);
 }
 
-/* A worker that has not ended after LIMIT seconds hangs. */
+/* A worker that has not exited after LIMIT seconds counts as hung. */
 static void on_alarm(int number)
 {
 	static int seconds;
@@ -77,7 +78,7 @@ static void on_alarm(int number)
 	}
 }
 
-/* One worker, from its first call to its exit. */
+/* Executes a worker, from its first call to its exit. */
 static _Noreturn void live(int lane, uint64_t seed)
 {
 	me.lane = lane;
@@ -100,7 +101,7 @@ static _Noreturn void live(int lane, uint64_t seed)
 	signal(SIGPIPE, SIG_IGN);
 	uint64_t queued = 1ULL << (SIGUSR1 - 1) | 1ULL << (SIGRTMIN - 1);
 	raw(SYS_rt_sigprocmask, SIG_BLOCK, (long)&queued, 0, 8, 0, 0);
-	/* A call that blocks unexpectedly is interrupted. */
+	/* SIGALRM interrupts a call that blocks unexpectedly. */
 	struct sigaction at_times = { .sa_handler = on_alarm };
 	struct itimerval each_second = { { 1, 0 }, { 1, 0 } };
 	sigaction(SIGALRM, &at_times, NULL);
@@ -114,7 +115,7 @@ static _Noreturn void live(int lane, uint64_t seed)
 	leave(0);
 }
 
-/* KiB in a row of /proc/meminfo. */
+/* Returns a row of /proc/meminfo in KiB. */
 static long memory_row(const char *name)
 {
 	char line[128];
@@ -145,7 +146,8 @@ static void prepare(void)
 		snprintf(path, sizeof path, "/tmp/sequences/%d/c", lane);
 		mkdir(path, 0755);
 	}
-	/* Only where cgroups are mounted and the program is root of the machine: other users' groups are not touched. */
+	/* Cgroups are used only if they are mounted and the program is root of the whole machine, so that other users'
+	 * cgroups are not changed. */
 	me.has_groups = getpid() < 8 && geteuid() == 0 && exists("/sys/fs/cgroup/cgroup.procs") && exists(device);
 	if (me.has_groups) {
 		int control = open("/sys/fs/cgroup/cgroup.subtree_control", O_WRONLY);
@@ -156,7 +158,7 @@ static void prepare(void)
 	me.has_swap = exists(device);
 }
 
-/* Removes everything that a worker left in the folders. */
+/* Removes everything that a worker left in its folders. */
 static void clear(void)
 {
 	char path[64];
@@ -168,7 +170,7 @@ static void clear(void)
 		}
 }
 
-/* Runs `lives` workers, LANES at a time. Returns false if one hung or died. */
+/* Runs `lives` workers, LANES at a time. Returns false if one of them hung or crashed. */
 static int run(long lives, uint64_t seed)
 {
 	pid_t workers[LANES] = { 0 };
@@ -207,7 +209,7 @@ int main(int count, char **arguments)
 		return 2;
 	prepare();
 	long lives = (calls + LIFE - 1) / LIFE, first = (lives + 1) / 2;
-	/* The kernel's own heap, and lists of free frames, grow to what they need in the first half. */
+	/* In the first half, the kernel's heap and its lists of free frames grow to their final sizes. */
 	int good = run(first, seed << 20);
 	clear();
 	long before = memory_row("MemFree:");

@@ -90,7 +90,7 @@ static const struct {
 	unsigned before, group, after;
 } modes[] = {
 	{ 04777, FOREIGN_GROUP, 0777 }, { 02777, FOREIGN_GROUP, 0777 }, { 06777, OWN_GROUP, 0777 },
-	/* Without group execution the set-group-ID bit has another meaning, and stays for a member of the group. */
+	/* Without group execution, the set-group-ID bit means mandatory locking, and a member of the group keeps it. */
 	{ 02767, FOREIGN_GROUP, 0767 }, { 02767, OWN_GROUP, 02767 }, { 06767, OWN_GROUP, 02767 },
 	{ 01777, FOREIGN_GROUP, 01777 }, { 0666, FOREIGN_GROUP, 0666 },
 };
@@ -129,7 +129,7 @@ int main(void)
 			int (*change)(void) = changes[i].change;
 			NEED(ftruncate(file, PAGE) == 0);
 			NEED(fchown(file, 0, modes[j].group) == 0 && fchmod(file, modes[j].before) == 0);
-			/* Changes by root keep the bits. */
+			/* A change by root does not clear the bits. */
 			CHECK(exited(in_child(change_as_root, &change), 0));
 			CHECK_EQ(mode_now(), modes[j].before);
 			NEED(ftruncate(file, PAGE) == 0);

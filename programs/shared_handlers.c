@@ -1,6 +1,6 @@
-/* Do processes created by clone with CLONE_SIGHAND share signal handlers, and nothing more?
+/* Do processes that clone creates with CLONE_SIGHAND share signal handlers, and no other signal state?
  *
- * They share the address space too, and take turns, so that one at a time uses the C library.
+ * They also share the address space, and take turns so that only one of them uses the C library at a time.
  */
 #include "check.h"
 #include <sched.h>
@@ -68,7 +68,7 @@ static int waits(int signal)
 	return sigismember(&signals, signal);
 }
 
-/* Passes the turn to the child, and returns when the child has passed it back. */
+/* Passes the turn to the child. Returns when the child has passed it back. */
 static void let_child(void)
 {
 	NEED(turn_pass(turns.to_child) && turn_await(turns.to_parent));
@@ -114,7 +114,8 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child now ignores SIGTERM. That discards its own pending signal only; the parent's stays for now. */
+	/* The child now ignores SIGTERM. That discards only its own pending signal, and the parent's stays pending for
+	 * now. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);
@@ -124,7 +125,7 @@ static void what_is_shared(void)
 	CHECK_EQ(taker, getpid());
 	NEED(turn_pass(turns.to_child));
 	CHECK(exited(wait_for(made), 7));
-	/* The exit of one process keeps the other's handlers. */
+	/* When one of the processes exits, the other keeps its handlers. */
 	CHECK(handler_of(SIGUSR1) == count);
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	CHECK_EQ(taken, 3);
@@ -139,7 +140,8 @@ static int killed_child(void *unused)
 	_exit(0);
 }
 
-/* A SA_RESETHAND handler that runs in one process is reset for both: the same signal then kills the other one. */
+/* If a handler with SA_RESETHAND runs in one process, it is reset for both, and the same signal then kills the other
+ * process. */
 static void one_of_two(void)
 {
 	NEED(turns_open(&turns));
@@ -171,7 +173,7 @@ static int grandchild(void *unused)
 static int maker(void *unused)
 {
 	(void)unused;
-	/* A child of the parent, like this process. */
+	/* Creates a child of this process's parent. */
 	youngest = make(grandchild, SHARES | CLONE_PARENT | SIGCHLD);
 	_exit(youngest > 0 ? 0 : 1);
 }

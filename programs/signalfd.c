@@ -1,4 +1,4 @@
-/* Does signalfd deliver the signals that were sent, in order, to the processes that may read them?
+/* Does a signalfd return the signals that were sent, in order, to each process that may read them?
  */
 #include "check.h"
 #include <poll.h>
@@ -62,7 +62,7 @@ int main(void)
 	CHECK_EQ(read(file, info, sizeof info), sizeof info[0]);
 	CHECK_EQ(info[0].ssi_code, SI_USER);
 
-	/* The exit of a child is reported to poll, to epoll, and to a blocking read. */
+	/* poll, epoll and a blocking read report the exit of a child. */
 	int set = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN };
 	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, file, &event), 0);
@@ -84,7 +84,7 @@ int main(void)
 		CHECK_EQ(info[0].ssi_status, way + 3);
 		CHECK(exited(wait_for(child), way + 3));
 	}
-	/* A child reads its own signals from the same file. */
+	/* A child reads its own signals from the same open file. */
 	kill(getpid(), SIGUSR1);
 	pid_t child = fork_checked();
 	if (child == 0) {

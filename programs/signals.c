@@ -1,7 +1,7 @@
-/* Does a signal report exactly what happened, and does returning from it restore everything?
+/* Does a signal report exactly what happened, and does the return from its handler restore the complete state?
  *
- * siginfo of each kind of fault, of kill and of a child's exit; handlers on the alternate stack, nested, masked and
- * restarted; all general registers and the complete vector registers after sigreturn.
+ * Covers the siginfo of each kind of fault, of kill and of a child's exit; handlers on the alternate stack, nested
+ * handlers, masks and restarted calls; and all general and vector registers after sigreturn.
  */
 #include "check.h"
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void expect_fault(volatile char *byte, int write, int signal, int code, i
 	if (!CHECK_EQ(caught, 1) || !CHECK_EQ(caught_signal, signal) || !CHECK_EQ(caught_code, code) ||
 	    !CHECK(caught_address == byte))
 		printf("  for the access in line %d\n", line);
-	/* The processor's error code: bit 1 write, bit 2 from user mode. */
+	/* The page fault's error code: bit 1 is set for a write, and bit 2 for an access from user mode. */
 	CHECK_EQ(caught_error & 6, write ? 6 : 4);
 }
 #define EXPECT_FAULT(byte, write, signal, code) expect_fault((byte), (write), (signal), (code), __LINE__)
@@ -83,7 +83,7 @@ static void faults(void)
 	munmap(view, 4 * PAGE);
 	close(file);
 
-	/* A non-canonical address: a general protection fault, which carries no address. */
+	/* An access to a non-canonical address causes a general protection fault, for which no address is reported. */
 	caught = 0;
 	if (sigsetjmp(escape, 1) == 0)
 		(void)*(volatile char *)0x800000000000UL;
@@ -91,7 +91,7 @@ static void faults(void)
 	CHECK_EQ(caught_signal, SIGSEGV);
 	CHECK_EQ(caught_code, SI_KERNEL);
 	CHECK(caught_address == NULL);
-	/* A kernel address: not mapped, as far as this program can tell. */
+	/* An access to a kernel address is reported as one to an unmapped address. */
 	caught = 0;
 	if (sigsetjmp(escape, 1) == 0)
 		*(volatile char *)0xffffffff80000000UL = 1;
@@ -191,7 +191,7 @@ static void on_user(int signal, siginfo_t *info, void *context)
 	CHECK_EQ(info->si_code, SI_USER);
 	order[order_length++] = signal;
 	if (signal == SIGUSR1) {
-		/* Blocked by sa_mask until this handler returns. */
+		/* The signal is blocked by sa_mask until this handler returns. */
 		kill(getpid(), SIGUSR2);
 		order[order_length++] = 0;
 	}
@@ -218,11 +218,11 @@ static void masks(void)
 	CHECK_EQ(order_length, 0);
 	CHECK_EQ(sigpending(&pending), 0);
 	CHECK_EQ(sigismember(&pending, SIGUSR2), 1);
-	/* A standard signal is pending once. */
+	/* A standard signal can be pending only once. */
 	CHECK_EQ(sigprocmask(SIG_SETMASK, &old, NULL), 0);
 	CHECK_EQ(order_length, 1);
 
-	/* A fault whose signal is blocked ends the program nevertheless. */
+	/* A fault kills the program if its signal is blocked. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		sigemptyset(&block);
@@ -249,7 +249,7 @@ static void on_nothing(int signal, siginfo_t *info, void *context)
 	caught++;
 }
 
-/* A signal during a blocking read: the read continues with SA_RESTART, and fails with EINTR without it. */
+/* A signal interrupts a blocking read. The read continues with SA_RESTART, and fails with EINTR without it. */
 static void restart(void)
 {
 	for (int restarts = 0; restarts < 2; restarts++) {
@@ -280,7 +280,7 @@ static void restart(void)
 		close(ends[0]);
 		close(ends[1]);
 	}
-	/* A sleep is never restarted; it reports the remaining time. */
+	/* A sleep is never restarted, and returns the remaining time. */
 	pid_t parent = getpid();
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -336,7 +336,7 @@ static void on_clobber(int signal, siginfo_t *info, void *context)
 	(void)info;
 	(void)context;
 	caught++;
-	/* Changes every register that an ordinary function may change, and the complete vector registers. */
+	/* Changes every register that an ordinary function may change, and all vector registers. */
 	__asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi; xor %%edi, %%edi;"
 			 "xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d; xor %%r11d, %%r11d" ::
 				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
@@ -352,7 +352,7 @@ struct registers {
 	unsigned char vector[16][32];
 };
 
-/* Loads every register, raises the signal without leaving assembly, and stores every register. */
+/* Loads every register, sends the signal in the same block of assembly, and stores every register. */
 static void through_signal(const struct registers *in, struct registers *out, long process, int avx)
 {
 	static struct registers *volatile target;
@@ -367,7 +367,7 @@ static void through_signal(const struct registers *in, struct registers *out, lo
 				 "movdqu 0x160(%0), %%xmm7; movdqu 0x180(%0), %%xmm8; movdqu 0x260(%0), %%xmm15" ::"r"(in)
 				 : "xmm0", "xmm1", "xmm2", "xmm7", "xmm8", "xmm15");
 	}
-	/* kill(process, SIGUSR1): rax, rcx and r11 belong to the system call; the others must come back. */
+	/* kill(process, SIGUSR1). The system call changes rax, rcx and r11; all other registers must be restored. */
 	__asm__ volatile("lea -128(%%rsp), %%rsp;"
 			 "push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15;"
 			 "push %1;"
@@ -418,7 +418,7 @@ static void registers_survive(void)
 		CHECK_EQ(out.general[kept[i]], in.general[kept[i]]);
 	CHECK_EQ(out.general[4], SIGUSR1);
 	CHECK_EQ(out.general[5], getpid());
-	/* The direction and carry flags. */
+	/* Checks the direction and carry flags. */
 	CHECK_EQ(out.flags & 0x401, 0x401);
 	static const int vectors[] = { 0, 1, 2, 7, 8, 15 };
 	for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
@@ -426,7 +426,7 @@ static void registers_survive(void)
 	signal(SIGUSR1, SIG_DFL);
 }
 
-/* A handler that makes the page accessible and returns: the access is repeated. */
+/* The handler makes the page accessible and returns, and the access is repeated. */
 static char *repaired;
 
 static void on_repair(int signal, siginfo_t *info, void *context)

@@ -1,5 +1,5 @@
-/* Do signals find the right thread: those for a thread, those for the process, those that a thread waits for; and does
- * each thread keep its own mask, pending set and alternate stack?
+/* Are signals delivered to the right thread (signals to a thread, signals to the process, signals for which a thread
+ * waits), and does each thread have its own mask, pending set and alternate stack?
  */
 #include "check.h"
 #include <poll.h>
@@ -57,7 +57,7 @@ static void await_handled(int count)
 		sched_yield();
 }
 
-/* A thread that stores its ID and does something until told to stop. */
+/* A thread that stores its ID and executes a function until it is told to stop. */
 struct worker {
 	pthread_t thread;
 	volatile pid_t id;
@@ -105,7 +105,7 @@ static void end(struct worker *worker)
 	pthread_join(worker->thread, NULL);
 }
 
-/* tgkill: delivered to that thread, and no other, with this code. */
+/* tgkill delivers the signal to that thread and to no other, with the code SI_TKILL. */
 static void for_one_thread(void)
 {
 	struct worker one, two;
@@ -133,7 +133,7 @@ static void for_one_thread(void)
 	CHECK_FAILS(send_to(gone, 0), ESRCH);
 }
 
-/* A signal that its thread blocks stays pending for that thread. */
+/* A signal that its target thread blocks stays pending for that thread. */
 static void blocked_for_one(void)
 {
 	struct worker worker;
@@ -148,7 +148,7 @@ static void blocked_for_one(void)
 	CHECK(!is_pending(SIGUSR1));
 }
 
-/* A signal to the process goes to a thread that does not block it. */
+/* A signal to the process is delivered to a thread that does not block it. */
 static void for_the_process(void)
 {
 	struct worker one, two;
@@ -162,7 +162,8 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, two.id);
 	CHECK_EQ(sent_code, SI_USER);
 	end(&two);
-	/* All threads block the signal: it stays pending for every thread, and the first to unblock it takes it. */
+	/* If all threads block the signal, it stays pending for the process, and the first thread to unblock it
+	 * receives it. */
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	CHECK(is_pending(SIGUSR1));
 	end(&one);
@@ -173,7 +174,7 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, thread_id());
 }
 
-/* The chosen thread exits or blocks the signal before it takes it: another thread takes it. */
+/* If the chosen thread exits or blocks the signal before it is delivered, another thread receives it. */
 static void *end_at_once(void *argument)
 {
 	return argument;
@@ -198,7 +199,8 @@ static void taken_over(void)
 	CHECK_EQ(handled, wanted);
 }
 
-/* Blocking calls of a thread are interrupted or restarted, and continue if the signal is for another thread. */
+/* Blocking calls of a thread are interrupted or restarted by its own signals, and continue if a signal is for another
+ * thread. */
 static int ends[2];
 
 static void *reading(void *argument)
@@ -243,7 +245,7 @@ static void interrupted_calls(void)
 	close(ends[1]);
 }
 
-/* sigwait and related calls: a thread that waits for a signal takes it, although it blocks the signal. */
+/* sigwait and related calls: a thread that waits for a signal receives it, although it blocks the signal. */
 static void *waiting(void *argument)
 {
 	struct worker *self = argument;
@@ -267,7 +269,7 @@ static void waited_for(void)
 	pthread_join(one.thread, NULL);
 	CHECK_EQ(one.result, SIGUSR2);
 	CHECK_EQ(one.error, SI_USER);
-	/* Two threads wait: each signal is taken once. */
+	/* If two threads wait, each signal is received once. */
 	start(&one, waiting, 0);
 	start(&two, waiting, 0);
 	usleep(2000);
@@ -280,7 +282,7 @@ static void waited_for(void)
 	pthread_join(one.thread, NULL);
 	CHECK_EQ(one.result, SIGUSR2);
 	CHECK(!is_pending(SIGUSR2));
-	/* No signal comes: the timeout expires. */
+	/* No signal arrives, so the timeout expires. */
 	sigset_t set;
 	struct timespec moment = {0, 1000000};
 	sigemptyset(&set);
@@ -289,7 +291,7 @@ static void waited_for(void)
 	block(SIG_UNBLOCK, SIGUSR2);
 }
 
-/* Each thread has its own alternate stack; a new thread has none. */
+/* Each thread has its own alternate stack. A new thread has none. */
 static void *has_no_stack(void *argument)
 {
 	stack_t stack;
@@ -313,7 +315,7 @@ static void alternate_stacks(void)
 	sigaltstack(&stack, NULL);
 }
 
-/* A fault is delivered to its thread. */
+/* A fault raises its signal in the faulting thread. */
 static volatile pid_t faulted_by;
 static char *guarded;
 
@@ -349,7 +351,7 @@ static void faults(void)
 	signal(SIGSEGV, SIG_DFL);
 }
 
-/* An interval timer belongs to the process: any thread may be interrupted, none twice for one expiration. */
+/* An interval timer belongs to the process. Any thread may be interrupted, but only one of them per expiration. */
 static void interval_timer(void)
 {
 	struct worker workers[3];
@@ -366,7 +368,7 @@ static void interval_timer(void)
 	CHECK(handled >= 20);
 }
 
-/* Threads that signal one another without end: no signal is lost. */
+/* Threads send signals to one another in a circle, and no signal is lost. */
 enum { CIRCLE = 6, LAPS = 300 };
 static volatile pid_t circle[CIRCLE];
 static volatile int taken[CIRCLE];

@@ -1,7 +1,7 @@
-/* Are sockets closed that only their own messages reference, and is the number of files in flight limited?
+/* Are sockets closed to which only their own messages refer, and is the number of files in flight limited?
  *
- * Every ring of sockets carries the write end of one pipe: its reader sees the end of the file once all of them are closed.
- * Each ring also carries bytes: all rings together carry more than the memory of a small machine.
+ * Every ring of sockets contains the write end of the same pipe, whose reader reads the end of the file after all
+ * rings have been closed. Each ring also contains bytes, in total more than the memory of a small machine.
  */
 #include "check.h"
 #include <poll.h>
@@ -49,7 +49,7 @@ static int receive_file(int socket)
 	return file;
 }
 
-/* Creates a ring: each end of a pair is in its own inbox, or each is in the other's. */
+/* Creates a ring of a socket pair. Each end is either in its own queue or in that of the other end. */
 static void make_ring(int kind, int type, int writer)
 {
 	int ends[2];
@@ -61,7 +61,7 @@ static void make_ring(int kind, int type, int writer)
 	close(ends[1]);
 }
 
-/* Creates a ring: a connection that was never accepted carries the listener. */
+/* Creates a ring of a connection that was never accepted, whose queue contains the listener. */
 static void make_listening_ring(int writer)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -77,7 +77,7 @@ static void make_listening_ring(int writer)
 	close(listener);
 }
 
-/* Closes sockets, which starts the search for unreachable ones, until no writer of the pipe is left. */
+/* Closes sockets, which starts the garbage collection of unreachable ones, until the pipe has no writer. */
 static int ended(int reader)
 {
 	for (int attempt = 0; attempt < 1000; attempt++) {
@@ -108,7 +108,7 @@ static void collected(int rings)
 	close(ends[0]);
 }
 
-/* A ring that a descriptor still reaches stays, whatever is collected, and its files arrive. */
+/* A ring that is still reachable through a descriptor is not collected, and its files can be received. */
 static void kept(void)
 {
 	int ends[2], other[2];
@@ -136,7 +136,8 @@ static void kept(void)
 
 #define ALLOWED 32
 
-/* A user has no more files in flight than it may have open, and one more for the message that passed the check. */
+/* The number of a user's files in flight is limited to the number of files that the user may have open, plus those of
+ * the one message that passed the check. */
 static void bounded(void *unused)
 {
 	(void)unused;

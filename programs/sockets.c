@@ -1,4 +1,4 @@
-/* Do Unix sockets carry bytes, messages, files and names, and report their end?
+/* Do Unix sockets transfer bytes, messages, open files and names, and report the end of the stream?
  */
 #include "check.h"
 #include <poll.h>
@@ -83,7 +83,7 @@ static void streams(void)
 		got += count;
 	CHECK_EQ(got, sent);
 	CHECK_EQ(ready(ends[1]), POLLOUT);
-	/* One direction is shut down, then the other. */
+	/* First one direction is shut down, and then the other. */
 	CHECK_EQ(shutdown(ends[0], SHUT_WR), 0);
 	CHECK_EQ(ready(ends[1]), POLLIN | POLLOUT | POLLRDHUP);
 	CHECK_EQ(read(ends[1], text, 4), 0);
@@ -99,7 +99,7 @@ static void streams(void)
 	CHECK_EQ(read(ends[0], text, 16), 0);
 	CHECK_FAILS(shutdown(ends[0], 7), EINVAL);
 	close(ends[0]);
-	/* A close with unread data is an error for the sender. */
+	/* A close with unread data causes an error for the sender. */
 	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	CHECK_EQ(write(ends[0], "abc", 3), 3);
 	close(ends[1]);
@@ -131,7 +131,7 @@ static void messages(int type)
 	CHECK_EQ(message.msg_flags & MSG_TRUNC, MSG_TRUNC);
 	static char large[300000];
 	CHECK_FAILS(send(ends[0], large, sizeof large, 0), EMSGSIZE);
-	/* A wait that times out, and one that a child ends. */
+	/* The first wait times out, and a child ends the second. */
 	struct timeval brief = { 0, 20000 };
 	CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &brief, sizeof brief), 0);
 	CHECK_FAILS(recv(ends[0], text, 3, 0), EAGAIN);
@@ -259,7 +259,7 @@ static void names(int hidden)
 	close(other);
 	CHECK_EQ(read(client, text, 8), 0);
 	close(client);
-	/* Closing a listener refuses the clients that wait. */
+	/* When a listener is closed, clients that wait get ECONNREFUSED. */
 	client = socket(AF_UNIX, SOCK_STREAM, 0);
 	CHECK_EQ(connect(client, (void *)&address, length), 0);
 	close(server);
@@ -267,7 +267,7 @@ static void names(int hidden)
 	close(client);
 	if (!hidden)
 		CHECK_EQ(unlink(address.sun_path), 0);
-	/* Datagrams are sent to a name. */
+	/* Datagrams are sent to a bound name. */
 	server = socket(AF_UNIX, SOCK_DGRAM, 0);
 	client = socket(AF_UNIX, SOCK_DGRAM, 0);
 	CHECK_EQ(bind(server, (void *)&address, length), 0);
@@ -288,7 +288,7 @@ static void names(int hidden)
 		CHECK_EQ(unlink(address.sun_path), 0);
 }
 
-/* Two processes that wait for each other transfer many bytes through a pair. */
+/* Two processes transfer many bytes in both directions, each waiting for the other. */
 static void flood(void)
 {
 	int ends[2];

@@ -1,7 +1,7 @@
-/* Does a page count as written when, and only when, it was written since soft-dirty was cleared?
+/* Is a page soft-dirty if it was written since the soft-dirty bits were cleared, and only then?
  *
- * Without an argument the kernel may track stores in any way. With "no-faults" a store to tracked private memory
- * must cost no page fault; with "faults" it must cost one. Where the kernel has no soft-dirty bits nothing is
+ * Without an argument, the kernel may track stores in any way. With "no-faults", a store to tracked private memory
+ * must not take a page fault; with "faults", it must take one. If the kernel has no soft-dirty bits, nothing is
  * checked.
  */
 #include "check.h"
@@ -33,7 +33,7 @@ static void clear(void)
 	close(file);
 }
 
-/* Returns the number of page faults so far. */
+/* Returns the number of page faults that this process has taken. */
 static long faults(void)
 {
 	struct rusage usage;
@@ -41,7 +41,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Maps memory that no area merges with: its neighbours are inaccessible. */
+/* Maps memory between inaccessible pages, so that it does not merge with other areas. */
 static char *fresh(int pages)
 {
 	char *room = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,7 +72,7 @@ static void stores(long wanted)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Stores by the kernel for the program count as writes. */
+/* Stores that the kernel makes for the program count as writes. */
 static void kernel_writes(void)
 {
 	char *memory = fresh(4);
@@ -92,7 +92,7 @@ static void kernel_writes(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Unpopulated memory is soft-dirty until it is cleared, and again when it was freed and written. */
+/* Unpopulated memory is soft-dirty until the bits are cleared, and again after it was discarded and written. */
 static void unpopulated(void)
 {
 	char *memory = fresh(4);
@@ -112,7 +112,7 @@ static void unpopulated(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* A protection change is no store, and hides none. */
+/* A permission change does not count as a store, and hides no earlier store. */
 static void protection(void)
 {
 	char *memory = fresh(4);
@@ -131,7 +131,7 @@ static void protection(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Each process has its own bits, also for pages that it shares. */
+/* Each process has its own soft-dirty bits, also for pages that it shares. */
 static void family(void)
 {
 	char *memory = fresh(4);
@@ -157,7 +157,7 @@ static void family(void)
 	NEED(child > 0 && waitpid(child, &status, 0) == child);
 	CHECK_EQ(status, 0);
 	CHECK_EQ(count(memory, 4), 1);
-	/* The pages are exclusive again. */
+	/* The pages are exclusive to this process again. */
 	NEED(mprotect(memory, 4 * PAGE, PROT_READ) == 0);
 	NEED(mprotect(memory, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
 	CHECK_EQ(count(memory, 4), 1);
@@ -166,7 +166,7 @@ static void family(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Stores through one mapping of an object are not stores through another. */
+/* A store through one mapping of a shared object does not count for another mapping. */
 static void shared(void)
 {
 	int file = (int)syscall(SYS_memfd_create, "shared", 0);
@@ -182,7 +182,7 @@ static void shared(void)
 	CHECK_EQ(count(one, 4), 1);
 	CHECK_EQ(count(two, 4), 1);
 	CHECK(soft_dirty(one + PAGE) && soft_dirty(two + 2 * PAGE));
-	/* A private copy of a page of the object. */
+	/* Writes to a private copy of one of the object's pages. */
 	char *copy = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
 	NEED(copy != MAP_FAILED);
 	CHECK_EQ(copy[PAGE], 2);

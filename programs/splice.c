@@ -1,7 +1,7 @@
-/* Do splice and tee move what they should between pipes and files, and fail as on Linux where they cannot?
+/* Do splice and tee move data between pipes and files as on Linux, and fail with the same errors?
  *
- * Between pipes, files, sockets and devices; at offsets; with too little data and too little room; with closed ends; by
- * threads that wait. The errors are those of Linux 7.3.
+ * Covers pipes, files, sockets and devices; offsets; too little data and too little space; closed ends; and threads
+ * that wait. The errors are those of Linux 7.3.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -23,7 +23,7 @@ static void handle(int number)
 	handled++;
 }
 
-/* The headers' own functions take `off64_t`, and not every C library has them. */
+/* The functions of the C library take `off64_t`, and not every C library has them. */
 static long splice_at(int from, long *from_offset, int to, long *to_offset, size_t length, unsigned flags)
 {
 	return syscall(SYS_splice, from, from_offset, to, to_offset, length, flags);
@@ -46,7 +46,7 @@ static int waiting(int pipe_end)
 	return count;
 }
 
-/* Reads everything in a pipe. Returns the number of bytes. */
+/* Reads a pipe until it is empty. Returns the number of bytes. */
 static int drain(int pipe_end)
 {
 	int done = 0, count;
@@ -125,7 +125,7 @@ static void files(void)
 	CHECK_EQ(offset, 5777);
 	CHECK_EQ(lseek(file, 0, SEEK_CUR), 1000);
 	CHECK(drain(one[0]) == 5000 && memcmp(seen, large + 777, 5000) == 0);
-	/* A splice moves no more than fits into the pipe. */
+	/* A splice moves at most as much as fits in the pipe. */
 	NEED(lseek(file, 0, SEEK_SET) == 0);
 	CHECK_EQ(move(file, one[1], sizeof large, 0), FULL);
 	CHECK_FAILS(move(file, one[1], 1, HERE), EAGAIN);
@@ -280,7 +280,7 @@ static void sockets(void)
 	CHECK_FAILS(move(one[0], ends[1], 6, 0), EPIPE);
 	CHECK_EQ(drain(one[0]), 2);
 	close(ends[1]);
-	/* A datagram is read as a whole, and the part that does not fit is lost. */
+	/* A datagram is read once, and the part that does not fit is discarded. */
 	NEED(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
 	NEED(write(ends[0], large, 9000) == 9000 && write(ends[0], "two", 3) == 3);
 	CHECK_EQ(move(ends[1], one[1], 60000, 0), 9000);
@@ -319,7 +319,7 @@ static void waits(void)
 	CHECK(move(file, one[1], 4000, 0) > 0);
 	CHECK(exited(wait_for(child), 0));
 	drain(one[0]);
-	/* A signal ends a call that waits. */
+	/* A signal interrupts a call that waits. */
 	for (int call = 0; call < 3; call++) {
 		handled = 0;
 		ualarm(20000, 0);

@@ -1,9 +1,9 @@
-/* Does /sys/kernel/debug/split_huge_pages split what is requested, and refuse invalid requests?
+/* Does /sys/kernel/debug/split_huge_pages split what is requested, and reject invalid requests?
  *
- * Memory in one page of 2 MiB is split by its process ID, by the address of a part that was moved away, by a thread ID, by
- * the path of its file, and with all other memory. No byte is lost, the other process of a fork keeps its mapping,
- * zero-filled pages of anonymous memory are freed, and /proc/kpageflags reports the folios. Needs root and debugfs: nothing
- * is checked where the file does not exist or pages are not huge.
+ * Memory in a 2 MiB page is split by process ID, by the address of a part that was moved away, by thread ID, by the
+ * path of its file, and together with all other memory. No byte may be lost, the other process of a fork keeps its
+ * mapping, zero-filled pages of anonymous memory are freed, and /proc/kpageflags reports the folios. Needs root and
+ * debugfs. Nothing is checked if the file does not exist or if pages are not huge.
  */
 #include "check.h"
 
@@ -19,12 +19,12 @@
 #define SPLIT "/sys/kernel/debug/split_huge_pages"
 #define HUGE (512 * PAGE)
 
-/* Bits of linux/kernel-page-flags.h. */
+/* Bits from linux/kernel-page-flags.h. */
 #define HEAD (1ULL << 15)
 #define TAIL (1ULL << 16)
 #define THP (1ULL << 22)
 
-/* Requests a split, with this text. */
+/* Writes a split request with this text to the file. */
 static long ask(const char *format, ...)
 {
 	char text[256];
@@ -51,7 +51,7 @@ static uint64_t word(const char *path, uint64_t index)
 	return value;
 }
 
-/* Returns the flags of the page at an address that describe folios. */
+/* Returns those flags of the page at an address that describe its folio. */
 static uint64_t folio_flags(const void *address)
 {
 	uint64_t entry = word("/proc/self/pagemap", (uintptr_t)address / PAGE);
@@ -59,7 +59,7 @@ static uint64_t folio_flags(const void *address)
 	return word("/proc/kpageflags", entry & ((1ULL << 55) - 1)) & (HEAD | TAIL | THP);
 }
 
-/* KiB of this program's private memory. */
+/* Returns this program's private memory in KiB. */
 static long private_kib(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -102,7 +102,7 @@ static char *aligned(int file, int flags)
 	return memory;
 }
 
-/* Returns anonymous memory in one huge page, or NULL if none is available. */
+/* Returns anonymous memory in a huge page, or NULL if no huge page is available. */
 static char *huge(int zeroes)
 {
 	char *memory = aligned(-1, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -122,7 +122,7 @@ static void refusals(void)
 	static const char *const BAD[] = {
 		" ", "all", "0", "2", "-1", "1,0x1000", "7,0x1000", "7,4096,8192", "7,0x1000,8192",
 		"7 0x1000 0x2000", "/", "/tmp", "/tmp,", "/tmp,0x0", "/tmp,0,1", "tmp,0x0,0x1", ",0x0,0x1",
-		/* A file that is not there. */
+		/* A file that does not exist. */
 		"/no such file,0x0,0x1",
 	};
 	for (unsigned index = 0; index < sizeof BAD / sizeof *BAD; index++)
@@ -133,7 +133,7 @@ static void refusals(void)
 	NEED(waitpid(child, NULL, 0) == child);
 	CHECK_FAILS(ask("%d,0x1000,0x2000", child), ESRCH);
 	CHECK_FAILS(ask("-7,0x1000,0x2000"), ESRCH);
-	/* A process that has ended and was not waited for has no memory. */
+	/* A process that has exited but was not waited for has no memory. */
 	child = fork();
 	if (child == 0)
 		_exit(0);
@@ -158,9 +158,9 @@ static void nothing(char *memory)
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,9", getpid(), start, end), 0);
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,99", getpid(), start, end), 0);
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,-1", getpid(), start, end), 0);
-	/* A folio of anonymous memory never has two pages. */
+	/* A folio of anonymous memory never has exactly two pages. */
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,1", getpid(), start, end), 0);
-	/* Kernel addresses, and addresses that are not mapped. */
+	/* Kernel addresses, and unmapped addresses. */
 	CHECK_EQ(ask("%d,0xffff800000000000,0xffffffffffffffff", getpid()), 0);
 	CHECK_EQ(ask("%d,0x0,0x1000", getpid()), 0);
 	CHECK_EQ(folio_flags(memory + PAGE), before);
@@ -185,7 +185,7 @@ static void every_order(void)
 		}
 		munmap(memory, HUGE);
 	}
-	/* Splits the folio only around one page. The address may be anywhere in a page. */
+	/* Splits the folio only around one page. The address need not be page-aligned. */
 	char *memory = huge(0);
 	if (memory) {
 		unsigned long inside = (unsigned long)memory + 77;

@@ -1,5 +1,5 @@
-// Long operations. Each is so large that the kernel needs many scheduling points in it, if no stretch between them may be
-// long. With a name on the command line one operation runs; without a name, all do.
+// Executes long operations, each so large that the kernel needs many scheduling points in it to keep every stretch
+// between them short. With a name on the command line, one operation is executed; without a name, all are.
 #define _GNU_SOURCE
 #include "check.h"
 #include <arpa/inet.h>
@@ -37,13 +37,13 @@
 
 #define MIB (1UL << 20)
 
-/* Not in every C library's headers. */
+/* Not every C library's headers contain this. */
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
-/* Not in every C library's headers; include/uapi/linux/userfaultfd.h. */
+/* Not every C library's headers contain these; the values are from include/uapi/linux/userfaultfd.h. */
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
@@ -57,7 +57,7 @@ static char *map(size_t size, int rights, int flags) {
 	return at;
 }
 
-// Maps `count` areas of a page each, alternately read-only and writable. Touches every page if `touched` is set.
+// Maps `count` areas of one page each, alternately read-only and writable. If `touched` is set, touches every page.
 static char *areas(int count, int touched) {
 	char *at = map(count * PAGE, PROT_READ | PROT_WRITE, 0);
 	if (touched)
@@ -142,7 +142,7 @@ static void populate(void) {
 	char *at = map(LARGE, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	CHECK(at[LARGE - 1] == 0);
 	CHECK(munmap(at, LARGE) == 0);
-	/* More than there is memory for, where there is swap: the pages populated first are swapped out for the rest. */
+	/* With swap, this is more than fits in memory, and the pages populated first are swapped out for the others. */
 	at = map(LARGE, PROT_READ | PROT_WRITE, 0);
 	CHECK(madvise(at, LARGE, MADV_POPULATE_WRITE) == 0);
 	CHECK(munmap(at, LARGE) == 0);
@@ -296,10 +296,10 @@ static void descriptors(void) {
 		if (first < 0)
 			first = last;
 	}
-	/* The highest possible number, far from the others. */
+	/* The highest possible number, far above the others. */
 	int farthest = (int)limit - 1;
 	CHECK(dup2(event, farthest) == farthest);
-	/* Two low numbers are free: the second is found after all those in use. */
+	/* Two low numbers are free. The second one is found only after all numbers in use have been passed. */
 	close(first);
 	CHECK(dup(event) == first);
 	CHECK(dup(event) == last + 1);
@@ -330,7 +330,7 @@ static void epoll_items(void) {
 	}
 	struct epoll_event *ready = calloc(made, sizeof *ready);
 	CHECK(epoll_wait(poller, ready, made, 0) == made);
-	/* Each has its own wait queue. */
+	/* Each polled file has its own wait queue. */
 	struct pollfd *polled = calloc(made, sizeof *polled);
 	for (int i = 0; i < made; i++)
 		polled[i] = (struct pollfd){.fd = file - i, .events = POLLPRI};
@@ -416,7 +416,7 @@ static void merging(void) {
 	CHECK(madvise(at, 32 * MIB, MADV_UNMERGEABLE) == 0);
 }
 
-// More than the machine's memory is swapped out and in.
+// Swaps more than the machine's memory out and in.
 static void swapping(void)
 {
 	size_t size = 3 * LARGE / 2;
@@ -429,7 +429,7 @@ static void swapping(void)
 	CHECK(munmap(at, size) == 0);
 }
 
-// A process with most of its pages in swap forks, and the child swaps them in.
+// A process with the majority of its pages in swap forks, and the child swaps the pages in.
 static void forking_from_swap(void)
 {
 	char *at = touched(LARGE);
@@ -450,7 +450,8 @@ static void forking_from_swap(void)
 	CHECK(munmap(at, LARGE) == 0);
 }
 
-// Reads a file of /proc about a process with many areas, pages and descriptors, at once and in small pieces.
+// Reads a file in /proc about a process with many areas, pages and descriptors, first completely and then in small
+// pieces.
 static void read_all(const char *name)
 {
 	static char bytes[1 << 20];
@@ -497,8 +498,9 @@ static void showing_others(void)
 	close(ready[1]);
 }
 
-// Sockets that only reference one another, in one long chain, are detected and closed.
-/* Many connections over the loopback interface. The lists of the other family and protocol pass them all. */
+// Detects and closes sockets in a long chain that only refer to one another.
+/* Opens many connections over the loopback interface. Reads of the lists of the other family and protocol skip all of
+ * them. */
 static void connections(void)
 {
 	enum { MOST = 12000 };
@@ -524,7 +526,7 @@ static void connections(void)
 	CHECK(syscall(SYS_close_range, 3L, 0x7fffffffL, 0L) == 0);
 }
 
-/* Many areas get a name, lose it, and are sealed. */
+/* Names many areas, removes the names, and seals the areas. */
 static void naming(void)
 {
 	enum { MANY = 60000 };
@@ -558,7 +560,7 @@ static void passed_sockets(void)
 	}
 	close(before[0]);
 	close(before[1]);
-	/* Closing a socket starts the search for unreachable ones. */
+	/* Closing a socket starts the garbage collection of unreachable sockets. */
 	CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
 	close(pair[0]);
 	close(pair[1]);
@@ -586,7 +588,7 @@ static void mounts(void)
 	rmdir("/tmp/mounts");
 }
 
-// Threads of a group, and signals to all of them.
+// Creates the threads of a process group, and sends signals to all of them.
 static void *sleeper(void *unused)
 {
 	(void)unused;
@@ -610,7 +612,7 @@ static void threads(void)
 	CHECK(waitpid(child, NULL, 0) == child);
 }
 
-// Write-protects populated and unpopulated memory by userfaultfd, and scans for written pages.
+// Write-protects populated and unpopulated memory by uffd-wp, and scans for written pages.
 static void watching(void)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -633,7 +635,7 @@ static void watching(void)
 	close(watcher);
 }
 
-// Timers that all expire in the same instant, while their owner sleeps and while it computes.
+// Sets timers that all expire at the same time, while their owner sleeps and while it runs.
 static void timers(void)
 {
 	struct itimerspec at = {.it_interval = {0, 0}, .it_value = {0, 0}};
@@ -655,7 +657,7 @@ static void timers(void)
 	}
 }
 
-// A thread that sleeps until an instant. `sleepers` starts many threads with the same instant.
+// A thread that sleeps until a point in time. `sleepers` starts many threads with the same point in time.
 static void *sleep_until(void *instant)
 {
 	CHECK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, instant, NULL) == 0);
@@ -680,8 +682,8 @@ static void sleepers(void)
 		CHECK(pthread_join(threads[--count], NULL) == 0);
 }
 
-// Many timers of the CPU time of a process with many threads, and of one of its threads: they expire together, while other
-// threads sleep, wake and end.
+// Sets many timers on the CPU time of a process with many threads, and on that of one of its threads. They expire
+// together, while other threads sleep, wake and exit.
 static void cpu_timers(void)
 {
 	enum { TIMERS = 4000, THREADS = 2000 };
@@ -722,7 +724,7 @@ static void cpu_timers(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-// A parent exits with many children that have exited, that have a parent-death signal, or that it traces.
+// A parent exits that has many children: some have exited, some have a parent-death signal, and some are traced by it.
 static void orphans(void)
 {
 	for (int kind = 0; kind < 3; kind++) {
@@ -759,7 +761,8 @@ static void zeroes(void)
 	close(file);
 }
 
-// Writes a byte at many offsets far apart. `sparse_file` then maps, punches, truncates and closes such a file.
+// Writes a byte at each of many offsets that are far apart. `sparse_file` then maps, punches, truncates and closes such
+// a file.
 static void fill_sparsely(int file)
 {
 	for (off_t i = 0; i < 10000; i++)
@@ -786,7 +789,7 @@ static void sparse_file(void)
 	close(file);
 }
 
-// Queries the nodes of many pages, migrates them to node 0, and binds them and many areas to it.
+// Queries the nodes of many pages, migrates the pages to node 0, and binds them and many areas to that node.
 static void placing(void)
 {
 	enum { COUNT = 32768 };
@@ -804,7 +807,7 @@ static void placing(void)
 	CHECK(syscall(SYS_mbind, many, AREAS * PAGE, 2, &first, 64, 0) == 0);
 }
 
-// Creates a userfaultfd. `filling` fills memory by each command; `watching_areas` registers many areas.
+// Creates a userfaultfd. `filling` fills memory with each ioctl, and `watching_areas` registers many areas.
 static int watcher_with(uint64_t features)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -819,7 +822,7 @@ static void watch(int watcher, char *at, size_t size, uint64_t mode)
 	CHECK(ioctl(watcher, UFFDIO_REGISTER, &all) == 0);
 }
 
-/* Commands that not every C library knows (include/uapi/linux/userfaultfd.h). */
+/* Ioctls that not every C library's headers contain (include/uapi/linux/userfaultfd.h). */
 #define COMMAND_CONTINUE _IOWR(0xaa, 7, uint64_t[4])
 #define COMMAND_POISON _IOWR(0xaa, 8, uint64_t[4])
 #define COMMAND_MOVE _IOWR(0xaa, 5, uint64_t[5])
@@ -862,7 +865,7 @@ static void watching_areas(void)
 	close(watcher);
 }
 
-// Many epolls watch one file.
+// Many epolls watch the same file.
 static void watched_file(void)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -876,7 +879,7 @@ static void watched_file(void)
 	close(file);
 }
 
-// Huge pages: collapsed, copied by a child, split at their ends, and freed.
+// Collapses huge pages, has a child copy them, splits them at their ends, and frees them.
 static void huge_pages(void)
 {
 	char *at = map(2 * LARGE, PROT_READ | PROT_WRITE, 0);
@@ -902,7 +905,7 @@ static void huge_pages(void)
 	CHECK(munmap(at, 2 * LARGE) == 0);
 }
 
-// Open files that hold locks on one file: shared locks of all of it, then a byte each.
+// Open file descriptions hold locks on one file: first shared locks of the complete file, then one byte each.
 static void lock_holders(void) {
 	enum { COUNT = 100000, BYTES = 4000 };
 	rlim_t limit = raise_files(1 << 20);
@@ -926,7 +929,8 @@ static void lock_holders(void) {
 	CHECK(unlink(path) == 0 && close(file) == 0);
 }
 
-// Processes that wait for semaphores of a large set, which are all set at once, and whose operations are undone.
+// Processes wait for semaphores of a large set. One call sets all of the semaphores, and the processes' operations are
+// undone.
 static void semaphores(void)
 {
 	enum { COUNT = 32000, PROCESSES = 400 };
@@ -937,7 +941,7 @@ static void semaphores(void)
 		pid_t child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {
-			/* Half of them make one operation with SEM_UNDO, and then wait. */
+			/* Half of the processes perform an operation with SEM_UNDO before they wait. */
 			struct sembuf add = {i % 7, 1, SEM_UNDO}, take = {100 + i / 2, -1, SEM_UNDO};
 			if (i % 2)
 				semop(set, &add, 1);
@@ -1018,7 +1022,7 @@ int main(int count, char **arguments) {
 			puts(OPERATIONS[i].name);
 		if (count > 1 && strcmp(arguments[1], OPERATIONS[i].name))
 			continue;
-		// In a separate process, whose exit is a long operation too.
+		// The operation runs in a separate process, whose exit is a long operation too.
 		pid_t child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {

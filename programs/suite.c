@@ -1,11 +1,11 @@
-/* Runs the programs it is given, one after another, and reports how each exited:
+/* Runs the programs in its arguments in sequence, and reports how each of them exited:
  *
  *   # begin NAME
  *   ok NAME    or    not ok NAME: exited 1    or    not ok NAME: killed by signal 11
  *   or    not ok NAME: no exit status: Bad address
  *
- * An argument with spaces is split into words. `suite --first PROGRAM...` is for a machine on which little works yet:
- * it ends after the first program that failed.
+ * An argument with spaces is split into words. `suite --first PROGRAM...` is for a machine on which little works
+ * yet: it exits after the first program that fails.
  */
 #include "check.h"
 
@@ -26,7 +26,8 @@ int main(int argc, char **argv)
 {
 	int first_only = argc > 1 && strcmp(argv[1], "--first") == 0;
 	int failed = 0;
-	/* The result is written to this program's memory: a swap device that fails must not prevent the report. */
+	/* The result is in this program's memory, which is locked because a swap device that fails must not prevent the
+	 * report. */
 	NEED(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
 	for (int i = 1 + first_only; i < argc; i++) {
 		char line[512], *words[16];
@@ -42,7 +43,7 @@ int main(int argc, char **argv)
 		pid_t child = fork();
 		NEED(child >= 0);
 		if (child == 0) {
-			/* No program of this folder takes this long, by the guest's clock or the host's. */
+			/* No program in this folder takes this long, by either the guest's or the host's clock. */
 			alarm(300);
 			execv(words[0], words);
 			printf("cannot execute %s: %s\n", words[0], strerror(errno));

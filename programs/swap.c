@@ -1,5 +1,5 @@
-/* Are pages swapped out and in with their contents, exclusive or not, with their tracking state, and counted where Linux
- * counts them? Needs a swap device.
+/* Are pages swapped out and in with their contents, whether exclusive or not, with their tracking state, and counted as
+ * on Linux? Needs a swap device.
  */
 #include "check.h"
 
@@ -30,7 +30,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Fills pages with contents of three kinds: one repeated word, part noise, and all noise. */
+/* Fills pages with contents of three kinds: a repeated word, partly noise, and only noise. */
 static void fill(char *memory, int pages, unsigned long seed)
 {
 	for (int page = 0; page < pages; page++) {
@@ -118,9 +118,10 @@ static void out_and_in(void)
 	struct rusage before = used();
 	CHECK(filled(memory, PAGES, 1));
 	struct rusage after = used();
-	/* Each page is swapped in alone or with its neighbours. */
+	/* Each page is swapped in alone or together with its neighbours. */
 	CHECK(after.ru_majflt - before.ru_majflt >= PAGES / 16 && after.ru_majflt - before.ru_majflt <= PAGES);
-	/* Writes to swapped-in pages take no fault, and survive another swap-out and swap-in. */
+	/* A write to a page that was swapped in takes no fault, and the written contents survive another swap-out and
+	 * swap-in. */
 	before = used();
 	for (int page = 0; page < PAGES; page += 2)
 		memory[page * PAGE] ^= 1;
@@ -155,7 +156,7 @@ static void over_fork(void)
 		memory[page * PAGE] ^= 1;
 	int status;
 	NEED(waitpid(child, &status, 0) == child);
-	/* The child sees none of the parent's later writes. */
+	/* The parent's later writes are not visible in the child. */
 	CHECK_EQ(status, 0);
 	CHECK(filled(memory, PAGES, 2));
 	NEED(munmap(memory, PAGES * PAGE) == 0);

@@ -1,7 +1,9 @@
-/* Files in memory that are larger than memory, written and read by system calls alone: unmapped pages are swapped out too,
- * and nothing that a program requests meanwhile fails for lack of memory. Without a swap device the files are small.
+/* Are pages of files in memory swapped out if no process maps them, and only system calls write and read them?
  *
- * Usage: swap_calls [MEBIBYTES]: the size of the largest file.
+ * The files are larger than the memory. While they are in use, none of the program's other requests may fail for lack
+ * of memory. Without a swap device the files are small.
+ *
+ * Usage: swap_calls [MEBIBYTES], the size of the largest file.
  */
 #include "check.h"
 
@@ -27,7 +29,7 @@ static int memory_file(void)
 	return file;
 }
 
-/* Fills a page with its number and its age in many places, so that it compresses. */
+/* Fills a page with its number and its age at many offsets, so that the page compresses well. */
 static void stamp(char *page, unsigned long number, unsigned long age)
 {
 	unsigned long *words = (unsigned long *)page;
@@ -79,7 +81,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Accesses the pages in order, at random, and again in order. */
+/* Accesses the pages in order, at random, and in order again. */
 static void written_and_read(int file, unsigned long pages)
 {
 	write_pages(file, 0, pages, 1);
@@ -96,7 +98,7 @@ static void written_and_read(int file, unsigned long pages)
 	CHECK_EQ(wrong(file, rest, pages - rest, 1), 0);
 }
 
-/* Removing a part of a page swaps the page in. Allocation succeeds although memory is full. */
+/* Removing part of a page swaps the page in. Allocations succeed although memory is full. */
 static void cut_and_made(int file, unsigned long pages)
 {
 	static char page[PAGE], zeroes[PAGE];
@@ -120,7 +122,7 @@ static void cut_and_made(int file, unsigned long pages)
 	CHECK(memcmp(page + PAGE - 1000, zeroes, 1000) == 0 && page[PAGE - 1001] == 0 && page[0] != 0);
 }
 
-/* All other requests for memory succeed. */
+/* All other allocations of the program succeed too. */
 static void not_refused(int file, unsigned long pages)
 {
 	static char bytes[16 * PAGE], copy[16 * PAGE];
@@ -150,7 +152,7 @@ static void not_refused(int file, unsigned long pages)
 		for (unsigned long page = 0; page < 4 * MIB; page++)
 			if (!is_stamped(memory + page * PAGE, page, 9))
 				_exit(1);
-		/* Executes a file that has no page in memory. */
+		/* Executes a file whose pages are all in swap. */
 		char *arguments[] = {"swap_calls", "--exit", NULL}, *none[] = {NULL};
 		execve("/proc/self/exe", arguments, none);
 		_exit(2);
@@ -165,7 +167,7 @@ static void not_refused(int file, unsigned long pages)
 	NEED(munmap(memory, 4 * MIB * PAGE) == 0);
 }
 
-/* Memory that was mapped until now, and a segment that no process has attached. */
+/* Swaps out memory that is not mapped any more, and a SysV segment that no process has attached. */
 static void shown_no_more(int file, unsigned long pages)
 {
 	unsigned long some = pages / 8;

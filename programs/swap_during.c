@@ -1,8 +1,9 @@
-/* Memory is short while pages are shared, filled and collapsed: is every byte right?
+/* If memory is scarce while pages are shared, filled and collapsed, is every byte right?
  *
- * A process that uses most of the machine's memory runs all the time. Beside it a process forks and both processes write
- * (fork), a userfaultfd handler fills memory that other threads wait for (UFFDIO_COPY), and small pages become huge ones
- * (MADV_COLLAPSE). Each checks every byte that it wrote. Needs a swap device; each part uses more memory than there is.
+ * A process that uses most of the machine's memory runs throughout. At the same time, a process forks and both
+ * processes write (fork), a userfaultfd handler fills memory for which other threads wait (UFFDIO_COPY), and small
+ * pages are collapsed into huge ones (MADV_COLLAPSE). Each checks every byte that it wrote. Needs a swap device,
+ * because each part uses more memory than the machine has.
  *
  * Usage: swap_during [MEBIBYTES_EACH]
  */
@@ -19,7 +20,7 @@
 
 #define MIB (1UL << 20)
 #define HUGE_SIZE (2 * MIB)
-/* UFFDIO_COPY_MODE_WP */
+/* The value of UFFDIO_COPY_MODE_WP. */
 #define COPY_PROTECTED 2
 
 static void stamp(char *page, unsigned long number, unsigned long age)
@@ -52,7 +53,7 @@ static int all_stamped(const char *memory, unsigned long pages, unsigned long ag
 	return 1;
 }
 
-/* A process that accesses its memory in rounds until it is told to stop. */
+/* The process that accesses its memory in rounds until it is killed. */
 static pid_t pressing;
 static int stop[2];
 
@@ -87,7 +88,7 @@ static void relax(void)
 	CHECK(exited(wait_for(pressing), 0));
 }
 
-/* Both processes of a fork have the original contents, and neither sees the other's writes. */
+/* After a fork, both processes have the original contents, and neither reads the other's writes. */
 static void forks(unsigned long pages)
 {
 	char *memory = anonymous(pages * PAGE);
@@ -122,7 +123,7 @@ static void *serve(void *nothing)
 	while (read(watching, &message, sizeof message) == sizeof message) {
 		unsigned long at = message.address & ~(PAGE - 1);
 		unsigned long page = (at - (unsigned long)watched) / PAGE;
-		/* A store to a page that was filled write-protected. */
+		/* The fault is a store to a page that was filled write-protected. */
 		if (message.flags & FAULT_WP) {
 			NEED(protect(watching, (char *)at, 1, 0) == 0);
 			continue;
@@ -146,7 +147,7 @@ static void *check_some(void *first)
 	return NULL;
 }
 
-/* Pages that a handler fills are complete, and keep their contents. */
+/* Pages that a handler fills are complete and keep their contents. */
 static void fills(unsigned long pages)
 {
 	watched = anonymous(pages * PAGE);
@@ -169,7 +170,7 @@ static void fills(unsigned long pages)
 	NEED(munmap(watched, pages * PAGE) == 0);
 }
 
-/* Pages that are collapsed into a huge one, if there is memory for it, and are swapped out again. */
+/* Pages are collapsed into huge pages if there is memory for these, and are then swapped out again. */
 static void joins(unsigned long pages)
 {
 	unsigned long length = pages * PAGE / HUGE_SIZE * HUGE_SIZE;
@@ -184,7 +185,7 @@ static void joins(unsigned long pages)
 		for (char *at = memory; at < memory + length; at += HUGE_SIZE) {
 			if (round == 1)
 				madvise(at, HUGE_SIZE, MADV_PAGEOUT);
-			/* Without memory the range stays as it is. */
+			/* If there is no memory for a huge page, the range stays unchanged. */
 			if (madvise(at, HUGE_SIZE, MADV_COLLAPSE) != 0)
 				CHECK(errno == ENOMEM || errno == EAGAIN || errno == EBUSY || errno == EINVAL);
 		}

@@ -1,8 +1,8 @@
-/* The swap device fails sometimes: is no byte wrong, and is no process killed that handles SIGBUS?
+/* If the swap device sometimes fails, is every byte right, and does no process die that handles SIGBUS?
  *
- * Several processes use more memory than there is, each with private pages and pages that it shares with a child. An
- * access to a page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like
- * the one of --policy swap-errors=N.
+ * Several processes use more memory than the machine has, each with private pages and with pages that it shares with
+ * a child. If a page cannot be read from swap, the access raises SIGBUS and is repeated until it succeeds. Needs a
+ * swap device that fails, such as that of --policy swap-errors=N.
  *
  * Usage: swap_errors [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */
@@ -31,7 +31,7 @@ static unsigned long next_random(void)
 static void on_error(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)context;
-	/* The address has page granularity. */
+	/* The reported address has page granularity. */
 	if (info->si_code != BUS_ADRERR)
 		_exit(3);
 	errors++;
@@ -43,10 +43,11 @@ static unsigned long next_word(unsigned long word, int index)
 	return index % 16 ? word : word * 6364136223846793005UL + 1442695040888963407UL;
 }
 
-/* Writes page `number` as it is after `age` writes. It compresses, and any two pages differ everywhere. */
+/* Writes the contents that page `number` has after `age` writes. They compress well, and any two pages differ in every
+ * word. */
 static void stamp(volatile unsigned long *words, unsigned long number, unsigned age)
 {
-	/* Starts again after an error. */
+	/* After an error, the write starts again here. */
 	(void)sigsetjmp(retry, 1);
 	unsigned long word = number * 1000003 + age;
 	for (int i = 0; i < 512; i++)
@@ -70,7 +71,7 @@ static unsigned long *page_of(char *memory, unsigned long page)
 	return (unsigned long *)(memory + page * PAGE);
 }
 
-/* A copy of the process, whose pages have two owners, finds the same contents. */
+/* Forks a child, which then shares the pages, and checks that the child reads the same contents. */
 static void look_as_child(char *memory, const unsigned char *ages, unsigned long pages)
 {
 	pid_t child = fork();
@@ -96,7 +97,7 @@ static int use(unsigned long seed, unsigned long pages, long steps)
 	NEED(memory != MAP_FAILED);
 	unsigned char *ages = calloc(pages, 1);
 	NEED(ages);
-	/* The program's own memory stays, so that it can always report. */
+	/* The program's own memory is locked, so that it can always report. */
 	NEED(mlock(ages, pages) == 0);
 	state = seed * 2654435761UL + 88172645463325252UL;
 	for (unsigned long page = 0; page < pages; page++)
@@ -132,7 +133,7 @@ int main(int argc, char **argv)
 	long steps = argc > 3 ? atol(argv[3]) : 4000;
 	struct sigaction action = { .sa_sigaction = on_error, .sa_flags = SA_SIGINFO };
 	NEED(sigaction(SIGBUS, &action, NULL) == 0);
-	/* Locks are not kept over fork. */
+	/* A child does not inherit memory locks. */
 	NEED(mlockall(MCL_CURRENT) == 0);
 	for (int i = 0; i < processes; i++) {
 		pid_t child = fork();
@@ -148,7 +149,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < processes; i++) {
 		int status = 0;
 		NEED(wait(&status) > 0);
-		/* 4: everything is right, and no read failed. */
+		/* The exit code 4 means that all contents were right and no read failed. */
 		int unharmed = WIFEXITED(status) && WEXITSTATUS(status) == 4;
 		harmed += !unharmed;
 		CHECK_EQ(unharmed ? 0 : status, 0);

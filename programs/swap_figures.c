@@ -1,6 +1,8 @@
-/* Do the figures about swap follow the facts: which process has a page in swap, and which pages are in memory and in swap?
+/* Do the figures about swap match the facts: which process has a page in swap, and which pages are both in memory and
+ * in swap?
  *
- * Pages are swapped out, a fork copies the swap entries, and one of the two processes loads them. Needs a swap device.
+ * Pages are swapped out, a fork copies the swap entries, and one of the two processes swaps the pages in. Needs a
+ * swap device.
  */
 #include "check.h"
 
@@ -12,7 +14,7 @@ enum { PAGES = 2048 };
 
 static char *memory;
 
-/* Returns the number in a row of /proc/self/smaps for the memory, in pages. */
+/* Returns a row of /proc/self/smaps for the memory, in pages. */
 static long pages_of(const char *name)
 {
 	char line[512];
@@ -66,10 +68,10 @@ int main(void)
 		turn_await(turns.to_child);
 		end_child();
 	}
-	/* Each slot has two swap entries. */
+	/* Two swap entries refer to each slot. */
 	CHECK_EQ(pages_of("Swap"), out);
 	CHECK_EQ(pages_of("SwapPss"), out / 2);
-	/* A page that this process loads stays in its slot for the other. */
+	/* When this process swaps a page in, the page's slot is kept for the other process. */
 	load();
 	CHECK_EQ(pages_of("Swap"), 0);
 	CHECK_EQ(pages_of("SwapPss"), 0);

@@ -1,8 +1,10 @@
-/* Pages that a process shares with its children are swapped out: does each process find them again, and is none killed?
+/* If pages that a process shares with its children are swapped out, does each process read them back, and is none
+ * killed?
  *
- * As long as one process maps a page, a copy of it in compressed memory takes space and frees none. So a kernel that writes
- * the copy before the last process unmaps the page runs out of memory with swap almost empty. The pages compress to about a
- * third. Needs a swap device, and more memory than one set of the pages takes, but less than that and the other pages.
+ * While one process still maps a page, a copy of it in compressed memory takes space but frees none. A kernel that
+ * writes the copy before the last process unmaps the page therefore runs out of memory while swap is almost empty.
+ * The pages compress to about a third. Needs a swap device, and memory for the shared pages, but less than for these
+ * and the other pages together.
  *
  * Usage: swap_forked [MEBIBYTES_SHARED [CHILDREN [OTHER_MEBIBYTES]]]
  */
@@ -15,7 +17,7 @@
 static unsigned long *memory;
 static unsigned long pages;
 
-/* Returns one word of the noise in a page; all words differ. */
+/* Returns one word of a page's noise. All words differ. */
 static unsigned long noise(unsigned long page, unsigned long word)
 {
 	unsigned long value = page * WORDS + word + 88172645463325252UL;
@@ -33,7 +35,7 @@ static int is_as_written(unsigned long page)
 	return 1;
 }
 
-/* Reads every page, and stores to some of them, which become private. */
+/* Reads every page, and writes to some of them, which makes these private. */
 static int use(unsigned long own)
 {
 	for (unsigned long page = 0; page < pages; page++) {
@@ -69,7 +71,7 @@ int main(int argc, char **argv)
 		if (pid == 0) {
 			char byte;
 			close(ends[1]);
-			/* The end of the pipe: the parent has used its other memory. */
+			/* The read returns 0 when the parent has used its other memory and closes the pipe. */
 			NEED(read(ends[0], &byte, 1) == 0);
 			int failed = use(child + 1);
 			fflush(stdout);

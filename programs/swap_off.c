@@ -1,7 +1,8 @@
-/* A swap device is disabled and enabled again: is everything swapped in, and is nothing lost where there is no memory for it?
+/* If a swap device is disabled and enabled again, is everything swapped in, and is nothing lost if there is not enough
+ * memory?
  *
- * Usage: swap_off [MEBIBYTES]: this is more than the machine's memory, and the device stays enabled. Needs /dev/zram0 or
- * /dev/vda.
+ * Usage: swap_off [MEBIBYTES]. If this is more than the machine's memory, the device stays enabled. Needs /dev/zram0
+ * or /dev/vda.
  */
 #include "check.h"
 
@@ -17,7 +18,7 @@
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 #define PAGES 600UL
 
-/* The swap device, and whether it is compressed memory. */
+/* The path of the swap device, and whether the device is compressed memory. */
 static const char *disk_path = "/dev/zram0";
 static int is_memory = 1;
 
@@ -41,7 +42,7 @@ static int filled(const char *memory, unsigned long pages, unsigned long seed)
 	return 1;
 }
 
-/* Kibibytes in use in /proc/swaps; -1 if the device is not listed. */
+/* Returns the used KiB in /proc/swaps, or -1 if the device is not listed. */
 static long listed(void)
 {
 	char text[4096];
@@ -66,7 +67,7 @@ static void off_and_on(void)
 	fill(memory, PAGES, 1);
 	NEED(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	CHECK(listed() > 0);
-	/* Some pages have several owners, and some are in memory with a copy in swap. */
+	/* Some pages are shared by several processes, and some are in memory with a copy in swap. */
 	int ready[2], go[2], status;
 	NEED(pipe(ready) == 0 && pipe(go) == 0);
 	pid_t child = fork();
@@ -85,7 +86,7 @@ static void off_and_on(void)
 	NEED(swapoff(disk_path) == 0);
 	CHECK_EQ(listed(), -1);
 	CHECK_FAILS(swapoff(disk_path), EINVAL);
-	/* No page is swapped out now. */
+	/* After swapoff, no page can be swapped out. */
 	NEED(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	struct rusage before, after;
 	NEED(getrusage(RUSAGE_SELF, &before) == 0);
@@ -106,7 +107,7 @@ static void off_and_on(void)
 	close(ready[0]), close(ready[1]), close(go[0]), close(go[1]);
 }
 
-/* Shared memory is swapped in although no process maps it. */
+/* Shared memory is swapped in even if no process maps it. */
 static void shared(void)
 {
 	int file = syscall(SYS_memfd_create, "shared", 0);
@@ -145,7 +146,7 @@ static void refusals(void)
 	CHECK_EQ(status, 0);
 }
 
-/* Reads and writes the device itself, as mkswap does. */
+/* Reads and writes the device directly, as mkswap does. */
 static void as_a_disk(void)
 {
 	struct stat status;
@@ -163,7 +164,7 @@ static void as_a_disk(void)
 	CHECK_FAILS(pwrite(disk, header, PAGE, 0), ETXTBSY);
 	NEED(swapoff(disk_path) == 0);
 	CHECK_EQ(pread(disk, page, PAGE, 3 * PAGE), PAGE);
-	/* Compressed memory forgets freed pages. */
+	/* Compressed memory discards the contents of freed pages. */
 	CHECK(!is_memory || (page[0] == 0 && memcmp(page, page + 1, PAGE - 1) == 0));
 	memset(page, 0, PAGE);
 	CHECK_EQ(pwrite(disk, "across", 6, 3 * PAGE - 3), 6);
@@ -175,7 +176,7 @@ static void as_a_disk(void)
 	CHECK_EQ(pread(disk, across, 6, size), 0);
 	CHECK_EQ(pwrite(disk, page, PAGE, 0), PAGE);
 	CHECK_FAILS(swapon(disk_path, 0), EINVAL);
-	/* The header has fewer pages than the device. */
+	/* The header contains a smaller number of pages than the device has. */
 	*(uint32_t *)(header + 1028) = 100;
 	CHECK_EQ(pwrite(disk, header, PAGE, 0), PAGE);
 	CHECK_EQ(fsync(disk), 0);
@@ -195,7 +196,7 @@ static void as_a_disk(void)
 	close(disk);
 }
 
-/* swapoff fails if there is more in swap than fits into memory. */
+/* swapoff fails if swap contains more than fits in memory. */
 static void refused(unsigned long mebibytes)
 {
 	unsigned long pages = mebibytes * 256;

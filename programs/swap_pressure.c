@@ -1,7 +1,7 @@
-/* More memory is used than there is: is every byte swapped in as it was written?
+/* If more memory is used than the machine has, does every page have the right contents after it is swapped in?
  *
- * Several processes together use twice as much as the machine has, or what the arguments say. Each writes, reads, protects,
- * forks and discards pages at random, and knows what each must contain. Needs a swap device.
+ * Several processes together use twice the machine's memory, or the amount in the arguments. Each writes, reads,
+ * protects and discards pages and forks at random, and checks the contents of every page. Needs a swap device.
  *
  * Usage: swap_pressure [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */
@@ -19,7 +19,8 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Most of a page repeats, so that it compresses; it contains its number and age several times. */
+/* Fills a page with its number and age, which occur several times. The majority of the page repeats, so that it
+ * compresses well. */
 static void stamp(char *page, unsigned long number, unsigned age)
 {
 	unsigned long *words = (unsigned long *)page;
@@ -37,7 +38,7 @@ static int is_stamped(const char *page, unsigned long number, unsigned age)
 	return 1;
 }
 
-/* Checks some pages in a forked child, and changes them there. Returns whether they were right. */
+/* Checks some pages in a forked child, and writes to them there. Returns whether they were right. */
 static int child_agrees(char *memory, unsigned char *ages, unsigned long pages)
 {
 	pid_t child = fork();
@@ -67,7 +68,7 @@ static int use(unsigned long seed, unsigned long pages, long steps)
 		stamp(memory + page * PAGE, page, ages[page] = 1);
 	int right = 1;
 	for (long step = 0; step < steps && right; step++) {
-		/* Most of the time a fifth of the pages is used. */
+		/* In four of five steps, one of the first fifth of the pages is used. */
 		unsigned long page = next_random() % (next_random() % 10 < 8 ? pages / 5 : pages);
 		char *at = memory + page * PAGE;
 		switch (next_random() % 64) {

@@ -1,8 +1,8 @@
-/* Is shared memory swapped out and in for processes that map it, read it by system calls, truncate it, execute it or track
- * its writes? Without a swap device nothing is swapped, and everything else must be the same.
+/* Is shared memory swapped out and in for processes that map it, read it by system calls, truncate it, execute it or
+ * track its writes? Without a swap device nothing is swapped, and all other results must be the same.
  *
- * Usage: swap_shared [PROCESSES MEBIBYTES STEPS]: the processes share this much memory, more than the machine has, and use
- * it at random.
+ * Usage: swap_shared [PROCESSES MEBIBYTES STEPS]. The processes share this much memory, which exceeds the machine's,
+ * and access it at random.
  */
 #include "check.h"
 
@@ -81,7 +81,7 @@ static void page_out(char *memory, unsigned long pages)
 	NEED(madvise(memory, pages * PAGE, MADV_PAGEOUT) == 0);
 }
 
-/* Returns how many pages an access would find in memory. */
+/* Returns the number of pages that are in memory according to mincore. */
 static unsigned long there(char *memory, unsigned long pages)
 {
 	static unsigned char resident[4096];
@@ -117,7 +117,7 @@ static unsigned long word(const void *page)
 	return word;
 }
 
-/* Returns the number in a row of smaps for the area that begins with a page. */
+/* Returns the number in a row of smaps for the area that begins at a page. */
 static long in_area(const void *page, const char *name)
 {
 	char line[256], start[32];
@@ -164,7 +164,7 @@ static void out_and_in(void)
 		CHECK_EQ(number_in("/proc/self/status", "VmSwap:"), 0);
 		CHECK_EQ(in_area(memory, "Swap:"), PAGES * 4);
 		CHECK_EQ(in_area(memory, "SwapPss:"), 0);
-		/* The entry in pagemap does not tell where a page of shared memory is. */
+		/* For shared memory, the entry in pagemap does not contain the location of an unmapped page. */
 		CHECK_EQ(word(memory) & (WORD_SWAPPED | WORD_PRESENT), 0);
 		long faults = major_faults();
 		CHECK(filled(memory, PAGES, 1));
@@ -177,7 +177,7 @@ static void out_and_in(void)
 	fill(memory, PAGES / 2, 2);
 	CHECK(filled(memory, PAGES / 2, 2));
 	page_out(memory, PAGES);
-	/* System calls swap pages in without a fault. */
+	/* System calls swap pages in without taking a fault. */
 	static char copy[PAGES * PAGE];
 	CHECK_EQ(pread(file, copy, PAGES / 2 * PAGE, 0), PAGES / 2 * PAGE);
 	CHECK(filled(copy, PAGES / 2, 2));
@@ -214,7 +214,8 @@ static void sent_elsewhere(void)
 	NEED(munmap(memory, 4 * PAGE) == 0 && close(file) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
-/* A page of several processes stays if one does not need it; each sees what another writes. */
+/* A page that several processes map stays in memory if only one of them pages it out. Each process reads what another
+ * one writes. */
 static void of_several(void)
 {
 	char *memory = show(-1, PAGES, MAP_SHARED | MAP_ANONYMOUS);
@@ -332,7 +333,7 @@ static void segments(void)
 	NEED(memory != (char *)-1);
 	CHECK(filled(memory, PAGES, 9));
 	page_out(memory, PAGES);
-	/* Every segment has an index, up to the one that is returned. */
+	/* Every segment has an index, up to the one that SHM_INFO returns. */
 	struct shmid_ds status;
 	struct shm_info info;
 	int last = shmctl(0, SHM_INFO, (struct shmid_ds *)&info), found = 0;
@@ -343,7 +344,7 @@ static void segments(void)
 	NEED(shmctl(segment, IPC_RMID, NULL) == 0 && shmdt(memory) == 0);
 }
 
-/* A program whose file is in swap is executed. */
+/* Executes a program whose file is in swap. */
 static void executed(void)
 {
 	int own = open("/proc/self/exe", O_RDONLY);
@@ -377,7 +378,7 @@ static void executed(void)
 	NEED(close(only) == 0 && close(own) == 0);
 }
 
-/* Pages still count as written after they were swapped out. */
+/* Pages count as written also after they were swapped out. */
 static void watched(void)
 {
 	int user = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
@@ -402,7 +403,7 @@ static void watched(void)
 	CHECK_EQ(word(memory + PAGE) & expected, expected);
 	CHECK_EQ(word(memory + 5 * PAGE) & expected, 0);
 	if (swaps) {
-		/* This is also known where there is a marker. */
+		/* The location is also known if the page table contains a marker. */
 		CHECK_EQ(word(memory + PAGE) & (WORD_SWAPPED | WORD_PRESENT), WORD_SWAPPED);
 		CHECK_EQ(word(memory + 5 * PAGE) & (WORD_SWAPPED | WORD_PRESENT), 0);
 	}
@@ -430,7 +431,8 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Most of a page repeats, so that it compresses; it contains its number and age several times. */
+/* Fills a page with its number and age, which occur several times. The majority of the page repeats, so that it
+ * compresses well. */
 static void stamp(char *page, unsigned long number, unsigned long age)
 {
 	_Atomic unsigned long *words = (_Atomic unsigned long *)page;
@@ -438,7 +440,7 @@ static void stamp(char *page, unsigned long number, unsigned long age)
 		atomic_store_explicit(&words[i], number << 32 | age, memory_order_relaxed);
 }
 
-/* Returns whether a page has its number everywhere, and also this age everywhere unless `age` is negative. */
+/* Returns whether a page contains its number at every offset and, unless `age` is negative, also this age. */
 static int is_stamped(const char *page, unsigned long number, long age)
 {
 	_Atomic unsigned long *words = (_Atomic unsigned long *)page;

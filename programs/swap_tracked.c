@@ -1,10 +1,12 @@
-/* Memory is swapped out and in while its writes are tracked: is each write reported, and nothing else?
+/* If memory is swapped out and in while its writes are tracked, is each write reported, and nothing else?
  *
- * Several processes together use more than the machine has. Each writes, reads, protects, forks and discards pages at
- * random, and sometimes scans for pages written since its last scan: half of them by soft-dirty bits, half by asynchronous
- * write protection and PAGEMAP_SCAN. Every byte is checked too. Needs a swap device.
+ * Several processes together use more than the machine's memory. Each writes, reads, protects and discards pages and
+ * forks at random, and sometimes scans for the pages written since its last scan. Half of the processes use
+ * soft-dirty bits, and half use asynchronous uffd-wp and PAGEMAP_SCAN. Every byte is checked too. Needs a swap
+ * device.
  *
- * Usage: swap_tracked [PROCESSES [MEBIBYTES_EACH [SECONDS]]]: seconds of the machine's clock; 0 for 20000 steps
+ * Usage: swap_tracked [PROCESSES [MEBIBYTES_EACH [SECONDS]]], where the seconds are of the machine's clock, and 0
+ * means 20000 steps.
  */
 #include "userfault.h"
 
@@ -17,7 +19,7 @@
 
 enum { PROTECTS = 1, ASYNC_ONLY = 2 };
 
-/* The state of a page: how often it was written, and whether it was since the last scan. */
+/* The state of a page: how often it was written, and whether it was written since the last scan. */
 struct page {
 	unsigned char age, written, thrown_away;
 };
@@ -40,7 +42,7 @@ static unsigned long *words_of(unsigned long page)
 	return (unsigned long *)(memory + page * PAGE);
 }
 
-/* Most of a page repeats, so that it compresses. */
+/* Writes contents of which the majority repeats, so that the page compresses well. */
 static void write_page(unsigned long page)
 {
 	unsigned char age = known[page].age % 200 + 1;
@@ -58,7 +60,7 @@ static int is_right(unsigned long page)
 	return 1;
 }
 
-/* Compares the report `told` for a page with what was done to it. A discarded page may be reported either way. */
+/* Compares the report `told` for a page with what the program did to it. A discarded page may be reported or not. */
 static void judge(unsigned long page, int told, const char *by)
 {
 	struct page *one = &known[page];
@@ -107,7 +109,7 @@ static void ask_scan(int pagemap)
 		judge(page, told[page], "PAGEMAP_SCAN");
 }
 
-/* A forked child sees the same contents, and writes to its own copies. */
+/* A forked child reads the same contents, and writes to its own copies. */
 static void look_as_child(void)
 {
 	pid_t child = fork();
@@ -169,7 +171,7 @@ static int use(unsigned long seed, time_t seconds)
 	for (long done = 0; checks_failed == 0; done++) {
 		if (done % 1024 == 0 && (seconds ? now() - start >= seconds : done >= STEPS))
 			break;
-		/* Most of the time a fifth of the pages is used. */
+		/* In four of five steps, one of the first fifth of the pages is used. */
 		step(next_random() % (next_random() % 10 < 8 ? pages / 5 : pages));
 		if (done % 2048 == 2047) {
 			scans ? ask_scan(pagemap) : ask_soft_dirty(pagemap);

@@ -1,7 +1,8 @@
-/* Do the limits of /proc/sys/fs hold: of open files, of what the epolls of a user watch, and of pages in a user's pipes?
+/* Are the limits of /proc/sys/fs enforced: those of open files, of a user's epoll watches, and of pages in a user's
+ * pipes?
  *
- * Limits that root is exempt from are checked as another user. At the end everything is as it was, but while the program
- * runs no other process can open files: it needs a machine to itself.
+ * Limits from which root is exempt are checked as another user. All settings are restored at the end. While the
+ * program runs, no other process can open files, so it must be the only one on the machine.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -54,12 +55,12 @@ static void no_file(void *unused)
 	become(1000);
 	CHECK_FAILS(open("/", O_RDONLY), ENFILE);
 	CHECK_FAILS(open("/", O_PATH), ENFILE);
-	/* The limit is checked before the file is looked up. */
+	/* The limit is checked before the path is looked up. */
 	CHECK_FAILS(open("/no/such/file", O_RDONLY), ENFILE);
 	CHECK_FAILS(pipe(ends), ENFILE);
 	CHECK_FAILS(epoll_create1(0), ENFILE);
 	CHECK_FAILS(memfd_create("one too many", 0), ENFILE);
-	/* Another descriptor of an open file does not count. */
+	/* A duplicate descriptor of an open file does not count. */
 	int again = dup(0);
 	CHECK(again >= 0);
 	close(again);
@@ -71,7 +72,7 @@ static void files(void)
 	CHECK(before > 0 && limit >= 8192);
 	int file = open("/", O_RDONLY);
 	CHECK(open_files() >= before + 1);
-	/* Linux's count is inexact by some dozens for each CPU. */
+	/* Linux's count is inexact by some dozens of files per CPU. */
 	NEED(set(FILES, 0) == 0);
 	/* The limit does not apply to root. */
 	int more = open("/", O_RDONLY);
@@ -99,14 +100,14 @@ static void watches_as(unsigned user)
 	CHECK_EQ(watch(two, ends[1]), 0);
 	CHECK_FAILS(watch(two, others[0]), ENOSPC);
 	CHECK_FAILS(watch(two, ends[0]), EEXIST);
-	/* A change does not add to the count. */
+	/* Modifying a watch does not increase the count. */
 	struct epoll_event event = { .events = EPOLLOUT };
 	CHECK_EQ(epoll_ctl(two, EPOLL_CTL_MOD, ends[1], &event), 0);
 	CHECK_FAILS(watch(one, others[0]), ENOSPC);
 	CHECK_EQ(epoll_ctl(two, EPOLL_CTL_DEL, ends[1], NULL), 0);
 	CHECK_EQ(watch(one, others[0]), 0);
 	CHECK_FAILS(watch(one, others[1]), ENOSPC);
-	/* A closed file is no longer watched, and a closed epoll watches nothing. */
+	/* A closed file is removed from epolls, and a closed epoll has no watches. */
 	close(others[0]);
 	CHECK_EQ(watch(one, others[1]), 0);
 	CHECK_FAILS(watch(one, ends[1]), ENOSPC);
@@ -128,7 +129,7 @@ static void watches_of_another(void *unused)
 	watches_as(0);
 }
 
-/* An epoll is charged to its creator. */
+/* The watches of an epoll are charged to the user that created it. */
 static void watches_of_the_maker(void *unused)
 {
 	(void)unused;
@@ -168,7 +169,7 @@ static void small_pipes(void *unused)
 	become(1003);
 	CHECK_EQ(size_of_new(&ends[0]), 65536);
 	CHECK_EQ(size_of_new(&ends[1]), 65536);
-	/* 32 of 40 pages are taken. */
+	/* 32 of 40 pages are in use. */
 	CHECK_EQ(size_of_new(&ends[2]), 8192);
 	CHECK_FAILS(fcntl(ends[2], F_SETPIPE_SZ, 65536), EPERM);
 	CHECK_EQ(fcntl(ends[2], F_GETPIPE_SZ), 8192);
@@ -179,7 +180,7 @@ static void small_pipes(void *unused)
 	CHECK_EQ(size_of_new(&ends[3]), 65536);
 	CHECK_FAILS(fcntl(ends[3], F_SETPIPE_SZ, 1 << 20), EPERM);
 	close(ends[3]);
-	/* A named pipe has its buffer while it is open. */
+	/* A named pipe has a buffer while it is open. */
 	int named = open(fifo, O_RDWR);
 	CHECK_EQ(fcntl(named, F_GETPIPE_SZ), 65536);
 	int fifth = -1;
@@ -232,7 +233,7 @@ static void pipes(void)
 	NEED(mkstemp(fifo) >= 0 && unlink(fifo) == 0 && mkfifo(fifo, 0666) == 0 && chmod(fifo, 0666) == 0);
 	CHECK(exited(in_child(small_pipes, NULL), 0));
 	unlink(fifo);
-	/* Root has no limit. */
+	/* Root is exempt from the limit. */
 	int ends[4];
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(size_of_new(&ends[i]), 65536);

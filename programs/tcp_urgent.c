@@ -1,7 +1,8 @@
-/* Is the last byte of a send with MSG_OOB urgent: marked in the stream, received apart, and signalled?
+/* Is the last byte of a send with MSG_OOB urgent: is it marked in the stream, received separately, and signalled?
  *
- * A receive stops at the mark and skips the byte, unless SO_OOBINLINE is set; MSG_OOB returns it once; SIGURG goes to the
- * owner of the receiver; poll, select and epoll report it as priority data; a newer urgent byte displaces an older one.
+ * A receive stops at the mark and skips the byte unless SO_OOBINLINE is set. MSG_OOB returns the byte once. SIGURG
+ * is sent to the owner of the receiver. poll, select and epoll report priority data. A newer urgent byte replaces an
+ * older one.
  */
 #include "check.h"
 
@@ -28,7 +29,7 @@ static void on_urgent(int number)
 	urgent_signals++;
 }
 
-/* Connects `ends`: 0 sends, 1 receives. */
+/* Connects the two sockets of `ends`: 0 sends and 1 receives. */
 static void connect_ends(void)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -53,7 +54,7 @@ static void close_ends(void)
 static void sends(const char *text, int flags)
 {
 	CHECK_EQ(send(ends[0], text, strlen(text), flags), (long)strlen(text));
-	/* Loopback delivers at once, on Linux after a softirq. */
+	/* Loopback delivers immediately, on Linux after a softirq. */
 	usleep(2000);
 }
 
@@ -118,7 +119,7 @@ static void marks(void)
 	gets("de", 2, MSG_PEEK);
 	gets("def", sizeof buffer, 0);
 	CHECK_EQ(at_mark(), 0);
-	/* The byte alone does not make the stream readable, and a receive that passes it forgets it. */
+	/* The urgent byte alone does not make the stream readable, and a receive that passes it discards it. */
 	sends("V", MSG_OOB);
 	CHECK_EQ(polled(), POLLPRI);
 	CHECK_EQ(at_mark(), 1);
@@ -127,7 +128,7 @@ static void marks(void)
 	fails(0, EAGAIN);
 	fails(MSG_OOB, EINVAL);
 	CHECK_EQ(at_mark(), 0);
-	/* Dropped bytes end at the mark too. */
+	/* Discarding bytes (MSG_TRUNC) also stops at the mark. */
 	sends("abU", MSG_OOB);
 	sends("cd", 0);
 	CHECK_EQ(recv(ends[1], NULL, 10, MSG_TRUNC | MSG_DONTWAIT), 2);
@@ -140,13 +141,13 @@ static void marks(void)
 	CHECK_EQ(recv(ends[1], buffer, 4, MSG_WAITALL), 2);
 	CHECK_EQ(recv(ends[1], buffer, 2, MSG_WAITALL), 2);
 	CHECK(!memcmp(buffer, "cd", 2));
-	/* recvmsg reports what it returns. */
+	/* recvmsg sets MSG_OOB in the flags that it returns. */
 	sends("W", MSG_OOB);
 	struct iovec part = {buffer, 4};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	CHECK_EQ(recvmsg(ends[1], &message, MSG_OOB), 1);
 	CHECK_EQ(message.msg_flags & ~MSG_CMSG_CLOEXEC, MSG_OOB);
-	/* A send of no bytes has no last byte. */
+	/* A send of zero bytes has no last byte, so nothing is urgent. */
 	CHECK_EQ(send(ends[0], "", 0, MSG_OOB), 0);
 	fails(MSG_OOB, EINVAL);
 	close_ends();
@@ -159,11 +160,11 @@ static void displaced(void)
 	sends("bV", MSG_OOB);
 	sends("c", 0);
 	gets("V", 1, MSG_OOB);
-	/* The first byte is an ordinary one now. */
+	/* The first urgent byte is now an ordinary byte. */
 	gets("aUb", sizeof buffer, 0);
 	CHECK_EQ(at_mark(), 1);
 	gets("c", sizeof buffer, 0);
-	/* At the mark of the first, that byte is dropped. */
+	/* If the receiver is at the mark of the first urgent byte, that byte is discarded. */
 	sends("aU", MSG_OOB);
 	gets("a", sizeof buffer, 0);
 	CHECK_EQ(at_mark(), 1);
@@ -174,7 +175,7 @@ static void displaced(void)
 	gets("V", sizeof buffer, MSG_OOB);
 	fails(0, EAGAIN);
 	CHECK_EQ(at_mark(), 0);
-	/* The end of the stream after the mark. */
+	/* The stream ends after the mark. */
 	sends("aX", MSG_OOB);
 	shutdown(ends[0], SHUT_WR);
 	usleep(2000);
@@ -249,7 +250,7 @@ static void told(void)
 	CHECK_EQ(select(ends[1] + 1, NULL, NULL, &exceptional, &none), 0);
 	close(queue);
 
-	/* A wait for priority data and for room ends when priority data arrives. */
+	/* A wait for priority data or for space ends when priority data arrives. */
 	pid_t child = fork();
 	if (child == 0) {
 		usleep(50000);
@@ -264,7 +265,7 @@ static void told(void)
 	close_ends();
 }
 
-/* A thousand urgent bytes in a long stream leave one mark. */
+/* After a thousand urgent bytes in a long stream, only one mark remains. */
 static void many(void)
 {
 	long sent = 0, received = 0, count;
@@ -283,13 +284,13 @@ static void many(void)
 int main(void)
 {
 	int datagrams = socket(AF_INET, SOCK_DGRAM, 0), mark;
-	/* A bare Linux starts without loopback. */
+	/* A Linux kernel alone starts with the loopback interface down. */
 	struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
 	(void)ioctl(datagrams, SIOCSIFFLAGS, &loopback);
 	CHECK_FAILS(send(datagrams, "x", 1, MSG_OOB), EOPNOTSUPP);
 	CHECK_FAILS(ioctl(datagrams, SIOCATMARK, &mark), ENOTTY);
 	close(datagrams);
-	/* The first process of a bare Linux is in no group. */
+	/* The init process of Linux is not in a process group. */
 	(void)setpgid(0, 0);
 	marks();
 	displaced();

@@ -1,7 +1,8 @@
-/* When there is no memory for another thread, is that an error, and is everything freed afterwards?
+/* If there is no memory for another thread, does the call fail with an error, and is everything freed afterwards?
  *
- * Threads are created until one is refused: by a limit of address space, or, as `threadbomb memory`, by the machine's memory
- * (for a small machine only). The others then still run, exit and are joined; the next round gets as far as the first.
+ * Threads are created until a creation fails, because of a limit on the address space or, with `threadbomb memory`,
+ * because of the machine's memory (for a small machine only). The existing threads must then still run, exit and be
+ * joined, and the next round must create about as many threads as the first.
  */
 #include "check.h"
 #include <pthread.h>
@@ -37,7 +38,7 @@ static int explode(void)
 			break;
 		count++;
 	}
-	/* Both are errors for a lack of resources; which one depends on what ran out. */
+	/* Both errors report a lack of resources; which of them is returned depends on the resource. */
 	CHECK(error == EAGAIN || error == ENOMEM);
 	pthread_mutex_lock(&mutex);
 	while (started < count)
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
 	CHECK(first > 50);
 	for (int round = 1; round < ROUNDS; round++) {
 		int count = explode();
-		/* A C library keeps some stacks for later threads. */
+		/* A C library keeps some stacks for later threads, so the numbers can differ. */
 		CHECK(count > first - first / 8 && count < first + first / 8);
 	}
 	return checked("threadbomb");

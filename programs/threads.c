@@ -1,4 +1,4 @@
-/* Do threads behave as on Linux: what clone shares and writes, which IDs threads have, and how the process ends,
+/* Do threads behave as on Linux: what clone shares and writes, which IDs threads have, and how the process ends
  * depending on the order in which its threads exit?
  */
 #include "check.h"
@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* linux/futex.h, which not every C library has. */
+/* From linux/futex.h, which not every C library has. */
 #define FUTEX_WAIT 0
 
 #define THREAD_FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
@@ -17,7 +17,7 @@ static pid_t thread_id(void)
 	return (pid_t)syscall(SYS_gettid);
 }
 
-/* Waits until a word is 0, by futex: the kernel wakes the words that it clears. */
+/* Waits with a futex until a word is 0. The kernel clears such words and wakes their waiters. */
 static void await_zero(volatile int *word)
 {
 	for (int value = *word; value != 0; value = *word)
@@ -94,7 +94,7 @@ static void impossible_flags(void)
 	munmap(memory, 64 * 1024);
 }
 
-/* CLONE_VM without CLONE_THREAD: another process in the same memory. */
+/* CLONE_VM without CLONE_THREAD creates another process with the same memory. */
 static int other_process(void *argument)
 {
 	seen_process = (int)syscall(SYS_getpid);
@@ -197,7 +197,7 @@ static void memory_of_threads(void)
 	}
 }
 
-/* fork copies only the calling thread, while other threads write. */
+/* fork copies only the calling thread, although other threads write at the same time. */
 static volatile int stop_writing;
 
 static void *write_on(void *argument)
@@ -258,7 +258,7 @@ static void *for_ever(void *argument)
 	return argument;
 }
 
-/* The leader ends first: the process lives on, and its status is that of its last thread. */
+/* If the leader exits first, the process continues, and its exit status is that of its last thread. */
 static void leader_ends_first(void *unused)
 {
 	(void)unused;
@@ -267,7 +267,7 @@ static void leader_ends_first(void *unused)
 	syscall(SYS_exit, 9);
 }
 
-/* The last thread ends the process: its code counts. */
+/* If the last thread exits, the process does too, with that thread's code. */
 static void thread_ends_process(void *unused)
 {
 	(void)unused;
@@ -277,7 +277,7 @@ static void thread_ends_process(void *unused)
 	syscall(SYS_exit, 9);
 }
 
-/* After the exit of the leader, while other threads live, the process is not a zombie that can be reaped. */
+/* After the leader has exited, the process is not a zombie that can be reaped while other threads still run. */
 static int release[2];
 
 static void *end_when_released(void *argument)
@@ -313,7 +313,7 @@ static void zombie_leader_waits(void)
 	close(release[1]);
 }
 
-/* Other threads in every state when the process exits: running, waiting, in a call, just created. */
+/* When the process exits, other threads are in every state: running, waiting, in a system call, just created. */
 static void *run_for_ever(void *argument)
 {
 	volatile unsigned long *count = argument;
@@ -376,7 +376,7 @@ static void *fault_badly(void *argument)
 	return NULL;
 }
 
-/* A fault of one thread kills all threads. */
+/* A fault in one thread kills all threads. */
 static void fault_kills_all(void *unused)
 {
 	(void)unused;
@@ -443,7 +443,7 @@ static void usage_of_threads(void)
 	pthread_join(thread, NULL);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
 	getrusage(RUSAGE_THREAD, &own_after);
-	/* The usage of an ended thread counts for its process. */
+	/* The usage of a thread that has exited counts toward its process. */
 	CHECK(nanoseconds(after) - nanoseconds(before) >= nanoseconds(spent));
 	CHECK(nanoseconds(spent) > 0);
 	CHECK(own_after.ru_minflt >= own_before.ru_minflt);

@@ -1,4 +1,4 @@
-/* Does a timerfd expire when it should, as often as it should, and wake its readers?
+/* Does a timerfd expire on time and as often as set, and does it wake its readers?
  */
 #include "check.h"
 #include <poll.h>
@@ -86,7 +86,7 @@ static void once(clockid_t clock)
 	CHECK_EQ(ready(timer, 0), POLLIN);
 	CHECK_EQ(take(timer), 1);
 	CHECK_EQ(ready(timer, 0), 0);
-	/* Absolute times, in the future and in the past. */
+	/* Absolute times in the future and in the past. */
 	start = now(clock);
 	CHECK_EQ(set(timer, TFD_TIMER_ABSTIME, start + 10 * MS, 0), 0);
 	CHECK_EQ(ready(timer, -1), POLLIN);
@@ -118,7 +118,7 @@ static void periodic(void)
 	CHECK(now(CLOCK_MONOTONIC) - start >= 50 * MS);
 	usleep(100000);
 	CHECK(take(timer) >= 9);
-	/* Edge-triggered: one event for each expiration, once the previous one was read. */
+	/* Edge-triggered: there is one event for each expiration after the previous one has been read. */
 	int epoll = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event), 0);
@@ -127,7 +127,7 @@ static void periodic(void)
 		CHECK(take(timer) >= 1);
 	}
 	close(epoll);
-	/* A child that closes it changes nothing; a reader in another process is woken. */
+	/* The timer still works after a child has closed it, and a reader in another process is woken. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(take(timer) >= 1);

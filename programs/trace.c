@@ -1,4 +1,4 @@
-/* Tracing: a process stops another, inspects it, changes it and lets it continue.
+/* Can a process stop another one, inspect it, change it and let it continue?
  *
  * Usage: trace
  */
@@ -38,11 +38,11 @@ static int ended_with(pid_t child)
 }
 
 static volatile long word = FORTY_TWO;
-/* A word in memory that is read-only for the program. */
+/* A word in memory that the program cannot write. */
 extern const volatile long constant;
 __asm__(".section .rodata\n.balign 8\nconstant: .quad 7\n.previous");
 
-/* A child with PTRACE_TRACEME that stops, and then calls `then`; the result is its exit code. */
+/* Creates a child that executes PTRACE_TRACEME, stops, and then calls `then`, whose result is its exit code. */
 static pid_t traced_child(int (*then)(void))
 {
 	pid_t child = fork();
@@ -71,7 +71,7 @@ static int tell_constant(void)
 	return (int)constant;
 }
 
-/* The tracer reads and writes words of the child, also read-only ones. Where nothing is mapped, it gets EIO. */
+/* The tracer reads and writes words of the child, including read-only ones. At an unmapped address it gets EIO. */
 static void memory(void)
 {
 	long seen = 0;
@@ -90,7 +90,7 @@ static void memory(void)
 	CHECK_EQ(request(PTRACE_POKETEXT, child, (void *)&constant, (void *)9L), 0);
 	CHECK_EQ(request(PTRACE_PEEKTEXT, child, (void *)&constant, &seen), 0);
 	CHECK_EQ(seen, 9);
-	/* The store went to a private copy of the child: this process does not see it. */
+	/* The write went to the child's private copy, and is not visible in this process. */
 	CHECK_EQ(constant, 7);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 9);
@@ -108,11 +108,12 @@ static int still_refused(void)
 	}
 	int status = 0;
 	waitpid(child, &status, 0);
-	/* The forced store did not make the page writable. */
+	/* The write by the tracer did not make the page writable for the program. */
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? code : 2;
 }
 
-/* The tracer stores to private memory that the child cannot write, touched or not. Shared memory is refused. */
+/* The tracer writes to private memory that the child cannot write, whether touched or not. Writes to shared memory
+ * fail. */
 static void forced(void)
 {
 	untouched = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,10 +133,10 @@ static void forced(void)
 	CHECK_EQ(request(PTRACE_PEEKDATA, child, none, &seen), 0);
 	CHECK_EQ(seen, 8);
 	CHECK_FAILS(request(PTRACE_POKEDATA, child, shared_read, (void *)1L), EIO);
-	/* A word that crosses into another read-only page. */
+	/* A word that extends into another read-only page. */
 	CHECK_EQ(request(PTRACE_POKEDATA, child, untouched + 2 * PAGE - 4, (void *)0L), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
-	/* The exit of the child's own child raises SIGCHLD, for which the child stops although it ignores the signal. */
+	/* The exit of the child's own child raises SIGCHLD. The child stops for the signal although it ignores it. */
 	CHECK_EQ(stopped_by(child), SIGCHLD);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGCHLD), 0);
 	CHECK_EQ(ended_with(child), 0);
@@ -150,7 +151,7 @@ __attribute__((noinline)) static long add(long left, long right)
 	return left + right;
 }
 
-/* Stops with known values in registers, and returns what they are afterwards. */
+/* Stops with known values in registers, and returns their values after the stop. */
 static int from_registers(void)
 {
 	long result;
@@ -197,7 +198,7 @@ static void registers(void)
 	again = regs;
 	again.fs_base = ~0UL << 47;
 	CHECK_FAILS(request(PTRACE_SETREGS, child, 0, &again), EIO);
-	/* A part of a register set. */
+	/* Reads a part of a register set. */
 	struct iovec part = {&again, 16};
 	CHECK_EQ(request(PTRACE_GETREGSET, child, (void *)NT_PRSTATUS, &part), 0);
 	CHECK_EQ(part.iov_len, 16);
@@ -216,7 +217,7 @@ static void registers(void)
 	CHECK_EQ(((struct user_fpregs_struct *)area)->xmm_space[7 * 4], 2);
 	((struct user_fpregs_struct *)area)->xmm_space[7 * 4] = 4;
 	CHECK_EQ(request(PTRACE_SETREGSET, child, (void *)NT_X86_XSTATE, &state), 0);
-	/* A feature that no processor has. */
+	/* A feature that no processor supports. */
 	area[519] |= 0x40;
 	CHECK_FAILS(request(PTRACE_SETREGSET, child, (void *)NT_X86_XSTATE, &state), EINVAL);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
@@ -240,7 +241,7 @@ static int take_signals(void)
 	return taken;
 }
 
-/* The tracer sees every signal first: it delivers it, drops it, or replaces it. */
+/* The tracer intercepts every signal, and delivers it, suppresses it or replaces it. */
 static void signals(void)
 {
 	siginfo_t info;
@@ -276,7 +277,7 @@ static int few_instructions(void)
 	return 3;
 }
 
-/* Steps through the child one instruction at a time, then lets it run to the end. */
+/* Single-steps the child, then lets it run until it exits. */
 static void steps(void)
 {
 	struct user_regs_struct regs;
@@ -295,7 +296,7 @@ static void steps(void)
 	CHECK_EQ(ended_with(child), 3);
 }
 
-/* A breakpoint, as debuggers set it. */
+/* Sets a breakpoint as debuggers do. */
 static void breakpoint(void)
 {
 	struct user_regs_struct regs;
@@ -340,7 +341,7 @@ static char state_of(pid_t child)
 	return state;
 }
 
-/* Attaches to a process that did not request it. */
+/* Attaches to a process that did not request to be traced. */
 static void attach(void)
 {
 	int ends[2];
@@ -375,7 +376,7 @@ static void attach(void)
 	CHECK_FAILS(request(PTRACE_ATTACH, -1, 0, 0), ESRCH);
 }
 
-/* A stop of the whole process, as its tracer sees it: first the signal, then the stop. */
+/* A tracer observes a group stop as two stops: that for the signal, and the group stop itself. */
 static void group_stop(void)
 {
 	siginfo_t info;
@@ -383,12 +384,12 @@ static void group_stop(void)
 	CHECK_EQ(request(PTRACE_GETSIGINFO, child, 0, &info), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
-	/* This is the group stop, not the delivery of a signal, so there is no siginfo. */
+	/* This is the group stop and not the delivery of a signal, so there is no siginfo. */
 	CHECK_FAILS(request(PTRACE_GETSIGINFO, child, 0, &info), EINVAL);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 0);
 
-	/* A process that was stopped before. */
+	/* Attaches to a process that was already stopped. */
 	child = fork();
 	if (child == 0) {
 		raise(SIGSTOP);
@@ -399,7 +400,7 @@ static void group_stop(void)
 	CHECK(WIFSTOPPED(status));
 	CHECK_EQ(request(PTRACE_ATTACH, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
-	/* The process stays stopped when it is detached. */
+	/* The process is still stopped after it is detached. */
 	CHECK_EQ(request(PTRACE_DETACH, child, 0, 0), 0);
 	while (state_of(child) == 't')
 		sched_yield();
@@ -407,7 +408,7 @@ static void group_stop(void)
 	CHECK_EQ(ended_with(child), 4);
 }
 
-/* A tracer that is not the parent, and a tracer that exits. */
+/* Tests a tracer that is not the parent, and a tracer that exits. */
 static void others(void)
 {
 	int ready[2], go[2];
@@ -433,12 +434,12 @@ static void others(void)
 		if (kills) {
 			CHECK_EQ(ended_with(child), 256 + SIGKILL);
 		} else {
-			/* The signal for which the tracee was stopped is lost when the tracer exits. */
+			/* The signal for which the tracee was stopped is discarded when the tracer exits. */
 			CHECK_EQ(write(go[1], "\1", 1), 1);
 			CHECK_EQ(ended_with(child), 6);
 		}
 	}
-	/* The exit of a tracee that is not a child. */
+	/* Tests the exit of a tracee that is not the tracer's child. */
 	pid_t child = fork();
 	if (child == 0) {
 		char byte;
@@ -503,7 +504,7 @@ static int with_a_thread(void)
 	return 12;
 }
 
-/* One thread is stopped, the other continues. */
+/* One thread is stopped while the other continues. */
 static void one_of_two(void)
 {
 	long first = 0, second = 0;

@@ -1,4 +1,4 @@
-/* What the programs about tracing share. */
+/* The parts that the programs about tracing share. */
 #ifndef TRACE_H
 #define TRACE_H
 
@@ -18,7 +18,7 @@
 #define PTRACE_SYSEMU 31
 #endif
 
-/* struct ptrace_syscall_info, whose name differs between the headers. */
+/* The same as struct ptrace_syscall_info, whose name differs between headers. */
 struct call_info {
 	uint8_t op, reserved;
 	uint16_t flags;
@@ -31,7 +31,7 @@ static inline long request(int what, pid_t child, void *address, void *data)
 	return syscall(SYS_ptrace, what, child, address, data);
 }
 
-/* Waits for `child`. Returns its status, or -1. */
+/* Waits for `child`. Returns its wait status, or -1. */
 static inline int status_of(pid_t child)
 {
 	int status = 0;
@@ -61,14 +61,15 @@ static inline int ended_with(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : WIFSIGNALED(status) ? 256 + WTERMSIG(status) : -1;
 }
 
-/* A child with PTRACE_TRACEME that stops, and then calls `then`; the result is its exit code. */
+/* Creates a child that executes PTRACE_TRACEME, stops, and then calls `then`, whose result is its exit code. */
 static inline pid_t traced_child(int (*then)(void))
 {
 	pid_t child = fork();
 	if (child == 0) {
 		if (request(PTRACE_TRACEME, 0, 0, 0))
 			_exit(99);
-		/* raise of musl blocks signals meanwhile, also one with which the tracer continues. */
+		/* musl's raise blocks signals during the call, including one with which the tracer continues the
+		 * child. */
 		kill(getpid(), SIGSTOP);
 		_exit(then());
 	}

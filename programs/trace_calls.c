@@ -1,4 +1,4 @@
-/* Stops at system calls: what does a tracer see and change at the start and at the end of a call?
+/* What does a tracer observe and change in the stops at the entry and the exit of a system call?
  *
  * Usage: trace_calls
  */
@@ -14,7 +14,7 @@ static int two_calls(void)
 	return group > 0 && big == -1 && errno == ENOSYS ? 7 : 1;
 }
 
-/* Each call stops twice. Bit 7 marks the stops, and PTRACE_GET_SYSCALL_INFO says which one it is. */
+/* Each call stops twice. Bit 7 marks these stops, and PTRACE_GET_SYSCALL_INFO reports which of the two it is. */
 static void both_ends(void)
 {
 	struct user_regs_struct regs;
@@ -26,7 +26,7 @@ static void both_ends(void)
 	CHECK_EQ(request(PTRACE_GET_SYSCALL_INFO, child, (void *)sizeof info, &info), 24);
 	CHECK_EQ(info.op, 0);
 	CHECK_EQ(info.arch, 0xc000003e);
-	/* The end of the call that sent the signal. */
+	/* The exit stop of the call that sent the signal. */
 	CHECK_EQ(request(PTRACE_SYSCALL, child, 0, 0), 0);
 	CHECK_EQ(status_of(child), (SIGTRAP | 0x80) << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_GETEVENTMSG, child, 0, &message), 0);
@@ -57,7 +57,7 @@ static void both_ends(void)
 	CHECK_EQ(info.op, 2);
 	CHECK_EQ(info.words[0], getpid());
 	CHECK_EQ(info.words[1] & 0xff, 0);
-	/* A call whose number no kernel has. */
+	/* A call whose number does not exist in any kernel. */
 	CHECK_EQ(request(PTRACE_SYSCALL, child, 0, 0), 0);
 	CHECK_EQ(status_of(child), (SIGTRAP | 0x80) << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_GET_SYSCALL_INFO, child, (void *)sizeof info, &info), 80);
@@ -74,7 +74,7 @@ static void both_ends(void)
 	CHECK_EQ(ended_with(child), 7);
 }
 
-/* Continues the child to the start of the next call with this number. Returns its registers. */
+/* Continues the child to the entry stop of the next call with this number. Returns the child's registers. */
 static struct user_regs_struct until_call(pid_t child, unsigned long number)
 {
 	struct user_regs_struct regs;
@@ -96,7 +96,7 @@ static int three_results(void)
 	return skipped == 1234 && replaced == getpid() && changed == 4321 ? 8 : 2;
 }
 
-/* The tracer skips a call, replaces it by another, and changes its result. */
+/* The tracer skips a call, replaces it by another one, and changes its result. */
 static void changes(void)
 {
 	pid_t child = traced_child(three_results);
@@ -128,14 +128,14 @@ static int emulated(void)
 	return syscall(SYS_getppid) == 77 && syscall(SYS_getpid) != 77 ? 9 : 3;
 }
 
-/* PTRACE_SYSEMU: one stop for each call, which is not executed. */
+/* PTRACE_SYSEMU stops once for each call, which is not executed. */
 static void emulation(void)
 {
 	struct user_regs_struct regs;
 	pid_t child = traced_child(emulated);
 	CHECK_EQ(request(PTRACE_SETOPTIONS, child, 0, (void *)PTRACE_O_TRACESYSGOOD), 0);
 	regs = until_call(child, SYS_getppid);
-	/* The mode counts when the call continues. */
+	/* The request with which the call is continued determines its mode. */
 	CHECK_EQ(request(PTRACE_SYSCALL, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGTRAP | 0x80);
 	CHECK_EQ(request(PTRACE_GETREGS, child, 0, &regs), 0);
@@ -160,7 +160,7 @@ static int sleeper(void)
 	return read(ends[0], &byte, 1) == 44 ? 10 : 5;
 }
 
-/* A call that a signal interrupts shows an error of restarts, and starts again. */
+/* A call that a signal interrupts returns an internal restart error, and is then restarted. */
 static void restarts(void)
 {
 	struct user_regs_struct regs;
@@ -197,7 +197,7 @@ static int call_once(void)
 	return 11;
 }
 
-/* A single step over a call executes the call and nothing else. */
+/* A single step over a system call executes that call and no further instruction. */
 static void steps_over_calls(void)
 {
 	struct user_regs_struct before, after;

@@ -1,4 +1,4 @@
-/* The ends of tracers and tracees: does a process remain if one of them is killed, in any stop?
+/* If a tracer or a tracee is killed, in any stop, is no process left behind?
  *
  * Usage: trace_ends [number of tracees]
  */
@@ -18,7 +18,7 @@ static int forks_and_ends(void)
 	return 2;
 }
 
-/* SIGKILL in each stop of a process that is followed in everything. */
+/* SIGKILL in each stop of a process for which all options are set. */
 static void killed_in_each_stop(void)
 {
 	int stops = 1;
@@ -45,11 +45,11 @@ static void killed_in_each_stop(void)
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
 	}
-	/* Starts and ends of raise, fork, wait4 and exit, and the signal of the child. */
+	/* The entries and exits of raise, fork, wait4 and exit, and the child's signal. */
 	CHECK(stops > 5 && stops < 20);
 }
 
-/* A tracer that is killed while its tracee is in a stop, or runs: the tracee continues, or is killed with it. */
+/* A tracer is killed while its tracee is in a stop or runs. The tracee continues, or is killed with it. */
 static void killed_tracers(void)
 {
 	int go[2], ready[2];
@@ -94,7 +94,7 @@ static void killed_tracers(void)
 	}
 }
 
-/* Two tracers: the second is refused until the first detaches. */
+/* Two tracers: the second attach fails until the first tracer has detached. */
 static void two_tracers(void)
 {
 	pid_t child = fork();
@@ -115,7 +115,7 @@ static void two_tracers(void)
 	CHECK_EQ(ended_with(child), 256 + SIGKILL);
 }
 
-/* Two processes that trace each other, and exit. */
+/* Two processes trace each other and exit. */
 static void mutual(void)
 {
 	int ready[2];
@@ -139,7 +139,7 @@ static void mutual(void)
 			pause();
 	}
 	usleep(20000);
-	/* The first of them is reported to its parent once the other has exited. */
+	/* The exit of the first one is reported to its parent after the other has exited. */
 	CHECK_EQ(kill(one, SIGKILL), 0);
 	CHECK_EQ(kill(other, SIGKILL), 0);
 	CHECK_EQ(ended_with(other), 256 + SIGKILL);
@@ -148,7 +148,7 @@ static void mutual(void)
 	close(ready[1]);
 }
 
-/* Many tracees: every stop and every end is reported once. */
+/* Many tracees: every stop and every exit is reported once. */
 static void many(int count)
 {
 	int status, stops = 0, ends = 0;
@@ -194,7 +194,7 @@ static int has_threads(void)
 	return 6;
 }
 
-/* A tracer that never waits for the threads of its tracee, and exits. */
+/* A tracer exits without ever waiting for its tracee's threads. */
 static void unwaited(void)
 {
 	pid_t tracer = fork();

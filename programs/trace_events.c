@@ -1,4 +1,4 @@
-/* Events of a traced process: does its tracer learn of new processes and threads, of execve and of exits, in order?
+/* Does a tracer receive the events of its tracee, for new processes and threads, execve and exits, in order?
  *
  * Usage: trace_events
  */
@@ -36,7 +36,7 @@ static int forks(void)
 	return waitpid(child, &status, 0) == child ? WEXITSTATUS(status) : 1;
 }
 
-/* fork: the parent stops with the id of its child, which starts in a stop of its own. */
+/* fork: the parent stops and reports the child's ID. The child starts in a stop of its own. */
 static void fork_event(void)
 {
 	siginfo_t cause;
@@ -56,7 +56,7 @@ static void fork_event(void)
 	CHECK_EQ(stopped_by(grandchild), SIGSTOP);
 	CHECK_EQ(request(PTRACE_GETREGS, grandchild, 0, &regs), 0);
 	CHECK_EQ(regs.rax, 0);
-	/* The options are inherited. */
+	/* The child inherits the options. */
 	set(grandchild, PTRACE_O_TRACEEXIT);
 	go(grandchild);
 	CHECK_EQ(event_of(grandchild), PTRACE_EVENT_EXIT);
@@ -78,7 +78,7 @@ static int vforks(void)
 	return waitpid(child, &status, 0) == child ? WEXITSTATUS(status) : 1;
 }
 
-/* vfork: one event when the child exists, and one when it has released the memory. */
+/* vfork: there is one event when the child exists, and one when it has released the memory. */
 static void vfork_event(void)
 {
 	pid_t child = traced_child(vforks);
@@ -90,7 +90,7 @@ static void vfork_event(void)
 	go(child);
 	go(grandchild);
 	CHECK_EQ(ended_with(grandchild), 22);
-	/* The child may stop for SIGCHLD before or after. */
+	/* The child may stop for SIGCHLD before or after this event. */
 	int status = status_of(child), done = status >> 16 == PTRACE_EVENT_VFORK_DONE;
 	if (done)
 		CHECK_EQ(message_of(child), grandchild);
@@ -114,7 +114,7 @@ static int starts_a_thread(void)
 	return 23;
 }
 
-/* A thread: it is traced from the start, and its exit is reported to the tracer. */
+/* A new thread is traced from its start, and its exit is reported to the tracer. */
 static void clone_event(void)
 {
 	pid_t child = traced_child(starts_a_thread);
@@ -123,12 +123,12 @@ static void clone_event(void)
 	CHECK_EQ(event_of(child), PTRACE_EVENT_CLONE);
 	pid_t thread = message_of(child);
 	CHECK_EQ(stopped_by(thread), SIGSTOP);
-	/* Stopped already, and reported. */
+	/* The thread has stopped, and that was already reported. */
 	CHECK_EQ(waitpid(thread, NULL, __WALL | WNOHANG), 0);
 	CHECK_EQ(waitpid(-1, NULL, __WALL | WNOHANG), 0);
 	go(child);
 	go(thread);
-	/* The exit of the process may come before the thread has exited. */
+	/* The exit of the process may be reported before the thread has exited. */
 	int code = ended_with(thread);
 	CHECK(code == 0 || code == 23);
 	CHECK_EQ(ended_with(child), 23);
@@ -141,7 +141,7 @@ static int executes(void)
 	return 1;
 }
 
-/* execve, with the event and with the trap of old. */
+/* execve, with the event and with the older SIGTRAP. */
 static void exec_event(void)
 {
 	struct user_regs_struct regs;
@@ -153,7 +153,7 @@ static void exec_event(void)
 	CHECK_EQ(request(PTRACE_GETREGS, child, 0, &regs), 0);
 	CHECK_EQ(regs.orig_rax, SYS_execve);
 	CHECK_EQ(regs.rax, -ENOSYS);
-	/* The end of the call follows. */
+	/* Next is the exit stop of the call. */
 	CHECK_EQ(request(PTRACE_SYSCALL, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGTRAP | 0x80);
 	CHECK_EQ(message_of(child), 2);
@@ -184,7 +184,7 @@ static int executes_from_a_thread(void)
 	return 1;
 }
 
-/* execve of a thread: it takes the id of the leader, and the event tells the id that it had. */
+/* execve of a thread: the thread gets the leader's ID, and the event reports its previous ID. */
 static void exec_of_a_thread(void)
 {
 	pid_t child = traced_child(executes_from_a_thread);
@@ -207,7 +207,7 @@ static int ends(void)
 	return 24;
 }
 
-/* The exit, also by a signal: the registers can still be read. */
+/* At the exit event, also for a process that a signal kills, the registers can still be read. */
 static void exit_event(void)
 {
 	struct user_regs_struct regs;
@@ -245,7 +245,7 @@ static int ends_with_threads(void)
 	return 25;
 }
 
-/* exit_group: every thread is reported once, and the leader last. */
+/* exit_group: every thread is reported once, the leader last. */
 static void exit_of_all(void)
 {
 	int status, threads = 0;

@@ -1,7 +1,7 @@
-/* Is SIGCHLD pending as soon as a wait returns the change that it announces?
+/* Is SIGCHLD pending as soon as a wait returns the change for which it is sent?
  *
- * Usage: trace_notices. A tracer blocks SIGCHLD and waits for stops and exits of tracees, of children and of orphans; also
- * when it ignores the signal, or asks for none of stops (SA_NOCLDSTOP) or for no zombies (SA_NOCLDWAIT).
+ * Usage: trace_notices. A tracer blocks SIGCHLD and waits for stops and exits of tracees, of children and of
+ * orphans. This is repeated while it ignores the signal, and with SA_NOCLDSTOP and SA_NOCLDWAIT.
  */
 #include "check.h"
 #include "trace.h"
@@ -14,7 +14,7 @@
 
 static sigset_t chld;
 
-/* Takes a pending SIGCHLD without waiting. Returns its si_code, or -1; sets the sender and the status. */
+/* Receives a pending SIGCHLD without waiting. Returns its si_code or -1, and stores the sender and the status. */
 static int taken(pid_t *from, int *status)
 {
 	siginfo_t info;
@@ -26,7 +26,7 @@ static int taken(pid_t *from, int *status)
 	return info.si_code;
 }
 
-/* Checks that SIGCHLD is pending for `child` with this cause and status, and takes it. */
+/* Checks that SIGCHLD is pending for `child` with this code and status, and receives it. */
 static void expect_at(int line, pid_t child, int code, int status)
 {
 	pid_t from = 0;
@@ -48,7 +48,7 @@ static void react(void (*handler)(int), int flags)
 	CHECK_EQ(sigaction(SIGCHLD, &action, NULL), 0);
 }
 
-/* A child that stops at its own request `stops` times while it is traced, and exits with 7. */
+/* Creates a traced child that stops itself `stops` times and exits with 7. */
 static pid_t stopping_child(int stops)
 {
 	pid_t child = fork();
@@ -97,7 +97,8 @@ static void children(int code)
 		expect(child, code, SIGSTOP);
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
-		/* The signal of the exit can merge with that of SIGKILL's wake-up only if there is one. */
+		/* The signal for the exit can merge with that for the continuation by SIGKILL, but only if there is
+		 * one. */
 		expect(child, CLD_KILLED, SIGKILL);
 	}
 }
@@ -107,7 +108,7 @@ static void *ends(void *unused)
 	return unused;
 }
 
-/* A traced thread that ends is reported too. */
+/* The exit of a traced thread is reported too. */
 static void threads(void)
 {
 	pid_t child = fork();
@@ -133,19 +134,19 @@ static void threads(void)
 		NEED(id > 0);
 		if (id == child && WIFEXITED(status))
 			break;
-		/* The signals of several threads merge: one is pending. */
+		/* The signals for several threads merge, so only one is pending. */
 		if (WIFEXITED(status))
 			ended++;
 		else
 			CHECK_EQ(request(PTRACE_CONT, id, 0, 0), 0);
 		(void)taken(&from, &shown);
 	}
-	/* The signal of this exit can have merged with that of a thread's, which was taken above. */
+	/* The signal for this exit can have merged with that for a thread's exit, which was received above. */
 	(void)taken(&from, &shown);
 	CHECK_EQ(ended, ROUNDS / 10);
 }
 
-/* A zombie that the tracer adopts. */
+/* A zombie is adopted by the tracer. */
 static void orphans(void)
 {
 	CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
@@ -166,7 +167,7 @@ static void orphans(void)
 		CHECK_EQ(read(pipes[0], &orphan, sizeof orphan), (long)sizeof orphan);
 		while (waitpid(orphan, NULL, WNOHANG) != orphan)
 			;
-		/* That of the orphan or that of the child, which is next. */
+		/* The signal is that for the orphan or that for the child, which is next. */
 		CHECK_EQ(taken(&from, &status), CLD_EXITED);
 		CHECK(from == orphan || from == child);
 		CHECK_EQ(ended_with(child), 0);
@@ -206,7 +207,8 @@ int main(void)
 		CHECK_FAILS(waitpid(child, NULL, 0), ECHILD);
 		expect(child, CLD_EXITED, 3);
 	}
-	/* A tracer that ignores the signal gets none for stops, and one for the exit of a tracee, as it is blocked. */
+	/* A tracer that ignores the signal gets none for stops, and one for the exit of a tracee because the signal is
+	 * blocked. */
 	react(SIG_IGN, 0);
 	stops(-1);
 	pid_t child = fork();

@@ -1,4 +1,4 @@
-/* PTRACE_SEIZE: does a tracer stop and follow a process without a signal of its own?
+/* Can a tracer stop and follow a process with PTRACE_SEIZE, without sending it a signal?
  *
  * Usage: trace_seize
  */
@@ -10,7 +10,7 @@
 
 static int ends[2];
 
-/* A child that waits for a byte, and exits with it. */
+/* Creates a child that waits for a byte and exits with it. */
 static pid_t waiting_child(void)
 {
 	pid_t child = fork();
@@ -47,19 +47,19 @@ static void interrupted(void)
 	CHECK_EQ(request(PTRACE_INTERRUPT, child, 0, 0), 0);
 	CHECK_EQ(status_of(child), (SIGTRAP | PTRACE_EVENT_STOP << 8) << 8 | 0x7f);
 	CHECK_EQ(cause_of(child), SIGTRAP | PTRACE_EVENT_STOP << 8);
-	/* Another request during the stop counts once more. */
+	/* A second interrupt request during the stop causes another stop. */
 	CHECK_EQ(request(PTRACE_INTERRUPT, child, 0, 0), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(event_of(child), PTRACE_EVENT_STOP);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(waitpid(child, NULL, __WALL | WNOHANG), 0);
-	/* A signal is reported as ever. */
+	/* A signal is reported as without PTRACE_SEIZE. */
 	CHECK_EQ(kill(child, SIGWINCH), 0);
 	CHECK_EQ(status_of(child), SIGWINCH << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGWINCH), 0);
 	end(child, 3);
 
-	/* PTRACE_ATTACH gives no right to interrupt. */
+	/* PTRACE_INTERRUPT fails for a tracee that was attached by PTRACE_ATTACH. */
 	child = waiting_child();
 	CHECK_EQ(request(PTRACE_ATTACH, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
@@ -69,7 +69,7 @@ static void interrupted(void)
 	end(child, 4);
 }
 
-/* A stop of the process: the tracer listens, and learns that the process continues. */
+/* A group stop: the tracer listens, and is notified when the process continues. */
 static void listens(void)
 {
 	pid_t child = waiting_child();
@@ -80,7 +80,7 @@ static void listens(void)
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
 	CHECK_EQ(status_of(child), (SIGSTOP | PTRACE_EVENT_STOP << 8) << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_LISTEN, child, 0, 0), 0);
-	/* The thread is stopped still, and takes no requests. */
+	/* The thread is still stopped, but accepts no requests. */
 	CHECK_EQ(waitpid(child, NULL, __WALL | WNOHANG), 0);
 	CHECK_FAILS(request(PTRACE_CONT, child, 0, 0), ESRCH);
 	CHECK_EQ(kill(child, SIGCONT), 0);
@@ -89,7 +89,7 @@ static void listens(void)
 	CHECK_EQ(status_of(child), SIGCONT << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGCONT), 0);
 
-	/* Interrupted while it listens. */
+	/* The thread is interrupted while the tracer listens. */
 	CHECK_EQ(kill(child, SIGSTOP), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
@@ -97,13 +97,13 @@ static void listens(void)
 	CHECK_EQ(request(PTRACE_LISTEN, child, 0, 0), 0);
 	CHECK_EQ(request(PTRACE_INTERRUPT, child, 0, 0), 0);
 	CHECK_EQ(status_of(child), (SIGSTOP | PTRACE_EVENT_STOP << 8) << 8 | 0x7f);
-	/* Killed while it listens. */
+	/* The thread is killed while the tracer listens. */
 	CHECK_EQ(request(PTRACE_LISTEN, child, 0, 0), 0);
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	CHECK_EQ(ended_with(child), 256 + SIGKILL);
 }
 
-/* A process that is stopped already. */
+/* Seizes a process that is already stopped. */
 static void seizes_a_stopped_one(void)
 {
 	int status = 0;
@@ -117,7 +117,7 @@ static void seizes_a_stopped_one(void)
 	end(child, 5);
 }
 
-/* A child of a seized process starts with a stop that is no signal. */
+/* A child of a seized process starts in a stop that is not caused by a signal. */
 static void follows(void)
 {
 	int go[2];
@@ -177,7 +177,7 @@ static void one_thread_traces(void)
 	pthread_t thread;
 	int parent[2];
 	CHECK_EQ(pipe(parent), 0);
-	/* A grandchild, because a child could be waited for as such. */
+	/* Uses a grandchild, because a child could also be waited for as a child. */
 	pid_t middle = fork();
 	if (middle == 0) {
 		pid_t child = waiting_child();
@@ -203,7 +203,7 @@ static void one_thread_traces(void)
 	close(parent[1]);
 }
 
-/* What cannot be traced: the own process, and an exited one. */
+/* Attempts to trace the process itself, and a process that has exited. */
 static void refused(void)
 {
 	CHECK_FAILS(request(PTRACE_SEIZE, getpid(), 0, 0), EPERM);

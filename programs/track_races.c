@@ -1,12 +1,14 @@
-/* Is every write reported, however it races with arming, with the scan that protects again, and with unprotecting?
+/* Is every write reported, whatever its race with arming, with the scan that re-protects, and with the removal of
+ * protection?
  *
- * Three threads count in pages that are write-protected asynchronously, and record each count elsewhere once it is stored.
- * Meanwhile the first thread scans and protects again, round after round; or it removes all protection, protects all, and
- * scans. A count recorded before a scan began must have been reported by it or by an earlier one, and no count may be lost.
- * Where the processor's dirty bit is used, a count recorded before a scan is reported by no later one; where stores fault,
- * one that races with a scan may be reported by both.
+ * Three threads increment counts in pages with asynchronous uffd-wp, and record each count elsewhere after storing
+ * it. Meanwhile the first thread repeatedly scans and re-protects, or removes all protection, protects everything
+ * and scans. A count that was recorded before a scan began must have been reported by that scan or an earlier one,
+ * and no count may be lost. If the kernel uses the processor's dirty bit, a count that was recorded before a scan is
+ * not reported by a later one. If stores fault, one that races with a scan may be reported by both scans.
  *
- * `track_races KIND ROUNDS OFFSET dirty-bit|faults`, KIND scan, arm or all: the offset shifts the calls against the stores.
+ * Usage: `track_races KIND ROUNDS OFFSET dirty-bit|faults`, where KIND is scan, arm or all. The offset shifts the
+ * calls relative to the stores.
  */
 #include "userfault.h"
 #include "races.h"
@@ -19,9 +21,9 @@ static char *memory;
 static int fd, pagemap, by_dirty;
 static volatile int finished;
 
-/* The count stored in each page, recorded in separate cache lines. */
+/* The count that was last stored in each page. The records are in separate cache lines. */
 static volatile uint64_t noted[PAGES][LINE];
-/* The count recorded before the last scan that reported the page, and the count found in the page after it. */
+/* The count recorded before the last scan that reported the page, and the count in the page after that scan. */
 static uint64_t before_told[PAGES], seen[PAGES];
 
 static volatile uint64_t *count_in(int page)
@@ -40,7 +42,7 @@ static void *write_always(void *argument)
 			__atomic_store_n(&noted[page][0], count, __ATOMIC_SEQ_CST);
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads, lets the other threads run. */
+		/* If there are fewer CPUs than threads, this lets the other threads run. */
 		if (count % 16 == 0)
 			sched_yield();
 	}
@@ -53,7 +55,7 @@ static void note_all(uint64_t *counts)
 		counts[page] = __atomic_load_n(&noted[page][0], __ATOMIC_SEQ_CST);
 }
 
-/* Finds which pages are reported, and protects them again. */
+/* Scans for written pages and re-protects them. Stores in `told` which pages were reported. */
 static void scan(int *told)
 {
 	struct region regions[PAGES];
@@ -69,7 +71,7 @@ static void scan(int *told)
 			told[(at - (uintptr_t)memory) / PAGE] = 1;
 }
 
-/* Records the pages as they were when they were last reported. */
+/* Records the counts of the pages that were just reported. */
 static void remember(const int *told, const uint64_t *before)
 {
 	for (int page = 0; page < PAGES; page++) {
@@ -88,7 +90,7 @@ static void scan_round(void)
 	scan(told);
 	for (int page = 0; page < PAGES; page++) {
 		uint64_t now = *count_in(page);
-		/* The count must have grown since the last scan that reported the page began. */
+		/* The count must have increased since the start of the last scan that reported the page. */
 		if (told[page])
 			CHECK(now > before_told[page] || !by_dirty);
 		else
@@ -113,7 +115,8 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* One store may have been made before the arming and recorded after it. Of two, one is later. */
+		/* One store may have happened before the arming but have been recorded after it. A second store happened
+		 * after the arming. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

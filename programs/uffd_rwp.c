@@ -1,9 +1,10 @@
-/* Does userfaultfd's read-write protection report the first access to each armed page, and only that?
+/* Does userfaultfd's read-write protection report the first access to each armed page, and no other access?
  *
- * A page is armed by UFFDIO_RWPROTECT if it is in memory or in swap. In synchronous mode its next access, by the program or
- * by the kernel for it, waits for the handler; here, mostly, it is a SIGBUS (UFFD_FEATURE_SIGBUS). In asynchronous mode
- * PAGEMAP_SCAN reports which pages were accessed. UFFDIO_SET_MODE switches. Other calls leave pages armed, or end the
- * protection, as documented. Prints "skip" where the kernel has no read-write protection.
+ * UFFDIO_RWPROTECT arms pages that are in memory or in swap. In synchronous mode, the next access to an armed page,
+ * by the program or by the kernel for it, waits for the handler; most of these tests use SIGBUS instead
+ * (UFFD_FEATURE_SIGBUS). In asynchronous mode, PAGEMAP_SCAN reports which pages were accessed. UFFDIO_SET_MODE
+ * switches the mode. Other calls keep pages armed or remove the protection, as documented. Prints "skip" if the
+ * kernel has no read-write protection.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -66,7 +67,7 @@ static int set_mode(int fd, uint64_t enable, uint64_t disable)
 	return ioctl(fd, UFFDIO_SET_MODE, &modes);
 }
 
-/* Returns which of the first 64 pages have all categories of `mask`, inverted by `inverted`, as bits. */
+/* Returns a bit for each of the first 64 pages that has all categories of `mask` after inversion by `inverted`. */
 static uint64_t pages_with(const char *start, long pages, uint64_t mask, uint64_t inverted)
 {
 	struct region regions[64];
@@ -88,7 +89,7 @@ static uint64_t accessed(const char *start, long pages)
 	return pages_with(start, pages, IS_ACCESSED, 0);
 }
 
-/* Private memory, written, and registered. */
+/* Returns private memory that was written and is registered. */
 static char *filled(int fd, long pages)
 {
 	char *memory = anonymous(pages * PAGE);
@@ -105,7 +106,7 @@ static void release(char *memory, long pages)
 	CHECK(munmap(memory, pages * PAGE) == 0);
 }
 
-/* What the calls offer and refuse. */
+/* Checks the features and errors of the calls. */
 static void negotiation(void)
 {
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
@@ -146,7 +147,7 @@ static void negotiation(void)
 	CHECK(set_mode(fd, COUNTS, 0) == 0);
 	CHECK(set_mode(fd, 0, COUNTS) == 0);
 
-	/* A part of the range that is not registered: nothing changes. */
+	/* If a part of the range is not registered, nothing changes. */
 	struct range part = range_of(memory, PAGES);
 	CHECK(ioctl(fd, UFFDIO_UNREGISTER, &part) == 0);
 	CHECK(watch(fd, memory, PAGES, RWP) == 0);
@@ -168,7 +169,7 @@ static void negotiation(void)
 	close(fd);
 }
 
-/* Which accesses fault, and what ends that. */
+/* Checks which accesses fault, and which calls remove the protection. */
 static void faults(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -181,7 +182,7 @@ static void faults(int fd)
 	CHECK(!load_faults(memory) && !store_faults(memory, 7));
 	CHECK(memory[0] == 7);
 	CHECK_EQ(accessed(memory, PAGES), 1);
-	/* Only what is there is armed. */
+	/* Only pages that are present or in swap are armed. */
 	CHECK(madvise(memory + 2 * PAGE, PAGE, MADV_DONTNEED) == 0);
 	CHECK(!load_faults(memory + 2 * PAGE) && memory[2 * PAGE] == 0);
 	CHECK(arm(fd, memory, PAGES) == 0);
@@ -190,13 +191,13 @@ static void faults(int fd)
 	CHECK(arm(fd, memory, PAGES) == 0);
 	CHECK(!load_faults(memory + 3 * PAGE));
 	CHECK_EQ(accessed(memory, PAGES), 1 << 3);
-	/* Changed rights keep pages armed. */
+	/* Pages stay armed when their permissions change. */
 	CHECK(mprotect(memory, PAGES * PAGE, PROT_READ) == 0);
 	CHECK(load_faults(memory + 4 * PAGE));
 	CHECK(mprotect(memory, PAGES * PAGE, PROT_NONE) == 0);
 	CHECK(mprotect(memory, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
 	CHECK(load_faults(memory + 4 * PAGE) && store_faults(memory + 5 * PAGE, 1));
-	/* So does swap. */
+	/* Pages stay armed when they are swapped out. */
 	CHECK(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	CHECK_EQ(accessed(memory, PAGES), 1 << 3);
 	CHECK(load_faults(memory + 4 * PAGE) && store_faults(memory + 5 * PAGE, 1));
@@ -206,7 +207,7 @@ static void faults(int fd)
 	CHECK(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	CHECK(arm(fd, memory + 4 * PAGE, 1) == 0);
 	CHECK(load_faults(memory + 4 * PAGE) && !load_faults(memory + 5 * PAGE));
-	/* The kernel's accesses are accesses. */
+	/* Accesses by the kernel are reported too. */
 	char bytes[4];
 	struct iovec own = { bytes, 4 }, other = { memory + 6 * PAGE, 4 };
 	CHECK_FAILS(process_vm_readv(getpid(), &own, 1, &other, 1, 0), EFAULT);
@@ -216,7 +217,7 @@ static void faults(int fd)
 	CHECK_FAILS(write(ends[1], memory + 6 * PAGE, 4), EFAULT);
 	close(ends[0]);
 	close(ends[1]);
-	/* Unregistered memory is accessible. */
+	/* After memory is unregistered, it is accessible. */
 	struct range all = range_of(memory, PAGES);
 	CHECK(ioctl(fd, UFFDIO_UNREGISTER, &all) == 0);
 	for (int page = 6; page < PAGES; page++)
@@ -241,7 +242,7 @@ static void child_stores(void *argument)
 		CHECK(!store_faults(memory + page * PAGE, 99));
 }
 
-/* Copies and moved memory are not armed without the events. */
+/* Without the events, copies and moved memory are not armed. */
 static void copies(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -254,7 +255,7 @@ static void copies(int fd)
 	for (int page = 0; page < PAGES; page++)
 		CHECK(!load_faults(moved + page * PAGE) && moved[page * PAGE] == page + 1);
 	release(moved, PAGES);
-	/* Where a registered part ends, areas do not merge; where it is the same, they do. */
+	/* Areas with different registrations do not merge, and areas with the same registration do. */
 	memory = filled(fd, PAGES);
 	CHECK(arm(fd, memory + 4 * PAGE, 4) == 0);
 	CHECK(mprotect(memory + 6 * PAGE, PAGE, PROT_READ) == 0);
@@ -262,7 +263,7 @@ static void copies(int fd)
 	for (int page = 0; page < PAGES; page++)
 		CHECK_EQ(load_faults(memory + page * PAGE), page >= 4 && page < 8);
 	release(memory, PAGES);
-	/* Pages that are moved into such memory are armed (UFFDIO_MOVE). */
+	/* Pages that UFFDIO_MOVE moves into such memory are armed. */
 	memory = filled(fd, PAGES);
 	char *source = anonymous(PAGE);
 	source[0] = 42;
@@ -275,7 +276,7 @@ static void copies(int fd)
 	release(memory, PAGES);
 }
 
-/* Which accesses count in asynchronous mode. */
+/* Checks which accesses are reported in asynchronous mode. */
 static void accesses(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -287,7 +288,7 @@ static void accesses(int fd)
 	CHECK_EQ(pages_with(memory, PAGES, IS_ACCESSED | IS_PRESENT, IS_ACCESSED), 0xffff & ~(1 << 1 | 1 << 3));
 	CHECK(arm(fd, memory, PAGES) == 0);
 	CHECK_EQ(accessed(memory, PAGES), 0);
-	/* The kernel's accesses count too. */
+	/* Accesses by the kernel are reported too. */
 	int ends[2];
 	char bytes[8] = "pipe";
 	NEED(pipe(ends) == 0);
@@ -301,7 +302,7 @@ static void accesses(int fd)
 	CHECK_EQ(accessed(memory, PAGES), 0x1f4);
 	close(ends[0]);
 	close(ends[1]);
-	/* Other readers of the accessed bit disturb nothing. */
+	/* Other users of the accessed bit do not affect the reports. */
 	CHECK(arm(fd, memory, PAGES) == 0);
 	CHECK(!load_faults(memory + 9 * PAGE) && !store_faults(memory + 10 * PAGE, 1));
 	int clear = open("/proc/self/clear_refs", O_WRONLY);
@@ -323,20 +324,20 @@ static void accesses(int fd)
 	CHECK_EQ(accessed(memory, PAGES), 0x1000);
 	CHECK(exited(in_child(child_stores, memory), 0));
 	CHECK_EQ(accessed(memory, PAGES), 0x1000);
-	/* What is discarded is not there; what comes is accessed. */
+	/* A discarded page is not reported, and a page that is faulted in counts as accessed. */
 	CHECK(madvise(memory, 2 * PAGE, MADV_DONTNEED) == 0);
 	CHECK_EQ(accessed(memory, PAGES) & 3, 0);
 	CHECK(!store_faults(memory, 1));
 	CHECK_EQ(accessed(memory, PAGES) & 3, 1);
-	/* Such memory has no written pages. */
+	/* Memory in this mode has no pages of the category "written". */
 	CHECK_EQ(pages_with(memory, PAGES, IS_WRITTEN, 0), 0);
-	/* A page of a child is shared until it is written. */
+	/* After the fork, a page is shared with the child until it is written. */
 	CHECK(disarm(fd, memory, PAGES) == 0);
 	CHECK_EQ(accessed(memory, PAGES), 0xfffd);
 	release(memory, PAGES);
 }
 
-/* One mode after the other. */
+/* Switches from one mode to the other. */
 static void switching(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -397,7 +398,7 @@ static void shared(int fd)
 	close(file);
 }
 
-/* Huge pages: armed and accessed as a whole, and as parts after a split. */
+/* Huge pages are armed and accessed as a whole, and as small pages after a split. */
 static void huge(int fd, int flags)
 {
 	const long size = HUGE_PAGES * PAGE;
@@ -470,7 +471,7 @@ static struct message next_message(int fd)
 	return message;
 }
 
-/* The handler receives a message, and the access waits for it. */
+/* The handler receives a message, and the access waits until the handler has resolved it. */
 static void handler(void)
 {
 	int fd = watcher(RWP_FEATURE);
@@ -488,7 +489,7 @@ static void handler(void)
 	CHECK(reads == 1 && seen == 0);
 	CHECK_EQ(message.flags, FAULT_RWP | FAULT_WRITE);
 	CHECK_EQ(message.address, (uintptr_t)touched + 2 * PAGE);
-	/* Without a wake-up the thread continues to wait. */
+	/* Without a wake-up, the thread keeps waiting. */
 	struct protection quiet = { range_of(touched + 2 * PAGE, 1), 2 };
 	CHECK(ioctl(fd, UFFDIO_RWPROTECT, &quiet) == 0);
 	usleep(20000);
@@ -498,14 +499,14 @@ static void handler(void)
 	message = next_message(fd);
 	CHECK(reads == 2 && touched[2 * PAGE] == 77);
 	CHECK_EQ(message.address, (uintptr_t)touched + 3 * PAGE);
-	/* A waiting thread continues when accesses only count. */
+	/* A waiting thread continues when the mode becomes asynchronous. */
 	CHECK(set_mode(fd, COUNTS, 0) == 0);
 	NEED(pthread_join(thread, NULL) == 0);
 	CHECK(reads == 3 && seen == 4);
 	CHECK_EQ(accessed(touched, PAGES), 14);
 	CHECK(set_mode(fd, 0, COUNTS) == 0);
 	CHECK_EQ(accessed(touched, PAGES), 14);
-	/* The memory is accessible once the descriptor is closed. */
+	/* The memory is accessible after the descriptor is closed. */
 	close(fd);
 	CHECK(!load_faults(touched + 9 * PAGE) && touched[9 * PAGE] == 10);
 	release(touched, PAGES);

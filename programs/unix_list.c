@@ -1,4 +1,4 @@
-/* Does /proc/net/unix list the Unix sockets of the machine, each once, with its type, state, inode and name?
+/* Does /proc/net/unix list each Unix socket of the machine once, with its type, state, inode and name?
  */
 #include "check.h"
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ struct row {
 	char name[128];
 };
 
-/* Returns how many rows have this inode, or this name for inode 0, and the last of them. */
+/* Returns the number of rows with this inode, or with this name if the inode is 0, and stores the last of them. */
 static int find(unsigned long inode, const char *name, struct row *found)
 {
 	int count = 0;
@@ -80,7 +80,7 @@ static void rows(void)
 	NEED(client >= 0 && connect(client, (void *)&address, sizeof address.sun_family + 10) == 0);
 	CHECK_EQ(find(inode_of(client), "", &row), 1);
 	CHECK(row.references == 3 && row.state == CONNECTED && row.name[0] == 0);
-	/* Before accept, the server's end belongs to no program. */
+	/* Before accept, the server's end does not belong to a program, so its inode is 0. */
 	CHECK_EQ(find(0, "@unix@list", &row), 1);
 	CHECK_EQ(row.state, CONNECTING);
 	int other = accept(server, NULL, NULL);
@@ -99,7 +99,7 @@ static void rows(void)
 	close(server);
 }
 
-/* Reads the list of many sockets in pieces of each of several sizes. */
+/* Reads the list of many sockets with reads of several sizes. */
 static void many(void)
 {
 	static int files[MANY];
@@ -130,7 +130,7 @@ static void many(void)
 		close(files[index]);
 }
 
-/* The counts of the loopback interface are there, in the columns of Linux. */
+/* The counts of the loopback interface are present, in the same columns as on Linux. */
 static void counts(void)
 {
 	static char text[4096];

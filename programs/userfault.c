@@ -1,6 +1,6 @@
-/* Is a program notified of faults in its memory, and does its handling of them take effect?
+/* Does a userfaultfd handler receive the faults in a program's memory, and does its resolution take effect?
  *
- * Where the kernel has no userfaultfd, or lacks the features, nothing is checked.
+ * If the kernel has no userfaultfd or lacks the features, nothing is checked.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -18,12 +18,12 @@ static char *memory(int pages)
 	return room;
 }
 
-/* A thread that resolves faults until it is told to stop, and its counts. */
+/* A thread that resolves faults until it is told to stop, and the numbers of faults that it has resolved. */
 struct handler {
 	int fd, stop[2];
 	pthread_t thread;
 	char *source;
-	/* Counted before a fault is resolved, because the faulting thread then continues. */
+	/* A fault is counted before it is resolved, because the faulting thread then continues. */
 	_Atomic int missing, writes, minor, others, failed;
 	unsigned long last;
 	unsigned thread_seen;
@@ -132,7 +132,7 @@ static void handshake(void)
 	munmap(room, 4 * PAGE);
 }
 
-/* The first access of a page must be resolved by the handler, also an access by the kernel. */
+/* The handler must resolve the first access to each page, also if the kernel makes the access. */
 static void missing(void)
 {
 	int fd = watcher(THREAD_FEATURE | EXACT);
@@ -165,16 +165,16 @@ static void missing(void)
 	room[7 * PAGE] = 3;
 	CHECK_EQ(room[7 * PAGE], 3);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 7 * PAGE, 1, 0), EEXIST);
-	/* A fill stops at a page that is present. */
+	/* A fill stops at a page that is already present. */
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 5 * PAGE, 2, 0), EAGAIN);
 	CHECK_EQ(room[5 * PAGE], 0);
-	/* A freed page is missing again. */
+	/* A discarded page is missing again. */
 	madvise(room, PAGE, MADV_DONTNEED);
 	start(&handler, fd, source);
 	CHECK_EQ(room[0], 7);
 	CHECK_EQ(handler.missing, 1);
 	stop(&handler);
-	/* After the descriptor is closed, waiting threads continue. */
+	/* When the descriptor is closed, waiting threads continue. */
 	close(fd);
 	CHECK_EQ(room[8 * PAGE], 0);
 	close(ends[0]);
@@ -193,7 +193,7 @@ static void write_protection(void)
 	struct handler handler;
 	start(&handler, fd, NULL);
 	CHECK_EQ(room[0], 1);
-	/* A read of an unpopulated page completes. */
+	/* A read of an unpopulated page succeeds. */
 	CHECK_EQ(room[(PAGES - 1) * PAGE], 0);
 	CHECK_EQ(handler.writes, 0);
 	room[0] = 2;
@@ -204,7 +204,7 @@ static void write_protection(void)
 	CHECK_EQ(handler.writes, 2);
 	room[(PAGES - 2) * PAGE] = 2;
 	CHECK_EQ(handler.writes, 3);
-	/* mprotect keeps the write protection; freeing the page removes it. */
+	/* mprotect keeps uffd-wp protection, and discarding the page removes it. */
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ) == 0);
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
 	room[PAGE] = 2;
@@ -212,12 +212,12 @@ static void write_protection(void)
 	madvise(room + 2 * PAGE, PAGE, MADV_DONTNEED);
 	room[2 * PAGE] = 2;
 	CHECK_EQ(handler.writes, 4);
-	/* The kernel's stores are reported as well. */
+	/* Stores by the kernel are reported too. */
 	int ends[2];
 	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
 	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
 	CHECK_EQ(handler.writes, 5);
-	/* A child has no userfaultfd. */
+	/* A child does not inherit the registration. */
 	pid_t child = fork();
 	if (child == 0) {
 		room[4 * PAGE] = 9;
@@ -229,7 +229,7 @@ static void write_protection(void)
 	CHECK_EQ(room[4 * PAGE], 1);
 	room[4 * PAGE] = 2;
 	CHECK_EQ(handler.writes, 6);
-	/* The protection of all pages is removed by one call. */
+	/* One call removes the protection of all pages. */
 	CHECK_EQ(protect(fd, room, PAGES, 0), 0);
 	memset(room, 3, PAGES * PAGE);
 	CHECK_EQ(handler.writes, 6);
@@ -263,13 +263,13 @@ static void shared(void)
 	CHECK_EQ(protect(fd, room, 4, 1), 0);
 	room[0] = 1;
 	CHECK_EQ(handler.writes, 1);
-	/* A missing page is reported first, and mapping it removes the protection. */
+	/* A missing page is reported first, and filling it removes the protection. */
 	madvise(room + PAGE, PAGE, MADV_DONTNEED);
 	room[PAGE] = 1;
 	CHECK_EQ(handler.minor, 2);
 	CHECK_EQ(handler.writes, 1);
 	CHECK_EQ(alias[PAGE], 1);
-	/* Protection outlives the mapping of a page of an object. */
+	/* The protection of a shared object's page is kept after the page is unmapped. */
 	NEED(watch(fd, alias, 4, WP) == 0);
 	CHECK_EQ(protect(fd, alias, 4, 1), 0);
 	madvise(alias, 4 * PAGE, MADV_DONTNEED);
@@ -295,7 +295,7 @@ static void note(int number, siginfo_t *info, void *context)
 	(void)context;
 	signals++;
 	signal_at = info->si_addr;
-	/* Makes the access succeed the next time. */
+	/* Removes the cause of the fault, so that the access succeeds when it is repeated. */
 	mprotect((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_NONE);
 	mmap((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -332,7 +332,7 @@ static void signalled(void)
 	sigaction(SIGBUS, &old, NULL);
 }
 
-/* Finds the pages written since the last scan, and protects them again. Returns the number of regions. */
+/* Scans for the pages written since the last scan, and re-protects them. Returns the number of regions. */
 static int written(int pagemap, const char *room, int pages, struct region *regions, int most)
 {
 	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uint64_t)(uintptr_t)room };
@@ -372,13 +372,13 @@ static void tracking(void)
 	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room + 3 * PAGE);
-	/* Room for one region: the rest is found by the next scan. */
+	/* The buffer has space for one region, so the next scan reports the rest. */
 	room[0] = room[5 * PAGE] = 3;
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room);
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room + 5 * PAGE);
-	/* A child's stores do not count here. */
+	/* Stores of a child are not reported here. */
 	pid_t child = fork();
 	if (child == 0) {
 		memset(room, 9, PAGES * PAGE);
@@ -411,7 +411,7 @@ static void tracking(void)
 	munmap(room, PAGES * PAGE);
 }
 
-/* Returns how many pages are resident. */
+/* Returns the number of resident pages. */
 static int resident(char *room, int pages)
 {
 	unsigned char here[PAGES];
@@ -422,7 +422,7 @@ static int resident(char *room, int pages)
 	return count;
 }
 
-/* Reserves room for twice as many pages, of which the first are mapped, locked, and registered. */
+/* Reserves addresses for twice as many pages, and maps, locks and registers the first half. */
 static char *locked(int fd, int pages, int protection, int flags)
 {
 	char *room = mmap(NULL, 2 * pages * PAGE, protection, flags | MAP_ANONYMOUS, -1, 0);
@@ -432,7 +432,7 @@ static char *locked(int fd, int pages, int protection, int flags)
 	return room;
 }
 
-/* The growth of locked memory waits for the handler. */
+/* If locked memory grows, the new pages wait for the handler. */
 static void growing(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -442,11 +442,11 @@ static void growing(int fd, struct handler *handler)
 	CHECK_EQ(handler->missing - known, 3);
 	CHECK_EQ(resident(room, 7), 7);
 	CHECK_EQ(room[6 * PAGE], 7);
-	/* Pages outside the growth do not wait. */
+	/* Pages outside the new part do not wait. */
 	NEED(munlock(room, PAGE) == 0 && madvise(room, PAGE, MADV_DONTNEED) == 0);
 	CHECK(mremap(room + PAGE, 6 * PAGE, 7 * PAGE, 0) == room + PAGE);
 	CHECK_EQ(handler->missing - known, 4);
-	/* Moved memory is no longer registered. */
+	/* Memory that was moved is not registered any more. */
 	char *free = memory(10);
 	CHECK(mremap(room + PAGE, 7 * PAGE, 9 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, free) == free);
 	CHECK_EQ(handler->missing - known, 4);
@@ -464,8 +464,8 @@ static void growing(int fd, struct handler *handler)
 	munmap(room, 4 * PAGE);
 }
 
-/* A protection change waits for no handler: the pages that would need one are left to faults, and so are the pages after
- * them in the same memory. */
+/* A permission change does not wait for the handler. It leaves pages that need the handler, and the pages after them in
+ * the same memory, to later faults. */
 static void gaining(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -486,7 +486,7 @@ static void gaining(int fd, struct handler *handler)
 	munmap(room, 2 * PAGE);
 }
 
-/* Locking all current and future memory waits for a handler in registered memory, and for none in the memory beside it. */
+/* Locking all current and future memory waits for the handler in registered memory, but not in the adjacent memory. */
 static void all_of_it(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -494,7 +494,7 @@ static void all_of_it(int fd, struct handler *handler)
 	NEED(munmap(room + 2 * PAGE, 4 * PAGE) == 0 && watch(fd, room, 2, MISSING) == 0);
 	CHECK_EQ(mlockall(MCL_CURRENT | MCL_FUTURE), 0);
 	CHECK_EQ(handler->missing - known, 2);
-	/* By the call itself: not every library has sbrk. */
+	/* Uses the system call directly, because not every C library has sbrk. */
 	uintptr_t heap = ((uintptr_t)syscall(SYS_brk, 0) + PAGE - 1) & ~(PAGE - 1);
 	char *first = (char *)heap;
 	NEED((uintptr_t)syscall(SYS_brk, heap + PAGE) == heap + PAGE && watch(fd, first, 1, MISSING) == 0);
@@ -506,7 +506,7 @@ static void all_of_it(int fd, struct handler *handler)
 	CHECK_EQ(resident(beside, 2), 2);
 	CHECK_EQ(handler->missing - known, 2);
 	munlockall();
-	/* With MCL_ONFAULT, future mappings are not populated, not even by MAP_POPULATE. */
+	/* With MCL_ONFAULT future mappings are not populated, even with MAP_POPULATE. */
 	CHECK_EQ(mlockall(MCL_FUTURE | MCL_ONFAULT), 0);
 	beside = mmap(room + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -516,8 +516,8 @@ static void all_of_it(int fd, struct handler *handler)
 	munmap(room, 6 * PAGE);
 }
 
-/* Answers three faults, and reads one move event. Linux reports missing pages before the move event, and accepts no answer
- * until it was read: then the page is no longer registered. */
+/* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but until that
+ * was read it rejects their resolution; after that, the page is not registered any more. */
 static void *answer(void *argument)
 {
 	static char contents[PAGE];
@@ -540,7 +540,7 @@ static void *answer(void *argument)
 	return NULL;
 }
 
-/* With move events, memory stays registered after mremap, also where it grew. */
+/* With move events, memory stays registered after mremap, including the part by which it grew. */
 static void following(void)
 {
 	enum { EVENT_REMAP = 1 << 2 };
@@ -556,7 +556,7 @@ static void following(void)
 	munmap(free, 5 * PAGE);
 }
 
-/* A userfaultfd without messages refuses: its memory is not populated, and the memory after it is. */
+/* With a userfaultfd without messages, populating its memory fails, and the memory after it is populated. */
 static void refusing(void)
 {
 	int fd = watcher(SIGBUS_FEATURE);

@@ -1,7 +1,7 @@
-/* userfaultfd and PAGEMAP_SCAN, for the programs of this folder that test them.
+/* Definitions of userfaultfd and PAGEMAP_SCAN for the programs in this folder that test them.
  *
- * The structures and numbers are those of include/uapi/linux/userfaultfd.h and fs.h: not every C library's headers are new
- * enough.
+ * The structures and constants are those of include/uapi/linux/userfaultfd.h and fs.h, because not every C library's
+ * headers are recent enough.
  */
 #ifndef USERFAULT_H
 #define USERFAULT_H

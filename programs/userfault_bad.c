@@ -1,9 +1,10 @@
-/* Is every wrong command of userfaultfd and PAGEMAP_SCAN refused as documented, and is nothing left behind?
+/* Does every invalid use of userfaultfd and PAGEMAP_SCAN fail as documented, and is everything freed afterwards?
  *
- * Each command gets ranges that are misaligned, wrapped, empty, the kernel's, foreign and not registered, unknown modes and
- * features, addresses that cannot be read or written, and closed descriptors. A handler that dies while a thread waits for
- * it leaves no thread waiting, whether for a fault or for an event to be read. An event for which the reader has no room
- * stays unread. At the end the machine has as much memory as before.
+ * Each ioctl gets ranges that are misaligned, wrap around, are empty, are in the kernel's half, belong to another
+ * descriptor or are not registered. It also gets unknown modes and features, inaccessible addresses, and closed
+ * descriptors. When a handler exits, no thread may keep waiting for it, neither for a fault nor for the read of an
+ * event. An event for which the reader has no descriptor stays unread. At the end, the machine has as much free
+ * memory as before.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -27,7 +28,7 @@ enum { EVENTS = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP };
 static char *room;
 static int fd;
 
-/* A range that no command accepts. */
+/* A range that every ioctl rejects. */
 struct bad_range {
 	uint64_t start, length;
 };
@@ -45,7 +46,7 @@ static size_t bad_ranges(struct bad_range *bad)
 	return sizeof all / sizeof *all;
 }
 
-/* Returns whether /proc/self/fdinfo of a descriptor has this text. */
+/* Returns whether /proc/self/fdinfo of a descriptor contains this text. */
 static int shows(int of, const char *what)
 {
 	char path[64], text[512] = "";
@@ -61,7 +62,7 @@ static void handshake(void)
 	struct api api = { 0xAA, 0, 0 };
 	int raw = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	NEED(raw >= 0);
-	/* No command works before the handshake. */
+	/* All other ioctls fail before the handshake (UFFDIO_API). */
 	CHECK_FAILS(watch(raw, room, 1, WP), EINVAL);
 	CHECK_FAILS(protect(raw, room, 1, 1), EINVAL);
 	CHECK_FAILS(copy(raw, room, room, 1, 0, NULL), EINVAL);
@@ -70,7 +71,7 @@ static void handshake(void)
 	struct pollfd poller = { raw, POLLIN, 0 };
 	CHECK_EQ(poll(&poller, 1, 0), 1);
 	CHECK_EQ(poller.revents, POLLERR);
-	/* Unknown features, another version: refused, and the structure is cleared. */
+	/* With unknown features or another version the handshake fails, and the structure is cleared. */
 	api.features = 1ULL << 63;
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_EQ(api.features, 0);
@@ -79,7 +80,7 @@ static void handshake(void)
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, NULL), EFAULT);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, KERNEL), EFAULT);
-	/* A handshake whose answer cannot be written does not count. */
+	/* A handshake whose result cannot be written has no effect. */
 	struct api *answer = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(answer != MAP_FAILED);
 	answer->api = 0xAA;
@@ -90,13 +91,13 @@ static void handshake(void)
 	api = (struct api){ 0xAA, UNPOPULATED, 0 };
 	CHECK_EQ(ioctl(raw, UFFDIO_API, &api), 0);
 	CHECK(shows(raw, "pending:\t0\ntotal:\t0\nAPI:\taa:80002000:80000000000007ff\n"));
-	/* Readiness is reported only for nonblocking descriptors. */
+	/* poll reports readiness only for nonblocking descriptors. */
 	CHECK_EQ(poll(&poller, 1, 0), 0);
 	CHECK_EQ(fcntl(raw, F_SETFL, 0), 0);
 	CHECK_EQ(poll(&poller, 1, 0), 1);
 	CHECK_EQ(poller.revents, POLLERR);
 	CHECK_EQ(fcntl(raw, F_SETFL, O_NONBLOCK), 0);
-	/* A second handshake. */
+	/* A second handshake fails. */
 	api = (struct api){ 0xAA, 0, 0 };
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_FAILS(ioctl(raw, 0xAAFF, 0), EINVAL);
@@ -106,7 +107,8 @@ static void handshake(void)
 	CHECK_FAILS(syscall(SYS_userfaultfd, 0x40000000), EINVAL);
 }
 
-/* Only the privileged may receive kernel faults or fork events, unless vm.unprivileged_userfaultfd permits it. */
+/* Only a privileged process may receive faults of the kernel or fork events, unless vm.unprivileged_userfaultfd permits
+ * it. */
 static void unprivileged(void *argument)
 {
 	int allowed = argument != NULL;
@@ -119,7 +121,7 @@ static void unprivileged(void *argument)
 	int own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 	NEED(own >= 0);
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
-	/* The privilege is checked before unknown features. */
+	/* The privilege is checked before the unknown features. */
 	api = (struct api){ 0xAA, EVENT_FORK | 1ULL << 60, 0 };
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
 	api = (struct api){ 0xAA, 0, 0 };
@@ -143,7 +145,7 @@ static void privileges(void)
 	close(setting);
 }
 
-/* Secret memory is a file: its stores can be tracked, and nothing else. */
+/* Secret memory is a file whose stores can be tracked; no other mode is supported. */
 static void secret(void)
 {
 	int file = (int)syscall(447, 0), tracker = watcher(ASYNC);
@@ -190,7 +192,7 @@ static void ranges(void)
 	}
 }
 
-/* Holes, and memory that is mapped but not registered, or registered by another descriptor. */
+/* Holes, memory that is mapped but not registered, and memory that another descriptor has registered. */
 static void foreign(void)
 {
 	char *hole = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -212,11 +214,11 @@ static void foreign(void)
 	CHECK_FAILS(watch(fd, other, 1, WP), EBUSY);
 	struct range range = range_of(other, 1);
 	CHECK_FAILS(ioctl(fd, UFFDIO_UNREGISTER, &range), EINVAL);
-	/* Any descriptor of this address space may protect and fill what another has registered. */
+	/* Any descriptor of this address space may protect and fill memory that another one has registered. */
 	CHECK_EQ(protect(fd, other, 1, 1), 0);
 	CHECK_EQ(protect(fd, other, 1, 0), 0);
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, other, 1, 0), 0);
-	/* Modes: none, unknown, and one that this memory does not support. */
+	/* No mode, an unknown mode, and a mode that this memory does not support. */
 	CHECK_FAILS(watch(fd, room, PAGES, 0), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 1UL << 40), EINVAL);
@@ -246,7 +248,7 @@ static void modes(void)
 	CHECK_FAILS(ioctl(fd, UFFDIO_MOVE, &move), EINVAL);
 	/* UFFDIO_CONTINUE does not apply to anonymous memory. */
 	CHECK_FAILS(fill(fd, UFFDIO_CONTINUE, room, 1, 0), EINVAL);
-	/* Arguments and sources that cannot be used. */
+	/* Invalid arguments, and source addresses that cannot be used. */
 	CHECK_FAILS(ioctl(fd, UFFDIO_WRITEPROTECT, NULL), EFAULT);
 	CHECK_FAILS(ioctl(fd, UFFDIO_REGISTER, KERNEL), EFAULT);
 	CHECK_FAILS(ioctl(fd, UFFDIO_COPY, END), EFAULT);
@@ -255,7 +257,7 @@ static void modes(void)
 	CHECK_FAILS(copy(fd, room, unmapped, 1, 0, &copied), EFAULT);
 	CHECK_EQ(copied, -EFAULT);
 	CHECK_FAILS(copy(fd, room, (void *)KERNEL, 1, 0, &copied), EINVAL);
-	/* Present already: the first page of two, then the second. */
+	/* The page is already present: first the first page of two, then the second. */
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, room, 1, 0), 0);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room, 2, 0), EEXIST);
 	struct filling filling = { range_of(room + PAGE, 2), 0, 0 };
@@ -263,7 +265,7 @@ static void modes(void)
 	CHECK_FAILS(ioctl(fd, UFFDIO_ZEROPAGE, &filling), EAGAIN);
 	CHECK_EQ(filling.filled, (int64_t)PAGE);
 	munmap(unmapped, PAGE);
-	/* Another registration can add modes and end the others, but not write protection, even if no page is protected. */
+	/* Another registration can add modes and remove the others, except uffd-wp, even if no page is protected. */
 	CHECK_FAILS(watch(fd, room, PAGES, MISSING), EBUSY);
 	CHECK_FAILS(watch(fd, room + PAGE, 1, MISSING), EBUSY);
 	CHECK_EQ(watch(fd, room, PAGES, WP), 0);
@@ -302,7 +304,7 @@ static void scans(void)
 	scan = good, scan.flags = 2;
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EPERM);
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, NULL), EFAULT);
-	/* No page counts as written where write protection is not registered. */
+	/* Where uffd-wp is not registered, no page counts as written. */
 	*(volatile char *)room = 1;
 	scan = good, scan.mask = IS_PRESENT, scan.returned = IS_PRESENT | IS_WRITTEN;
 	CHECK_EQ(ioctl(pagemap, PAGEMAP_SCAN, &scan), 1);
@@ -319,7 +321,7 @@ static void scans(void)
 	CHECK_EQ(regions[0].categories, IS_PRESENT | IS_WRITTEN);
 	struct range whole = range_of(room, PAGES);
 	CHECK_EQ(ioctl(fd, UFFDIO_UNREGISTER, &whole), 0);
-	/* Where the results cannot be written, the end still can. */
+	/* If the results cannot be written, the end address still can be. */
 	*(volatile char *)room = 1;
 	char *readable = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(readable != MAP_FAILED);
@@ -327,7 +329,7 @@ static void scans(void)
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EFAULT);
 	CHECK_EQ(scan.walk_end, scan.end);
 	munmap(readable, PAGE);
-	/* A process that has ended has no memory, whichever process scans. */
+	/* A process that has exited has no memory, whichever process scans it. */
 	char path[64];
 	pid_t child = fork();
 	NEED(child >= 0);
@@ -344,7 +346,7 @@ static void scans(void)
 	scan.walk_end = 1;
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, &scan), ESRCH);
 	CHECK_EQ(scan.walk_end, 1);
-	/* That is checked first. */
+	/* This error is checked first. */
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, NULL), ESRCH);
 	CHECK_EQ(pread(other, regions, 8, (off_t)((uintptr_t)room / PAGE * 8)), 0);
 	close(other);
@@ -369,7 +371,7 @@ static void await_message(int from)
 	CHECK_EQ(poll(&poller, 1, 5000), 1);
 }
 
-/* The descriptor is closed while threads wait: they continue, and the memory is no longer registered. */
+/* If the descriptor is closed while threads wait, they continue, and the memory is not registered any more. */
 static void closed_while_waiting(void)
 {
 	pthread_t threads[2];
@@ -392,7 +394,7 @@ static void closed_while_waiting(void)
 	munmap(memory, 2 * PAGE);
 }
 
-/* The handler is another process, which is killed: this closes the descriptor. */
+/* The handler is another process. Killing it closes the descriptor. */
 static void killed_while_waiting(void)
 {
 	pthread_t thread;
@@ -426,7 +428,7 @@ static void killed_while_waiting(void)
 	munmap(memory, PAGE);
 }
 
-/* The waiting program is killed; the handler gets errors. */
+/* The program that waits is killed, and the handler then gets errors. */
 static void killed_while_it_waits(void)
 {
 	int sockets[2];
@@ -451,7 +453,7 @@ static void killed_while_it_waits(void)
 	close(sockets[0]), close(sockets[1]);
 }
 
-/* What a thread does to memory that causes an event. */
+/* The operation that a thread executes on memory, which causes an event. */
 enum doing { MOVES, REMOVES, UNMAPS, FORKS, DOINGS };
 
 struct deed {
@@ -491,7 +493,7 @@ static void *perform(void *argument)
 	return argument;
 }
 
-/* Maps two registered pages that are missing, and room for two more. */
+/* Maps two registered pages that are missing, and reserves addresses for two more. */
 static struct deed prepare(enum doing doing, int by)
 {
 	struct deed deed = { .doing = doing, .fork_reads = { -1, -1 } };
@@ -502,7 +504,7 @@ static struct deed prepare(enum doing doing, int by)
 	return deed;
 }
 
-/* Checks that the operation completed, and that the memory is no longer registered. */
+/* Checks that the operation completed, and that the memory is not registered any more. */
 static void conclude(struct deed *deed)
 {
 	char *now = deed->doing == MOVES ? deed->elsewhere : deed->memory;
@@ -514,8 +516,8 @@ static void conclude(struct deed *deed)
 	munmap(deed->memory, 4 * PAGE);
 }
 
-/* The descriptor is closed before the event is read; until then its commands fail. A fork would keep waiting: the
- * unfinished child has the descriptor too. */
+/* The descriptor is closed before the event is read; until then, its ioctls fail. A fork would keep waiting, because
+ * the unfinished child has the descriptor too. */
 static void closed_before_it_is_read(void)
 {
 	for (enum doing doing = 0; doing < FORKS; doing++) {
@@ -538,7 +540,7 @@ static void closed_before_it_is_read(void)
 	}
 }
 
-/* The handler is another process, which is killed before it has read. */
+/* The handler is another process, which is killed before it reads the event. */
 static void killed_before_it_reads(void)
 {
 	for (enum doing doing = 0; doing < DOINGS; doing++) {
@@ -567,7 +569,7 @@ static void killed_before_it_reads(void)
 	}
 }
 
-/* The thread that waits for the event to be read is killed: a fork creates no child. */
+/* The thread that waits for the read of the event is killed. A fork then creates no child. */
 static void killed_before_it_is_read(void)
 {
 	for (enum doing doing = 0; doing < DOINGS; doing++) {
@@ -592,13 +594,13 @@ static void killed_before_it_is_read(void)
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		int status = wait_for(child);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		/* No process has the other end of the pipe: the fork created no child. */
+		/* No process has the other end of the pipe, so the fork created no child. */
 		CHECK_EQ(read(told[0], &byte, 1), 0);
 		close(told[0]);
 	}
 }
 
-/* Checks that commands on a child's userfaultfd fail after the child has exited. */
+/* Checks that ioctls on a child's userfaultfd fail after the child has exited. */
 static void gone(int heir, char *memory)
 {
 	struct range range = range_of(memory, 1);
@@ -611,8 +613,8 @@ static void gone(int heir, char *memory)
 	CHECK_EQ(ioctl(heir, UFFDIO_WAKE, &range), 0);
 }
 
-/* The reader of a fork event cannot get another descriptor: the event is read once it can. Then the child's memory is
- * registered, or, if that descriptor is closed, it is not. */
+/* If the reader of a fork event has no free descriptor, the event stays unread until it has one. The child's memory is
+ * then registered, unless that descriptor is closed. */
 static void no_room_for_a_fork(int closes)
 {
 	pthread_t thread;
@@ -708,7 +710,8 @@ int main(int argc, char **argv)
 	if (fd < 0)
 		return checked("userfault_bad");
 	close(fd);
-	/* The first time fills caches. On a machine with no other processes the third leaves as much memory as the second. */
+	/* The first pass fills caches. On a machine without other processes, the third pass leaves as much free memory
+	 * as the second. */
 	everything();
 	everything();
 	long before = free_memory();

@@ -1,8 +1,9 @@
-/* Do system calls that access registered memory wait for its handler, or fail, as documented?
+/* Do system calls that access registered memory wait for the handler, or fail, as documented?
  *
- * Copies to and from a program wait, whichever process's memory it is; so do calls that only look up pages. Where the
- * userfaultfd excludes the kernel's faults (UFFD_USER_MODE_ONLY), or uses signals (UFFD_FEATURE_SIGBUS), they fail with
- * EFAULT and nothing is filled. A debugger's access never waits. Nor does a thread that exits.
+ * Copies to and from a program wait for the handler, whichever process's memory it is, and so do calls that only
+ * look up pages. If the userfaultfd excludes faults of the kernel (UFFD_USER_MODE_ONLY) or uses signals
+ * (UFFD_FEATURE_SIGBUS), the calls fail with EFAULT, and nothing is filled. An access by a debugger never waits, and
+ * neither does a thread that exits.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -25,7 +26,7 @@ static char *memory(int pages)
 	return memory;
 }
 
-/* Each of the following functions returns the number of bytes moved, or -1 with errno set. */
+/* Each of the following functions returns the number of bytes that it transferred, or -1 with errno set. */
 static long receives(char *at)
 {
 	if (write(ends[1], "data", 4) != 4)
@@ -54,7 +55,7 @@ static long asks(char *at)
 static long names(char *at)
 {
 	errno = 0;
-	/* The memory holds an empty path, so open fails with ENOENT after it has read the path. */
+	/* The memory contains an empty path, so open fails with ENOENT after it has read it. */
 	return open(at, O_RDONLY) < 0 && errno == ENOENT ? 4 : -1;
 }
 
@@ -80,7 +81,7 @@ static long lends(char *at)
 	return moved == 4 ? read(ends[0], rest, 4) : moved;
 }
 
-/* A call, whether it stores, and the fault that the handler receives for it. */
+/* A call, whether it writes to the memory, and the fault that the handler receives for it. */
 static const struct {
 	long (*call)(char *);
 	int stores;
@@ -89,7 +90,7 @@ static const struct {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* A thread that fills and unprotects until it is told to stop, and counts. */
+/* A thread that fills and unprotects pages until it is told to stop, and counts the faults. */
 struct resolver {
 	int fd, stop[2];
 	pthread_t thread;
@@ -137,7 +138,7 @@ static void stop(struct resolver *resolver)
 	close(resolver->stop[1]);
 }
 
-/* Every call waits for a missing page, and for a protected one if it stores. */
+/* Every call waits for a missing page, and a call that writes to the memory also waits for a protected one. */
 static void calls_wait(int fd)
 {
 	struct resolver resolver;
@@ -159,7 +160,7 @@ static void calls_wait(int fd)
 		CHECK_EQ(resolver.writes, calls[i].stores);
 		CHECK_EQ(protect(fd, room, 1, 0), 0);
 	}
-	/* Only the second of two pages is missing: everything is copied. */
+	/* Only the second of the two pages is missing, and everything is copied. */
 	madvise(room + PAGE, PAGE, MADV_DONTNEED);
 	start(&resolver, fd);
 	CHECK_EQ(writes_to(room + PAGE - 2), 4);
@@ -168,7 +169,7 @@ static void calls_wait(int fd)
 	CHECK_EQ(resolver.missing, 1);
 }
 
-/* Every call fails, and fills nothing. */
+/* Every call fails, and no page is filled. */
 static void calls_fail(int fd)
 {
 	struct message message;
@@ -198,7 +199,7 @@ static void program_waits(int fd)
 	CHECK_EQ(resolver.missing, 1);
 }
 
-/* A debugger's access fails where a handler would be needed. */
+/* An access by a debugger fails if it would need the handler. */
 static void debugger(int fd)
 {
 	char byte = 7;
@@ -231,7 +232,7 @@ static void *owner(void *argument)
 	return NULL;
 }
 
-/* An exiting thread never waits: the words that it would clear, and the robust list, are left. */
+/* A thread that exits never waits. The words that it would clear, and its robust list, are left unchanged. */
 static void endings(int fd)
 {
 	struct resolver resolver;

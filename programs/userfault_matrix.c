@@ -1,11 +1,12 @@
-/* Is every write to protected memory reported, once and exactly, however the page came to be there and whatever happened to
- * it?
+/* Is every write to write-protected memory reported exactly once, however the page was populated and whatever happened
+ * to it since?
  *
- * Every combination of: a kind of memory; what populates half of it; whether that comes before the protection or after;
- * what happens then; and how writes are reported: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are
- * written, populated ones, others, and those in swap, by the program and by the kernel. No write may be lost, and no
- * unwritten page reported: a call that writes to the file of shared memory does not write to this memory. Where contents
- * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported, and a present anonymous page must be.
+ * The program tries every combination of a kind of memory, the operation that populates half of it, whether this
+ * happens before or after the protection, a later operation, and how writes are reported (by PAGEMAP_SCAN or by a
+ * signal at the store). Then the program and the kernel write to some of the pages: populated ones, others, and
+ * those in swap. No write may be lost, and no unwritten page may be reported. (A system call that writes to the file
+ * of shared memory does not count as a write to this mapping.) If contents were discarded (MADV_DONTNEED,
+ * MADV_REMOVE), the page may be reported, and a present anonymous page must be.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -27,7 +28,7 @@ enum populate { READ, WRITE, ZERO_FILL, FILE_WRITE, POPULATES };
 enum order { BEFORE, AFTER, ORDERS };
 enum event { NOTHING, DONTNEED, REMOVE, PAGEOUT, PAGEOUT_READ, PAGEOUT_SCAN, FORK, MREMAP, TWO_AREAS, EVENTS };
 enum telling { SCAN, SIGNAL, TELLINGS };
-/* What must be reported of a page. */
+/* Whether a page must be reported. */
 enum told { MUST_NOT, MAY, MUST };
 
 static const char *const names[][EVENTS] = {
@@ -47,11 +48,11 @@ struct combination {
 	enum telling telling;
 };
 
-/* The memory of one combination: `count` units of `unit` bytes, each `stride` bytes after the one before. */
+/* The memory of one combination: `count` units of `unit` bytes, at intervals of `stride` bytes. */
 static char *base;
 static size_t unit, stride, count, whole;
 static int fd, file, pagemap, by_dirty, has_swap, signals[MOST];
-/* KiB of swap that were used, by kind. */
+/* The KiB of swap that were used, by kind of memory. */
 static long went_out[KINDS];
 static enum told wanted[MOST];
 static unsigned char contents[MOST];
@@ -95,7 +96,7 @@ static int can_be(const struct combination *one)
 	return 1;
 }
 
-/* Reserves room of length `whole`, aligned to a huge page. */
+/* Reserves `whole` bytes of addresses, aligned to a huge page. */
 static char *room(void)
 {
 	char *start = mmap(NULL, whole + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -141,12 +142,12 @@ static void store(const struct combination *one, size_t index, unsigned char val
 {
 	*(volatile unsigned char *)at(index) = value;
 	contents[index] = value;
-	/* Where the protection may have been removed, there may be no signal. */
+	/* If the protection may have been removed, there may be no signal. */
 	if (one->telling == SCAN || wanted[index] != MAY)
 		wanted[index] = MUST;
 }
 
-/* Populates every other page; whether a page is present or still protected after that is as on Linux. */
+/* Populates every second page. Whether a page is then present or still protected is as on Linux. */
 static void populate(const struct combination *one)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -161,7 +162,8 @@ static void populate(const struct combination *one)
 			store(one, i, (unsigned char)(0x80 + i));
 			break;
 		case ZERO_FILL:
-			/* A marker of anonymous memory prevents the fill; shared memory is filled, without protection. */
+			/* A marker in anonymous memory prevents the fill. Shared memory is filled, without
+			 * protection. */
 			if (ioctl(fd, UFFDIO_ZEROPAGE, &filling) != 0)
 				CHECK(errno == EEXIST);
 			else if (one->order == BEFORE)
@@ -212,7 +214,7 @@ static void fork_a_child(const struct combination *one)
 	if (child == 0) {
 		signal(SIGBUS, SIG_DFL);
 		for (size_t i = 0; i < count; i++) {
-			/* The pool has huge pages only for the parent. */
+			/* The hugetlb pool contains huge pages for the parent only. */
 			if (one->kind == HUGETLB && !is_populated(i))
 				continue;
 			if (*(volatile unsigned char *)at(i) != contents[i])
@@ -246,8 +248,8 @@ static void move(void)
 	base = to;
 }
 
-/* Returns the number of regions; `told` records for each unit whether it is in one. Other pages of the memory may be
- * reported only where contents were discarded. */
+/* Returns the number of regions, and records in `told` for each unit whether a region contains it. Other pages of the
+ * memory may be reported only if their contents were discarded. */
 static void scan(const struct combination *one, int *told)
 {
 	struct region regions[4 * MOST];
@@ -281,7 +283,8 @@ static long free_swap(void)
 	return strtol(row + 9, NULL, 10);
 }
 
-/* Pages are swapped in: one or all of them by reads, the others by what follows; or a scan finds them in swap. */
+/* Pages are swapped in: one or all of them by reads, the others by the next operation, or not before a scan finds them
+ * in swap. */
 static void page_out(const struct combination *one)
 {
 	int told[MOST];
@@ -333,7 +336,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Checks the number of faults of writes to present, protected pages. */
+/* Checks the number of faults that writes to present, protected pages took. */
 static void check_faults(const struct combination *one, long found)
 {
 	int simple = one->event == NOTHING || one->event == TWO_AREAS;
@@ -392,11 +395,11 @@ static void check_told(const struct combination *one)
 	}
 	if (one->telling != SCAN)
 		return;
-	/* The scan has protected everything again: after that it reports one write, and no read. */
+	/* The scan has re-protected everything, so the next one reports one write and no read. */
 	store(one, 3, 0x77);
 	scan(one, told);
 	for (size_t i = 0; i < count; i++) {
-		/* Where a hugetlb page was discarded, Linux protects nothing, and reports what is then read there. */
+		/* If a hugetlb page was discarded, Linux protects nothing there, and reports what is then read. */
 		int may = one->kind == HUGETLB && wanted[i] == MAY;
 		CHECK(told[i] == (i == 3) || may);
 	}
@@ -415,7 +418,7 @@ static void try_one(const struct combination *one)
 		CHECK_EQ(madvise(base + whole / 2, whole / 2, MADV_DONTDUMP), 0);
 	for (size_t i = 0; i < MOST; i++)
 		wanted[i] = MUST_NOT;
-	/* Only registered memory can be filled. */
+	/* Memory can be filled only if it is registered. */
 	int early = one->order == AFTER && one->populate != ZERO_FILL;
 	if (early)
 		populate(one);
@@ -439,7 +442,7 @@ static void try_one(const struct combination *one)
 		       names[2][one->order], names[3][one->event], names[4][one->telling]);
 }
 
-/* Returns whether a file of the kernel has more than its heading. */
+/* Returns whether a file of the kernel contains more than its heading. */
 static int lines(const char *path)
 {
 	char text[4096];

@@ -1,7 +1,7 @@
-/* Are children created, ended and waited for as on Linux?
+/* Are processes created, ended and waited for as on Linux?
  *
- * wait4 and waitid in every form, codes and signals, usage, zombies, orphans, ignored SIGCHLD, process groups, vfork, and
- * execve: what it keeps and what it drops.
+ * Covers wait4 and waitid in every form, codes and signals, usage, zombies, orphans, an ignored SIGCHLD, process
+ * groups, vfork, and what execve keeps and resets.
  */
 #include "check.h"
 #include <elf.h>
@@ -139,7 +139,7 @@ static void orphans(void)
 		if (fork_checked() == 0) {
 			while (getppid() == me)
 				rest(1);
-			/* It was adopted: its own parent is gone. */
+			/* The process was adopted, because its own parent has exited. */
 			pid_t parent = getppid();
 			NEED(write(ends[1], &parent, sizeof parent) == sizeof parent);
 			_exit(0);
@@ -153,7 +153,7 @@ static void orphans(void)
 	close(ends[0]);
 	close(ends[1]);
 
-	/* With SIGCHLD ignored, no zombie is left. */
+	/* If SIGCHLD is ignored, no zombie remains. */
 	signal(SIGCHLD, SIG_IGN);
 	child = fork_checked();
 	if (child == 0)
@@ -180,7 +180,7 @@ static void with_vfork(void)
 	written_by_child = 0;
 	pid_t child = vfork();
 	if (child == 0) {
-		/* The memory is shared, and the parent waits. */
+		/* The memory is shared, and the parent waits for the child. */
 		written_by_child = 1;
 		_exit(5);
 	}
@@ -195,7 +195,7 @@ static void with_vfork(void)
 	CHECK(exited(wait_for(child), 7));
 }
 
-/* What a program started by execve sees. */
+/* Checks what execve passed, in the executed program. */
 static int executed(int argc, char **argv)
 {
 	CHECK_EQ(argc, 3);
@@ -229,7 +229,7 @@ static void with_execve(void)
 	}
 	CHECK(exited(wait_for(child), 11));
 	CHECK_EQ(*page, 1);
-	/* A refused execve leaves the program as it was. */
+	/* An execve that fails does not change the program. */
 	CHECK_FAILS(execve("/nowhere/at/all", words, environment), ENOENT);
 	CHECK_FAILS(execve("/tmp", words, environment), EACCES);
 	CHECK_FAILS(execve("/dev/null", words, environment), EACCES);
@@ -247,7 +247,7 @@ static void with_execve(void)
 	signal(SIGUSR2, SIG_DFL);
 }
 
-/* Writes an executable file and returns its name in `name`, which ends in six X. */
+/* Writes an executable file. Stores its name in `name`, which must end in six X. */
 static void executable(char *name, const void *contents, unsigned long size)
 {
 	int file = mkstemp(name);
@@ -257,7 +257,7 @@ static void executable(char *name, const void *contents, unsigned long size)
 	close(file);
 }
 
-/* An ELF file whose interpreter is no ELF image. */
+/* Executes an ELF file whose interpreter is not an ELF image. */
 static void with_a_bad_interpreter(void)
 {
 	char *const words[] = { "wait", NULL };

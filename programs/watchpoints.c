@@ -1,5 +1,5 @@
-/* Hardware breakpoints of a traced thread: does the tracer set them in the debug registers, and does the thread stop at
- * each access and no other?
+/* Can a tracer set hardware breakpoints in a thread's debug registers, and does the thread stop at each matching access
+ * and at no other?
  *
  * Usage: watchpoints
  */
@@ -43,7 +43,7 @@ static void set_debug(pid_t child, int number, unsigned long value)
 	CHECK_EQ(request(PTRACE_POKEUSER, child, place(number), (void *)value), 0);
 }
 
-/* Continues to the next hit. Returns the address of the next instruction. */
+/* Continues the child to the next hit. Returns the address of the next instruction. */
 static unsigned long next_hit(pid_t child, int slot)
 {
 	siginfo_t cause;
@@ -59,7 +59,7 @@ static unsigned long next_hit(pid_t child, int slot)
 	return regs.rip;
 }
 
-/* Stores to one word, of 8 bytes. */
+/* Watches stores to a single word of 8 bytes. */
 static void writes(void)
 {
 	long value = 0;
@@ -88,7 +88,7 @@ static int stores_at_once(void)
 	return (int)watched;
 }
 
-/* The breakpoint counts from the stop on, also for the first instructions, which do not enter the kernel. */
+/* The breakpoint is effective from the stop on, also for the first instructions, which do not enter the kernel. */
 static void at_once(void)
 {
 	long value = 0;
@@ -104,7 +104,7 @@ static void at_once(void)
 	CHECK_EQ(ended_with(child), 2);
 }
 
-/* A single step over the store reports both. */
+/* A single step over the store reports both the step and the breakpoint. */
 static void stepped(void)
 {
 	siginfo_t cause;
@@ -134,7 +134,7 @@ static int traps_itself(void)
 	return 4;
 }
 
-/* A program that sets the trap flag itself. What it traps for is not checked: QEMU loses the address. */
+/* The program sets the trap flag itself. The reported address is not checked, because QEMU loses it. */
 static void trapped(void)
 {
 	pid_t child = traced_child(traps_itself);
@@ -148,7 +148,7 @@ static void trapped(void)
 	CHECK_EQ(ended_with(child), 256 + SIGKILL);
 }
 
-/* Loads and stores of another word, in another slot. */
+/* Watches loads and stores of another word, with another debug register. */
 static void accesses(void)
 {
 	pid_t child = traced_child(stores);
@@ -161,7 +161,7 @@ static void accesses(void)
 	CHECK_EQ(ended_with(child), 5);
 }
 
-/* Execution of an instruction: the thread stops before it, and continues with it. */
+/* A breakpoint on execution: the thread stops before the instruction, and executes it when it continues. */
 static void execution(void)
 {
 	pid_t child = traced_child(stores);
@@ -186,7 +186,7 @@ static int has_a_child(void)
 	return WEXITSTATUS(status);
 }
 
-/* A child of the thread does not inherit the breakpoints, and neither do other processes that run in turn. */
+/* Neither a child of the thread nor other processes that run in between have the breakpoints. */
 static void of_one_thread(void)
 {
 	pid_t child = traced_child(has_a_child);
@@ -202,7 +202,7 @@ static void of_one_thread(void)
 	CHECK_EQ(ended_with(child), 9);
 }
 
-/* What cannot be set. */
+/* Breakpoints that cannot be set. */
 static void refused(void)
 {
 	pid_t child = traced_child(stores);

@@ -1,9 +1,9 @@
-/* Which pages does a program use, and can the rest leave the memory without a fault on those that stay?
+/* Which pages does a program use, and can all others be paged out without a fault on those that stay?
  *
- * The program keeps its working set in memory. In each interval it arms all of its memory (userfaultfd's read-write
- * protection, asynchronous), uses some pages, asks PAGEMAP_SCAN for the pages in memory that were not accessed, and pages
- * them out. What is in memory afterwards is what was used, and every byte is still right. Then the working set moves. Needs
- * a swap device.
+ * The program keeps its working set in memory. In each interval it arms all of its memory (asynchronous read-write
+ * protection of userfaultfd), accesses some pages, uses PAGEMAP_SCAN to find the pages in memory that were not
+ * accessed, and pages them out. The pages that remain in memory are those that were accessed, and every byte must
+ * still be right. Then the working set changes. Needs a swap device.
  *
  * Usage: working_set [SIZE_IN_MIB]
  */
@@ -18,7 +18,7 @@ static char *memory;
 static size_t pages;
 static struct region regions[ROOM];
 
-/* The number in each page, at two places. */
+/* Returns the location of the number that each page contains at two offsets. */
 static uint64_t *number_in(size_t page)
 {
 	return (uint64_t *)(memory + page * PAGE + 128);
@@ -35,8 +35,8 @@ static void arm(void)
 	MUST(uffd_arm(watcher, memory, pages * PAGE) == 0);
 }
 
-/* Calls `act`, if there is one, with each run of pages that have these categories, after inversion. Returns how many pages
- * there are. */
+/* Calls `act`, if it is not NULL, with each run of pages that have these categories after inversion. Returns the total
+ * number of these pages. */
 static size_t each_run(uint64_t all, uint64_t inverted, void (*act)(char *start, size_t size))
 {
 	struct pagemap_scan scan = { .size = sizeof scan, .regions = (uintptr_t)regions, .room = ROOM };
@@ -63,7 +63,7 @@ static void page_out(char *start, size_t size)
 	MUST(madvise(start, size, MADV_PAGEOUT) == 0);
 }
 
-/* The working set: one page in `step`, from `first` on. Every eighth access is a store. */
+/* Accesses the working set: one page in `step`, beginning with `first`. Every eighth access is a store. */
 static size_t use(size_t first, size_t step)
 {
 	size_t used = 0;
@@ -76,14 +76,14 @@ static size_t use(size_t first, size_t step)
 	return used;
 }
 
-/* Some intervals with one working set. The first finds it; the others keep it. */
+/* Runs some intervals with the same working set. The first interval finds the working set, and the others keep it. */
 static void intervals(const char *name, size_t first, size_t step)
 {
 	struct series arming = { 0 }, using = { 0 }, asking = { 0 };
 	size_t used = 0, left = 0, out = 0;
 	uint64_t faults = 0;
 	for (int interval = 0; interval < INTERVALS; interval++) {
-		/* Pages of the last working set come back before the interval begins. */
+		/* The pages of the last working set are swapped in before the interval begins. */
 		if (interval == 0)
 			use(first, step);
 		uint64_t start = clock_now();
@@ -112,7 +112,7 @@ static void intervals(const char *name, size_t first, size_t step)
 	record_series(name, "asking for idle pages", "instructions", &asking);
 }
 
-/* What arming costs where every page is in memory and was accessed. */
+/* Measures the cost of arming if every page is in memory and was accessed. */
 static void cost(void)
 {
 	struct series first = { 0 }, again = { 0 };

@@ -1,9 +1,9 @@
-/* Which pages were written since I last asked? Asked as Windows' GetWriteWatch is.
+/* Which pages were written since the last query, through an interface like that of Windows' GetWriteWatch?
  *
- * Memory gets a write watch. get_write_watch returns the addresses of pages that were written since then or since the last
- * reset, in ascending order, as many as there is room for, and with RESET resets those that it returned: a page written
- * meanwhile is returned by this call or by the next. Writes count, by the program or by the kernel for it; reading,
- * protecting, merging areas and get_write_watch do not.
+ * A write watch is set on memory. get_write_watch returns the addresses of pages that were written since the watch
+ * was set or last reset, in ascending order and up to the size of the array. With RESET, it resets the pages that it
+ * returns; a page that is written during the call is returned by this call or by the next. Writes by the program and
+ * by the kernel for it count. Reads, permission changes, merges of areas and get_write_watch itself do not.
  *
  * Usage: write_watch [SIZE_IN_MIB]
  */
@@ -24,7 +24,7 @@ static void watch_writes(void *base, size_t size)
 	MUST(uffd_protect(watcher, base, size, 1) == 0);
 }
 
-/* Returns the first `*count` addresses of written pages, and sets `*count` to their number. */
+/* Stores the addresses of the first `*count` written pages, and sets `*count` to their number. */
 static void get_write_watch(int flags, void *base, size_t size, void **addresses, size_t *count)
 {
 	struct region regions[ROOM];
@@ -49,7 +49,7 @@ static void reset_write_watch(void *base, size_t size)
 	MUST(uffd_protect(watcher, base, size, 1) == 0);
 }
 
-/* Checks that exactly these pages, counted from the base, are returned. */
+/* Checks that exactly these pages are returned, given as indices from the base. */
 static void expect(int line, int flags, char *base, size_t size, const size_t *pages, size_t many)
 {
 	void *addresses[ROOM];
@@ -69,7 +69,7 @@ static void expect(int line, int flags, char *base, size_t size, const size_t *p
 	} while (0)
 #define EXPECT_NONE(flags, base, size) expect(__LINE__, flags, base, size, NULL, 0)
 
-/* Checks what counts as a write, and what does not. */
+/* Checks which accesses count as writes. */
 static void semantics(void)
 {
 	const size_t size = 64 * PAGE;
@@ -89,15 +89,15 @@ static void semantics(void)
 	EXPECT(RESET, base, size, 9, 63);
 	EXPECT_NONE(RESET, base, size);
 
-	/* The kernel writes: all of one page, and across two. */
+	/* The kernel writes one complete page, and a range that spans two pages. */
 	MUST(read(zero, base + 20 * PAGE, PAGE) == (long)PAGE);
 	MUST(write(pipes[1], text, 8) == 8 && read(pipes[0], base + 31 * PAGE - 4, 8) == 8);
 	EXPECT(RESET, base, size, 20, 30, 31);
-	/* The kernel reads. */
+	/* The kernel only reads. */
 	MUST(write(pipes[1], base + 20 * PAGE, 8) == 8 && read(pipes[0], text, 8) == 8);
 	EXPECT_NONE(KEEP, base, size);
 
-	/* Rights are removed and restored, areas are split and merge again. */
+	/* Permissions are removed and restored, and areas are split and merged again. */
 	base[12 * PAGE] = 1;
 	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ) == 0);
 	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ | PROT_WRITE) == 0);
@@ -107,7 +107,7 @@ static void semantics(void)
 	reset_write_watch(base, size);
 	EXPECT_NONE(KEEP, base, size);
 
-	/* A child writes its own copy; the parent writes its own, and that is returned. */
+	/* A child writes to its own copy. The parent's write to its copy is returned. */
 	pid_t child = fork();
 	MUST(child >= 0);
 	if (child == 0) {
@@ -119,7 +119,7 @@ static void semantics(void)
 	base[3 * PAGE] = 5;
 	EXPECT(RESET, base, size, 3);
 
-	/* More pages than there is room for: those not returned are not reset. */
+	/* There are more written pages than the array can contain. Those that are not returned are not reset. */
 	void *addresses[ROOM];
 	write_pages(base, size);
 	for (size_t asked = 0; asked < 64; asked += 16) {
@@ -146,7 +146,7 @@ static void *write_all_the_time(void *unused)
 	return unused;
 }
 
-/* A page changed since it was last returned is returned again, also while other threads write during the call. */
+/* A page that changed since it was last returned is returned again, also if other threads write during the call. */
 static void beside_a_writer(void)
 {
 	const size_t size = ROOM * PAGE;

@@ -1,4 +1,4 @@
-/* Do files in memory have extended attributes as on Linux's tmpfs, with its limits, permissions and errors?
+/* Do files in memory support extended attributes as Linux's tmpfs does, with the same limits, permissions and errors?
  */
 #include "check.h"
 #include <sys/socket.h>
@@ -7,12 +7,12 @@
 #define NAME_MOST 255
 #define VALUE_MOST 65536
 
-/* Not mapped. */
+/* An address that is not mapped. */
 static void *volatile bad = (void *)8;
 
 static char large[VALUE_MOST + 1], seen[VALUE_MOST + 1];
 
-/* Not in every C library. */
+/* Not every C library's headers contain this. */
 struct arguments {
 	uint64_t value;
 	uint32_t size, flags;
@@ -94,7 +94,7 @@ static void limits(int file)
 	CHECK_EQ(fremovexattr(file, "user.one"), 0);
 }
 
-/* 700 names of 100 bytes are more than a list can have. */
+/* 700 names of 100 bytes exceed the maximum size of a list. */
 static void too_many(int file)
 {
 	char name[101];

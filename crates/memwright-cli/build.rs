@@ -1,7 +1,7 @@
-//! Builds the kernel for bare metal and hands its path to the command, which embeds it.
+//! Builds the kernel for bare metal and passes its path to the compilation of the command, which embeds it.
 //!
-//! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel: the command then needs `MEMWRIGHT_KERNEL` at run time. Use it only for
-//! quick checks of the workspace.
+//! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel; the command then requires `MEMWRIGHT_KERNEL` at run time. This is only
+//! for quick checks of the workspace.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use std::process::{Command, exit};
 const TARGET: &str = "x86_64-unknown-none";
 const PROFILE: &str = "kernel";
 
-/// Settings that Cargo passes to a build script and that must not reach the kernel's build, which is for another
-/// target.
+/// Environment variables that Cargo sets for a build script and that must not reach the kernel's build, whose target is
+/// different.
 const OUTER_SETTINGS: &[&str] = &[
     "CARGO_ENCODED_RUSTFLAGS",
     "RUSTFLAGS",
@@ -55,7 +55,7 @@ fn main() {
     );
 }
 
-/// Compiles the first process of Linux guests, or writes an empty file if no compiler links a static program.
+/// Compiles the init process of Linux guests, or writes an empty file if no compiler can link a static program.
 fn build_init(workspace: &Path, to: &Path) {
     let (source, headers) = (
         workspace.join("programs/lab/init.c"),
@@ -87,7 +87,7 @@ fn build_init(workspace: &Path, to: &Path) {
     }
 }
 
-/// Makes Cargo rerun this script when a file changes that is part of the kernel.
+/// Makes Cargo rerun this script when a file of the kernel changes.
 fn watch(crates: &Path) {
     for name in [
         "memwright-table",
@@ -131,7 +131,7 @@ fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     for name in OUTER_SETTINGS {
         cargo.env_remove(name);
     }
-    // Frame pointers for backtraces; no paths of this machine, so that the same source gives the same image.
+    // Frame pointers are for backtraces. Paths of this machine are removed, so that equal sources produce equal images.
     cargo.env(
         "CARGO_ENCODED_RUSTFLAGS",
         [

@@ -1,4 +1,4 @@
-//! Tests of `memwright check --bisect`: under a real `git bisect run`, and each of its exit codes.
+//! Tests `memwright check --bisect` under a real `git bisect run`, and each of its exit codes.
 
 mod skipped;
 mod stub;
@@ -14,8 +14,8 @@ const LIMIT: &str = "check --bisect --limit run.user_faults.write_protect=3 --ke
 const GOOD: &str = "good: run.user_faults.write_protect: 3, at most 3\n";
 const BAD: &str = "BAD: run.user_faults.write_protect: 4, at most 3\n";
 
-/// What the guest does, further options, the exit code, and a part of what is printed. Codes from 128 on stop a bisection;
-/// none is 124, 126 or 127.
+/// The variables of the stand-in's image, additional options, the exit code, and a part of the output. Codes of 128 and
+/// more stop a bisection; none of them is 124, 126 or 127.
 const ENDS: &[(&str, &str, i32, &str)] = &[
     ("faults=3", "/bin/true", 0, GOOD),
     ("faults=4", "/bin/true", 1, BAD),
@@ -147,7 +147,7 @@ fn an_image_that_a_build_left_out_is_skipped() {
     assert!(code == 194 && said.contains("is a folder"), "{said}");
 }
 
-/// A failure of this machine is not a verdict on a commit.
+/// A failure of this machine must not become a verdict on a commit.
 #[test]
 fn this_machine_is_no_commit() {
     let stub = Stub::new();
@@ -191,7 +191,7 @@ fn a_signal_ends_the_bisection() {
     let runs = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        // The guests are children of the command's threads.
+        // The stand-ins for QEMU are children of the command's threads.
         children.is_ok() && threads > 3
     };
     while !runs() {
@@ -259,7 +259,8 @@ fn percentages_are_of_the_baseline() {
     }
 }
 
-/// Creates a repository with a commit for each of these contents of its file `image`. Returns whether git is installed.
+/// Creates a repository with one commit for each of these contents of its file `image`. Returns whether git is
+/// installed.
 fn repository(folder: &Path, images: &[&str]) -> bool {
     let git = |words: &[&str]| {
         let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"];
@@ -313,7 +314,7 @@ fn git_finds_the_first_bad_commit() {
     ] {
         stub.image(name, does);
     }
-    // Copying an image takes the place of building one.
+    // Copying an image stands for building one.
     let script = format!(
         "rm -f image.built; cp '{0}'/$(head -1 image) image.built 2>/dev/null; \
          '{1}' check --bisect --limit run.user_faults.write_protect=3 --kernel image.built /bin/true",
@@ -334,12 +335,12 @@ fn git_finds_the_first_bad_commit() {
         text.contains("good: run.user_faults.write_protect: 3, at most 3"),
         "{text}"
     );
-    // A bisection can search for a panic.
+    // A bisection can also search for the commit that panics.
     let panic = script.replace("check --bisect", "check --bisect --panic bad");
     let images = ["A", "A", "A", "panics", "panics", "panics", "panics"];
     let (text, code, subject) = found("panics", &images, &panic).unwrap();
     assert_eq!((code, subject.as_str()), (0, "3"), "{text}");
-    // A failure of the machine is not attributed to a commit: the bisection stops.
+    // A failure of the machine is not attributed to a commit. Instead, the bisection stops.
     let images = ["A", "A", "A", "fails", "B", "B", "B"];
     let (text, code, subject) = found("ends", &images, &script).unwrap();
     assert_ne!(code, 0, "{text}");
@@ -350,7 +351,7 @@ fn git_finds_the_first_bad_commit() {
     assert_eq!(subject, "6", "{text}");
 }
 
-/// The program of the tutorial: Linux 6.12 takes more instructions for its region than 6.1.
+/// Bisects with the program of the tutorial, for whose region Linux 6.12 executes more instructions than 6.1.
 #[test]
 fn git_bisects_real_kernels() {
     let stub = Stub::new();
@@ -401,7 +402,7 @@ fn git_bisects_real_kernels() {
     if !repository(&folder, &images) {
         return;
     }
-    // The program is named as the baseline names it.
+    // The program has the same name as in the baseline.
     let script = format!(
         "image=$(head -1 image); cd '{0}' && env -u MEMWRIGHT_QEMU '{1}' check --bisect --no-verify --baseline base.json \
          --limit region.1.instructions.kernel=+5% --limit region.1.user_faults.write_protect=0 --kernel $image ./prog",

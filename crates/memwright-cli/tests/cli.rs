@@ -1,4 +1,4 @@
-//! Tests of the command line as users see it: help, usage errors, bad input, the QEMU command line.
+//! Tests the command line as users see it: help, usage errors, bad input, and the QEMU command line.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +11,8 @@ fn transcripts() {
         .case("tests/cmd/*.trycmd");
 }
 
-/// A workload whose package is missing names it and the command that installs it, before anything runs. The package
-/// manager is a stand-in, so that the test does not depend on what is installed.
+/// If the package of a workload is missing, the error names it and the command that installs it, before a program runs.
+/// The package manager is a stand-in, so that the test does not depend on the installed packages.
 #[test]
 fn a_missing_package_is_named() {
     for (workload, installed, line) in [

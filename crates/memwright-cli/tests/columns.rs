@@ -1,4 +1,4 @@
-//! Tests of `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
+//! Tests `--kernel [NAME=]IMAGE,KEY=VALUE`: the columns of a comparison with different settings.
 
 mod kept;
 mod skipped;
@@ -22,8 +22,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// One kernel in three settings: each column's document records its guest's settings, every guest reads the same input,
-/// and the printed command reproduces the comparison.
+/// Compares one kernel in three settings. Each column's document contains its guest's settings, every guest reads the
+/// same input, and the printed command reproduces the comparison.
 #[test]
 fn one_kernel_is_compared_in_several_settings() {
     if !has_kernel(KERNEL) {

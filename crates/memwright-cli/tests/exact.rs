@@ -1,5 +1,5 @@
-//! Compares user instructions with numbers that were counted by hand: the programs of `programs/lab/counted`, on
-//! Memwright and on Debian's kernel.
+//! Compares the numbers of user instructions with numbers that were counted by hand. The programs of
+//! `programs/lab/counted` run on Memwright's kernel and on Debian's.
 
 mod kept;
 mod skipped;
@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A program that was counted by hand: its file, and the number of user instructions that it retires for a number of
-/// iterations.
+/// A program that was counted by hand: its file, and a function that returns its number of user instructions for a
+/// number of iterations.
 type Counted = (&'static str, fn(u64) -> u64);
 
 const PROGRAMS: [Counted; 7] = [
@@ -29,7 +29,7 @@ const TICKS: Counted = ("ticks", |times| 18 + 2 * times);
 /// Assembles a program.
 fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/counted");
-    // All programs have one path, because a longer path takes more kernel instructions.
+    // All programs have the same path, because a longer path takes more kernel instructions.
     let program = folder.path().join("program");
     let status = Command::new("gcc")
         .args(["-static", "-nostdlib", "-Wl,--build-id=none"])
@@ -41,12 +41,12 @@ fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     program
 }
 
-/// Returns the document of a run with these options.
+/// Returns the document of a run of the program with these options.
 fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
     document_and_output(folder, options, program).0
 }
 
-/// Returns the document of a run, and what the program wrote to standard output.
+/// Returns the document of a run, and the program's standard output.
 fn document_and_output(folder: &TempDir, options: &[&str], program: &Path) -> (Value, Vec<u8>) {
     let json = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
@@ -69,13 +69,13 @@ fn row(document: &Value, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {document}"))
 }
 
-/// Returns the instructions of a run on a kernel that was counted from outside.
+/// Returns the instructions of a run that QEMU counted: `of` is the name of the row.
 fn instructions(document: &Value, of: &str) -> u64 {
     let value = document["run"]["instructions"][of].as_u64();
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
 }
 
-/// Returns the options of a run on Debian's kernel; `None`, after a message, if that is not in the cache.
+/// Returns the options for a run on Debian's kernel. If that is not in the cache, prints a message and returns `None`.
 fn on_linux() -> Option<[&'static str; 3]> {
     let kernel = "debian:trixie";
     kept::has_kernel(kernel).then_some(["--no-verify", "--kernel", kernel])
@@ -93,7 +93,7 @@ fn memwright_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The options of a run on Memwright's kernel, counted from outside like any kernel.
+/// The options for a run on Memwright's kernel that QEMU counts, as for any kernel.
 const FROM_OUTSIDE: [&str; 3] = ["--no-verify", "--kernel", "memwright"];
 
 /// The plugin's counts equal those that the kernel reports itself.
@@ -108,7 +108,7 @@ fn memwright_counts_the_same_from_outside() {
         assert_eq!(instructions(&seen, "user"), expected(times), "{name}");
         let own = row(&account, "instructions_interrupts");
         assert_eq!(instructions(&seen, "interrupts"), own, "{name}");
-        // The creation of the first process and the termination of the remaining ones are outside the run.
+        // The creation of the init process and the termination of the remaining ones are outside the run.
         let kernel = instructions(&seen, "kernel") + own;
         let beside = row(&account, "instructions_kernel").checked_sub(kernel);
         assert!(
@@ -122,7 +122,7 @@ fn memwright_counts_the_same_from_outside() {
             .flat_map(|kinds| kinds.values())
             .filter_map(Value::as_u64)
             .sum();
-        // Pages that the kernel looks up or maps without an exception.
+        // These rows count pages that the kernel looks up or maps without an exception.
         let of_the_kernel = ["fault_gup", "fault_gup_major", "fault_around"];
         let told: u64 = account["account"]
             .as_object()
@@ -144,7 +144,7 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // These programs fault, so some instructions were undone.
+        // These programs fault, so the counts contain instructions that were subtracted again.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -156,9 +156,9 @@ fn linux_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The guest's clock counts the instructions of the kernel and of the program. For two programs that read the clock a
-/// different number of times, the kernel's rows therefore differ by the difference of the clock minus the instructions
-/// of the program itself.
+/// The guest's clock counts the instructions of the kernel and of the program. If two programs read the clock a
+/// different number of times, the kernel's rows therefore differ by the difference of the clocks minus that of the
+/// programs' own instructions.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
         };
         let passed = (last_seconds - seconds) * 1_000_000_000 + last_nanoseconds - nanoseconds;
         assert_eq!(row(&document, "instructions_user"), 11 + 7 * times);
-        // So short a run contains no tick.
+        // A run as short as this one contains no timer tick.
         assert_eq!(row(&document, "instructions_interrupts"), 0);
         let kernel = row(&document, "instructions_kernel");
         (kernel, passed - 7 * (times - 1))
@@ -184,8 +184,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// Instructions of timer ticks have a separate row, exact to the instruction: more ticks change neither the user's row
-/// nor the kernel's.
+/// The instructions of timer ticks are a separate row, which is exact to the instruction. Additional ticks change
+/// neither the user's nor the kernel's row.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn ticks_on_memwright_are_apart() {
     });
     let [(few_kernel, few), (many_kernel, many)] = counts;
     assert_eq!(few_kernel, many_kernel);
-    // The first run has 2 ticks, the second 40.
+    // The first run has 2 ticks, and the second has 40.
     assert!(few > 0 && many == 20 * few, "{few} and {many}");
 }
 
@@ -219,7 +219,7 @@ fn ticks_on_linux_are_apart() {
         let region = &document["regions"][0]["counts"];
         let counted = &region["instructions"];
         assert_eq!(counted["user"], 1 + 2 * times, "{document}");
-        // The program only counts, so the kernel executes nothing outside interrupts.
+        // The program only increments a counter, so the kernel executes instructions in interrupts only.
         assert_eq!(counted["kernel"], 0, "{document}");
         let interrupts = region["other_interrupts"].as_u64().unwrap();
         assert!(interrupts > 0, "{document}");

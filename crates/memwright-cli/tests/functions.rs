@@ -1,5 +1,5 @@
-//! Tests of profiles by function: of a kernel that was counted by hand, and of Debian's kernels, compared with runs
-//! without a profile.
+//! Tests profiles by function: of a kernel that was counted by hand, and of Debian's kernels, whose runs are compared
+//! with runs without a profile.
 
 mod skipped;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How many system calls the kernel of `programs/lab/kernel` serves.
+/// The number of system calls that the kernel of `programs/lab/kernel` serves.
 const TIMES: u64 = 10;
 
 fn sources() -> PathBuf {
@@ -28,7 +28,7 @@ fn compile(arguments: &[&str], to: &Path, source: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
-/// Assembles the kernel with these definitions.
+/// Assembles the kernel with these symbols defined.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let image = folder.path().join(name);
     let script = format!("-Wl,-T,{}", sources().join("kernel/kernel.ld").display());
@@ -38,7 +38,7 @@ fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     image
 }
 
-/// Returns a program; this kernel does not run it.
+/// Returns the path of a program, which this kernel does not execute.
 fn program(folder: &TempDir) -> PathBuf {
     let program = folder.path().join("program");
     compile(
@@ -63,8 +63,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Returns the instructions and the number of calls of each function, and the sum of the instructions in and below the
-/// kernel's entries.
+/// Returns the instructions and the number of calls of each function, and the sum of the instructions at and below the
+/// entries to the kernel.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();
@@ -171,7 +171,7 @@ fn one_instruction_more_is_the_one_row() {
     assert_eq!(rows, expected);
 }
 
-/// Returns Debian's kernels in the cache.
+/// Returns the names of Debian's kernels in the cache.
 fn kept() -> Vec<String> {
     let output = memwright(&["kernels", "list"]);
     let list = text(&output.stdout);
@@ -182,7 +182,7 @@ fn kept() -> Vec<String> {
     debian.map(str::to_owned).collect()
 }
 
-/// Call chains that are hard to follow: other tasks, signals, faults in the kernel, interrupts.
+/// Profiles call chains that are hard to reconstruct: task switches, signals, faults in the kernel, and interrupts.
 #[test]
 fn profiles_of_linux_add_up_and_change_no_count() {
     let kernels = kept();
@@ -211,14 +211,14 @@ fn profiles_of_linux_add_up_and_change_no_count() {
         let region = document(&["--functions", "--region", "1", "--no-verify"]);
         let counts = &region["regions"][0]["counts"];
         let found = adds_up(&region, counts, &kernel);
-        // The program passes the region twice, and makes 100 system calls in each pass.
+        // The program executes the region twice, and makes 100 system calls in each pass.
         let (_, calls) = found["__x64_sys_getppid"];
         assert_eq!(calls, 200, "{kernel}");
     }
 }
 
-/// Asserts that every instruction is in a named function and that every call returned. Returns the instructions and the
-/// number of calls of each function.
+/// Asserts that every instruction is in a named function and that every call has returned. Returns the instructions and
+/// the number of calls of each function.
 fn adds_up(document: &Value, counts: &Value, kernel: &str) -> BTreeMap<String, (u64, u64)> {
     let profile = &document["functions"];
     let (found, roots) = functions(profile);

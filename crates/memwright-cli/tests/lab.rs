@@ -1,4 +1,4 @@
-//! Tests of kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
+//! Tests kernel images under a real QEMU: small ones that misbehave, which the tests generate, and Debian's.
 
 mod elsewhere;
 mod skipped;
@@ -14,11 +14,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Returns a kernel image of one sector of real-mode code, which QEMU's boot code enters.
+/// Returns a kernel image with one sector of real-mode code, at which QEMU's boot code starts it.
 fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
     let mut bytes = vec![0xf4; 1 << 16];
     bytes[0x1f1] = 1;
-    // A jump over the header, which has protocol version 2.0.
+    // A jump over the header, whose protocol version is 2.0.
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x202..0x206].copy_from_slice(b"HdrS");
     bytes[0x206..0x208].copy_from_slice(&[0, 2]);
@@ -37,9 +37,9 @@ fn says(text: &str) -> Vec<u8> {
     code
 }
 
-/// Code that ends QEMU through the port that guests use for that.
+/// Code that ends QEMU through the port that guests use for this purpose.
 const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
-/// Code that halts for ever.
+/// Code that halts without end.
 const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Command {
@@ -69,7 +69,7 @@ fn emulators(folder: &TempDir) -> usize {
     lines.filter(ours).count()
 }
 
-/// Checks that no file and no process is left.
+/// Asserts that the command left no file and no process behind.
 fn leaves_nothing(folder: &TempDir) {
     let left: Vec<_> = fs::read_dir(temporary(folder)).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
@@ -79,7 +79,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // The message is one line, in addition to one for each stage that the command reached.
+    // The message is one line. There is another line for each stage that the command began.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -156,7 +156,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs behind.
+/// If a signal is sent to a bench's process ID alone, as timeout(1) does, none of its runs is left behind.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn a_bench_takes_its_runs_along() {
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     assert!(!child.wait().unwrap().success());
-    // The runs receive the signal and end by themselves.
+    // The runs receive the signal and exit by themselves.
     let left = || fs::read_dir(temporary(&folder)).unwrap().count();
     wait_for(&|| emulators(&folder) == 0 && left() == 0);
 }
@@ -189,7 +189,7 @@ fn a_bench_takes_its_runs_along() {
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = image(&folder, &HANG);
-    // A file size limit looks like a full disk to the writer of the archive.
+    // For the writer of the archive, a limit on file sizes has the same effect as a full disk.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --kernel \"$1\" /bin/bash";
     let output = Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_memwright")])
@@ -214,7 +214,8 @@ fn without_qemu_it_is_said_what_is_missing() {
     ends(&folder, &output, 3, "QEMU is missing");
 }
 
-/// Returns Debian's image, fetched if it is not kept yet; `None`, after a message, if it is not available.
+/// Returns Debian's image, downloading it if it is not in the cache. If it is not available, prints a message and
+/// returns `None`.
 fn debians_image(folder: &TempDir) -> Option<PathBuf> {
     let kept = run(folder, &["kernels", "list"]).output().unwrap();
     if !String::from_utf8_lossy(&kept.stdout).contains("debian:trixie ") {
@@ -245,14 +246,14 @@ fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, Strin
     (serde_json::from_slice(&text).expect(&said), said)
 }
 
-/// Runs with QEMU alone in `PATH`, and no plugin in the cache.
+/// Returns the command with a PATH that contains only QEMU, and with no plugin in the cache.
 fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let tools = folder.path().join("tools");
     fs::create_dir_all(&tools).unwrap();
     let path = std::env::var_os("PATH").unwrap();
     let qemu = std::env::split_paths(&path).map(|folder| folder.join("qemu-system-x86_64"));
     let qemu = { qemu }.find(|file| file.exists()).unwrap();
-    // The link can exist from an earlier run.
+    // An earlier run may have created the link.
     let _ = std::os::unix::fs::symlink(qemu, tools.join("qemu-system-x86_64"));
     let mut command = run(folder, arguments);
     command
@@ -301,7 +302,7 @@ fn without_a_compiler_the_rows_of_the_plugin_are_not_measured() {
     leaves_nothing(&folder);
 }
 
-/// Except for the host's block, the JSON is the same, byte for byte, wherever it is made.
+/// Except for the part about the host, the JSON has the same bytes on every machine.
 #[test]
 fn the_account_is_the_same_from_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -341,7 +342,7 @@ fn the_account_is_the_same_from_elsewhere() {
     assert_eq!(text(&one), text(&other));
 }
 
-/// A program that is given relative to the current folder starts there, and can execute itself by the given name.
+/// A program that is given by a relative path starts in the current folder, and can execute itself by the same path.
 #[test]
 fn a_relative_program_finds_itself_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -406,7 +407,7 @@ fn completions_and_manual_pages_are_written() {
     }
 }
 
-/// Region 1 writes 256 fresh pages, region 2 removes and restores write permission, region 3 writes again.
+/// Region 1 writes 256 new pages, region 2 removes and restores write permission, and region 3 writes the pages again.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
@@ -482,7 +483,7 @@ fn debians_kernel_is_counted_exactly() {
     assert_eq!(protect["at_beginning"], protect["at_end"]);
     let flushes = |name: &str| protect["counts"][name].as_u64().unwrap();
     assert!(flushes("full_flushes") + flushes("invlpg") >= 2);
-    // Write permission was restored without a fault: Linux does that since 6.1.
+    // Linux restores write permission without a fault since 6.1.
     assert_eq!(again["counts"]["user_faults"]["write_protect"], 0);
     assert!(again["counts"]["instructions"]["kernel"].as_u64() < Some(100));
     leaves_nothing(&folder);
@@ -510,13 +511,13 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // The page tables of the program are read from the files of both nodes.
+    // The page tables of the program are read from the files of both nodes' memory.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
 }
 
-/// Returns whether this kernel of Debian's is kept here; prints a message if not.
+/// Returns whether the cache contains this kernel of Debian's; if not, prints a message.
 fn is_kept(folder: &TempDir, name: &str) -> bool {
     let kept = run(folder, &["kernels", "list"]).output().unwrap();
     let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
@@ -529,7 +530,7 @@ fn is_kept(folder: &TempDir, name: &str) -> bool {
     is_kept
 }
 
-/// Builds a program, which can have marks.
+/// Builds a program that may contain marks.
 fn build(folder: &TempDir, source: &Path) -> PathBuf {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
     let built = folder.path().join("built");
@@ -567,7 +568,7 @@ fn linux_7_3_and_memwright_count_the_same_faults() {
     assert!(counts.count() > 30, "{linux}");
 }
 
-/// The program knows in advance how often `/proc/vmstat` counts each event; below 512 MiB Linux has no huge pages.
+/// The program prints how often `/proc/vmstat` must count each event. Below 512 MiB, Linux has no huge pages.
 #[test]
 fn linux_7_3_and_memwright_count_the_same_events() {
     let folder = tempfile::tempdir().unwrap();
@@ -587,8 +588,9 @@ fn linux_7_3_and_memwright_count_the_same_events() {
     }
 }
 
-/// On Linux alone, this program looks up four names of its tree, by a path, a link, a folder's descriptor and in a child that
-/// it traces; and two that are not missed: one does not exist, and one it has removed itself.
+/// On Linux alone, this program looks up four names of its tree: by a path, by a link, by a folder's descriptor, and in
+/// a child that it traces. It also looks up two names that are not missed: one does not exist, and the program itself
+/// has removed the other.
 const CURIOUS: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -646,7 +648,7 @@ fn names_that_only_linux_looks_up_are_said() {
         fs::write(root.join("data").join(name), name).unwrap();
     }
     std::os::unix::fs::symlink("inner", root.join("data/link")).unwrap();
-    // A run that removes a name lists its folder.
+    // If a run removes a name, it lists the name's folder.
     fs::create_dir(root.join("gone")).unwrap();
     fs::write(root.join("gone/removed"), "").unwrap();
     let file = folder.path().join("account.json");
@@ -672,8 +674,8 @@ fn names_that_only_linux_looks_up_are_said() {
     assert_eq!(document.get("missed"), None, "{said}");
 }
 
-/// Runs a program that accesses 192 MiB at random in a guest of 128 MiB, and checks that Memwright reads at most 5 % more
-/// pages from swap than Linux.
+/// Runs a program that accesses 192 MiB in random order in a guest with 128 MiB. Asserts that Memwright reads at most 5
+/// % more pages from swap than Linux.
 fn reads_no_more_from_swap_than_linux(swap: &str) {
     let folder = tempfile::tempdir().unwrap();
     let kernel = "debian:trixie-backports";
@@ -706,7 +708,8 @@ fn linux_7_3_swaps_in_no_less_from_a_disk() {
     reads_no_more_from_swap_than_linux("disk:256M");
 }
 
-/// Linux disables huge pages in a small memory: a message says so if they were requested, and it is true.
+/// Linux disables huge pages in a guest with little memory. If they were requested, a message says so, and the guest
+/// really has none.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -730,7 +733,8 @@ fn huge_pages_that_linux_turns_off_are_said() {
     }
 }
 
-/// Linux 6.1 keeps the dirty bit when mprotect removes write permission; since 6.6 it is moved to a software bit.
+/// Linux 6.1 keeps the dirty bit set when mprotect removes write permission. Since 6.6, the bit is moved to a software
+/// bit.
 #[test]
 fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     let folder = tempfile::tempdir().unwrap();
@@ -757,7 +761,8 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// Asserts that `check` accepts the same run, and refuses another program because the baseline was made with `program`.
+/// Asserts that `check` accepts the same run as a baseline, and rejects another program because the baseline was made
+/// with `program`.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

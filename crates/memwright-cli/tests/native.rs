@@ -1,11 +1,11 @@
-//! Tests of `memwright run --native`: time, and the counters of this machine.
+//! Tests `memwright run --native`, which reports times and the counters of this machine.
 
 mod skipped;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-/// Spends some time in user mode, then exits with 7.
+/// A script that uses CPU time in user mode, then exits with 7.
 const SCRIPT: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo printed; exit 7";
 
 fn native(path: Option<&std::path::Path>, script: &str) -> Output {
@@ -17,7 +17,7 @@ fn native(path: Option<&std::path::Path>, script: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Returns the number before a title.
+/// Returns the number that precedes a title in the output.
 fn number(said: &str, title: &str) -> Option<f64> {
     let line = said
         .lines()
@@ -34,7 +34,7 @@ fn takes_time(output: &Output) {
     let [wall, user, system] = ["wall clock, ms", "user, ms", "system, ms"]
         .map(|title| number(&said, title).expect(&said));
     assert!(wall > 0.0 && user > 0.0 && system >= 0.0, "{said}");
-    // One thread cannot use more CPU time than elapses; the two clocks can differ by a tick.
+    // One thread cannot use more CPU time than the time that elapses. The two clocks can differ by a timer tick.
     assert!(user + system <= wall + 20.0, "{said}");
 }
 
@@ -47,12 +47,12 @@ fn without_perf_time_is_taken() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("perf is missing"), "{said}");
     assert_eq!(number(&said, "minor faults"), None, "{said}");
-    // A signal gives the exit code of a shell.
+    // If a signal kills the program, the exit code is that of a shell.
     let output = native(Some(folder.path()), "kill -9 $$");
     assert_eq!(output.status.code(), Some(137));
 }
 
-/// A perf that is not permitted to count must not prevent the program from running.
+/// A perf without permission to count must not prevent the program from running.
 #[test]
 fn with_a_perf_that_refuses_time_is_taken() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn perf_counts_where_it_is() {
     assert!(number(&said, "minor faults") > Some(0.0), "{said}");
 }
 
-/// perf would pass a file that cannot be executed to a shell, which runs it, or runs nothing and succeeds.
+/// perf would pass a file that cannot be executed to a shell, which could interpret it, or do nothing and succeed.
 #[test]
 fn what_is_no_program_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Tests that a kernel with a fault path that is one instruction longer is reported with exactly one instruction more
-//! for each page fault.
+//! Tests that a page-fault path that is longer by one instruction is reported as exactly one more instruction per page
+//! fault.
 //!
-//! The kernel is Debian's, uncompressed: the call of its page-fault handler is redirected through a jump in the padding
-//! before that function. Nothing else in the image changes.
+//! The kernel is Debian's, uncompressed. The call of its page-fault handler is redirected through a jump in the padding
+//! before the handler; nothing else in the image changes.
 
 mod skipped;
 
@@ -15,11 +15,12 @@ use tempfile::TempDir;
 
 /// The function that the page-fault entry calls (arch/x86/mm/fault.c).
 const HANDLER: &str = "exc_page_fault";
-/// Bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES of Debian's configuration): NOPs.
+/// The number of bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES in Debian's configuration),
+/// which contain NOPs.
 const PADDING: usize = 16;
 
-/// A program that writes fresh pages in regions 1 to 8. Timer ticks occur in some of the regions, and in different ones
-/// on the other kernel. On request, the program first finds the handler's address.
+/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, which are not the same
+/// on both kernels. On request, the program first finds the handler's address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -83,11 +84,11 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Returns the uncompressed kernel inside a bzImage (Documentation/arch/x86/boot.rst: `payload_offset`); `None`, after
-/// a message, if the decompressor is missing.
+/// Returns the uncompressed kernel in a bzImage (Documentation/arch/x86/boot.rst: `payload_offset`). If the
+/// decompressor is missing, prints a message and returns `None`.
 fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     let start = (usize::from(image[0x1f1]) + 1) * 512 + word(image, 0x248);
-    // The last four bytes of the payload are the uncompressed size.
+    // The last four bytes of the payload contain the uncompressed size.
     let payload = &image[start..start + word(image, 0x24c) - 4];
     let tool = match payload {
         [0x28, 0xb5, ..] => "zstd",
@@ -111,7 +112,7 @@ fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the executable segment of an ELF file: its address, and its range in the file.
+/// Returns the executable segment of an ELF file: its virtual address, and its range in the file.
 fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     let first = long(elf, 32) as usize;
     let (address, place, size) = (
@@ -122,7 +123,7 @@ fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     (address, place as usize..(place + size) as usize)
 }
 
-/// Redirects every call of the handler through a jump.
+/// Redirects every call of the handler through a jump to the handler.
 fn lengthen(elf: &mut [u8], handler: u64) {
     let (address, place) = code(elf);
     let at = place.start + (handler - address) as usize;
@@ -146,7 +147,7 @@ fn lengthen(elf: &mut [u8], handler: u64) {
     elf[padding + 1..padding + 5].copy_from_slice(&(PADDING as u32 - 5).to_le_bytes());
 }
 
-/// Returns the number of page faults of all causes.
+/// Returns the number of page faults, whatever their cause.
 fn faults(counts: &Value) -> u64 {
     let both = ["user_faults", "kernel_faults"].map(|who| &counts[who]);
     let each = both

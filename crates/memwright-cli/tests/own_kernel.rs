@@ -1,4 +1,4 @@
-//! Tests of `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel, counted from outside the guest.
+//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel that QEMU counts.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn memwright(words: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that rejects its options reads nothing.
+    // A command that rejects its options does not read the input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -40,8 +40,8 @@ fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     (output, read(&json))
 }
 
-/// A guest of a kernel image contains the files of the root that the program uses, and the entries of folders that it
-/// lists.
+/// A guest of a kernel image contains the files of the root that the program uses, and the entries of folders that the
+/// program lists.
 #[test]
 fn files_of_the_root_are_carried() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -65,8 +65,8 @@ fn files_of_the_root_are_carried() {
     assert!(!has("unused"), "{settings:?}");
 }
 
-/// With processes, pipes, signals and threads, each kernel instruction is in a function, every call returns, and the
-/// profile of a run equals the counts without one.
+/// In a run with processes, pipes, signals and threads, each kernel instruction is in a function and every call
+/// returns. The instructions of the profile add up to the counts of a run without one.
 #[test]
 fn functions_add_up_to_the_run() {
     let script =
@@ -106,7 +106,7 @@ fn functions_add_up_to_the_run() {
     );
 }
 
-/// A program that reads standard input gets all of it, and the document records its hash.
+/// A program that reads standard input receives all of it, and the document contains its hash.
 #[test]
 fn standard_input_arrives() {
     let input: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
@@ -142,7 +142,7 @@ fn policies_are_columns() {
         ],
         b"",
     );
-    // Without huge pages there are more faults.
+    // Without huge pages, the program takes more faults.
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let document = read(&json);
     let columns = document["columns"].as_array().unwrap();
@@ -156,7 +156,7 @@ fn policies_are_columns() {
     assert_eq!(columns[0]["output_sha256"], columns[1]["output_sha256"]);
 }
 
-/// A program is swept over a parameter: by options, and by an equivalent plan.
+/// A program is run once for each value of a parameter, which is given by options or by an equivalent plan.
 #[test]
 fn a_program_is_swept_over_its_parameters() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn a_program_is_swept_over_its_parameters() {
     };
     assert_eq!(points.len(), 2);
     for column in [0, 1] {
-        // The kernel at least zeroes each of 32 more pages.
+        // For each of 32 additional pages, the kernel executes at least the instructions that zero the page.
         assert!(kernel(1, column) > kernel(0, column) + 32 * 512);
     }
     assert_ne!(kernel(0, 1), kernel(0, 0), "the policy does nothing");
@@ -220,7 +220,7 @@ fn a_program_is_swept_over_its_parameters() {
     assert_eq!(String::from_utf8_lossy(&planned.stdout), table, "{said}");
 }
 
-/// A baseline is checked, and a change of settings is refused.
+/// `check` accepts a baseline, and rejects a run with other settings.
 #[test]
 fn a_baseline_is_checked() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn what_the_kernel_does_not_have_is_refused() {
     );
 }
 
-/// The program's outcome determines the command's exit code.
+/// How the program ends determines the command's exit code.
 #[test]
 fn endings_are_codes() {
     for (words, code) in [

@@ -1,4 +1,4 @@
-//! Tests of regions that are passed several times, and of regions with names.
+//! Tests regions with several passes, and regions with names.
 
 mod kept;
 mod skipped;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// Each pass of region 1 writes as many new pages as the list says. Region 2 is passed once.
+/// Each pass of region 1 writes as many new pages as the next number of the list. Region 2 has one pass.
 const PASSES: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -56,7 +56,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Compiles source files, each a name and a text, to a program; `None` if there is no such compiler.
+/// Compiles source files, each a name and a text, to a program. Returns `None` if the compiler is not installed.
 fn compiled(
     folder: &TempDir,
     compiler: &str,
@@ -93,7 +93,7 @@ fn compiled(
     Some(program)
 }
 
-/// Builds the program of [`PASSES`] with this list.
+/// Builds the program [`PASSES`] with this list of numbers.
 fn passing(folder: &TempDir, name: &str, list: &str, options: &[&str]) -> String {
     let list = format!("-DLIST={list}");
     let options = [&["-static", &list], options].concat();
@@ -101,7 +101,8 @@ fn passing(folder: &TempDir, name: &str, list: &str, options: &[&str]) -> String
     program.to_str().unwrap().to_owned()
 }
 
-/// Returns the write faults of a region: the sum, the first pass, the minimum, the median, the maximum.
+/// Returns the write faults of a region: the sum of all passes, the first pass, the minimum, the median and the
+/// maximum.
 fn write_faults(region: &Value) -> [u64; 5] {
     let of = |counts: &Value| counts["user_faults"]["write"].as_u64().unwrap();
     let each = ["first", "min", "median", "max"].map(|name| of(&region["each"][name]));
@@ -125,7 +126,7 @@ fn passes_have_their_first_least_median_and_most() {
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!(document["repeats"], true, "{document}");
     let region = &document["regions"][0];
-    // The median of six values is the lower of the two in the middle.
+    // The median of six values is the lower of the two middle ones.
     assert_eq!(write_faults(region), [21, 2, 1, 3, 6], "{region}");
     assert_eq!(
         (&region["passes"], &region["name"]),
@@ -149,9 +150,9 @@ fn passes_have_their_first_least_median_and_most() {
     check_limits(&program);
 }
 
-/// Checks the reports of a document with the passes of a region.
+/// Checks the reports of a document with several passes of a region.
 fn check_formats(file: &str) {
-    // The document alone is enough for every format, with the region's number and with its name.
+    // The document alone suffices for every format, with the region's number and with its name.
     for (format, row, expected) in [
         (
             "--csv",
@@ -189,7 +190,7 @@ fn check_formats(file: &str) {
     );
 }
 
-/// Checks limits on passes.
+/// Checks limits on the statistics of passes.
 fn check_limits(program: &str) {
     for (limits, code, said) in [
         (
@@ -236,7 +237,8 @@ fn check_limits(program: &str) {
     }
 }
 
-/// Two programs with equal sums that differ only in the largest pass: a difference, in the one row that reports it.
+/// Two programs differ only in the maximum of their passes, while their sums are equal. One row must report a
+/// difference.
 #[test]
 fn one_pass_that_differs_is_a_difference() {
     if !has_kernel(KERNEL) {
@@ -277,7 +279,7 @@ fn one_pass_that_differs_is_a_difference() {
     assert!(!said.contains("median"), "{said}");
 }
 
-/// Programs that name their regions differently are not compared by a name, and the table says so.
+/// If programs give their regions different names, the regions are not compared by name, and the table says so.
 #[test]
 fn names_that_differ_are_said() {
     if !has_kernel(KERNEL) {
@@ -316,8 +318,8 @@ fn names_that_differ_are_said() {
     }
 }
 
-/// A program at one path, with and without names: its regions have the same counts. The complete run includes the exec
-/// of a different file.
+/// If a program at the same path is compiled with and without names, its regions have the same counts. The counts of
+/// the complete run include the exec of another file.
 #[test]
 fn names_change_no_count_of_a_region() {
     if !has_kernel(KERNEL) {
@@ -348,7 +350,7 @@ fn names_change_no_count_of_a_region() {
     );
 }
 
-/// An error in a program's names is reported in one line, and none of them is used.
+/// An error in a program's names is reported in one line, and none of the names is used.
 #[test]
 fn wrong_names_are_said_and_not_used() {
     if !has_kernel(KERNEL) {
@@ -428,7 +430,7 @@ fn wrong_names_are_said_and_not_used() {
     }
 }
 
-/// `--region` accepts the name of a region. An unknown name is refused before anything runs.
+/// `--region` accepts the name of a region. An unknown name is rejected before a program runs.
 #[test]
 fn a_profile_is_of_a_region_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -464,7 +466,7 @@ fn a_profile_is_of_a_region_by_its_name() {
     }
 }
 
-/// Returns the contents that the loader maps, concatenated.
+/// Returns the concatenated contents of the segments that the loader maps.
 fn loaded(program: &Path) -> Vec<u8> {
     let image = program.with_extension("loaded");
     let status = Command::new("objcopy")
@@ -475,7 +477,7 @@ fn loaded(program: &Path) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
-/// Returns the contents of a program's section; empty if there is none.
+/// Returns the contents of a section of a program; empty if the program has no such section.
 fn section(program: &Path, name: &str) -> Vec<u8> {
     let (file, copy) = (
         program.with_extension("section"),
@@ -493,7 +495,7 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     fs::read(file).unwrap_or_default()
 }
 
-/// Returns the entries of the section of names, by number: link-time optimisation determines their order.
+/// Returns the entries of the section with names, sorted by number, because link-time optimisation changes their order.
 fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     while let Some((number, rest)) = section.split_first_chunk() {
@@ -506,7 +508,7 @@ fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     found
 }
 
-/// Names change no byte that is loaded, in C and C++, at file scope and in a function, in several source files.
+/// Names change no loaded byte, in C and in C++, at file scope and in a function, and with several source files.
 #[test]
 fn names_change_nothing_that_is_loaded() {
     let header = "#include \"mark.h\"\n#ifdef NAMED\nMARK_NAME(1, \"shared\");\n#endif\n";

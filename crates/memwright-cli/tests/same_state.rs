@@ -1,5 +1,5 @@
-//! Tests of what counts as the same state at the marks of a region, on real kernels: the program's mappings, and its
-//! marks.
+//! Tests, on real kernels, which differences at the marks of a region are differences in the program's state: those of
+//! its mappings and of its marks.
 
 mod kept;
 mod skipped;
@@ -14,8 +14,9 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// A region that writes 16 pages again, in memory of which `BEFORE` first writes other pages. `INSIDE` is executed in
-/// the region, and `AFTER` after it. `ONE` and `TWO` are written, `NEW` is not mapped yet.
+/// A program with a region that writes 16 pages again, in memory in which `BEFORE` first writes other pages. `INSIDE`
+/// is executed in the region, and `AFTER` after it. The pages `ONE` and `TWO` have been written; `NEW` is not mapped
+/// yet.
 const PROGRAM: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -46,7 +47,7 @@ int main(void)
 }
 "#;
 
-/// The work of a program before, in and after the region.
+/// What a program does before the region, in the region, and after it.
 type Work = [&'static str; 3];
 
 fn built(folder: &TempDir, name: &str, [before, inside, after]: Work, options: &[&str]) -> PathBuf {
@@ -64,7 +65,7 @@ fn built(folder: &TempDir, name: &str, [before, inside, after]: Work, options: &
     program
 }
 
-/// Returns the lines of a comparison about a different state, and its exit code.
+/// Returns the lines of a comparison that report a different state, and the exit code.
 fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     let file = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
@@ -87,7 +88,7 @@ fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     (lines, output.status.code().unwrap())
 }
 
-/// Returns the lines for a program that executes `other`, compared with one that only executes the region.
+/// Returns these lines for a program that executes `other`, compared with one that executes only the region.
 fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     let first = built(folder, "first", ["", "", ""], &["-static"]);
     let other = built(folder, "other", other, &["-static"]);
@@ -96,12 +97,12 @@ fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     compared(folder, &["--kernel", KERNEL, "--kernel", &column, program])
 }
 
-/// Work, and the resulting lines.
+/// What a program does, and the lines that result from it.
 const CASES: [(Work, &[&str]); 12] = [
-    // Outside the region: what is unmapped before it, and what follows it.
+    // Outside the region: memory that is unmapped before it, and work after it.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
     (["", "", "store(spare, 9)"], &[]),
-    // What exists before the region and remains is also there inside it.
+    // Pages that exist before the region and remain also exist in the region.
     (
         ["store(spare, 9)", "", ""],
         &[
@@ -111,7 +112,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: 4 KiB, dirty: A and A+9",
         ],
     ),
-    // Pages that are only read: in the region, or before it.
+    // Pages that are only read, in the region or before it.
     (["load(spare, 9)", "", ""], &[]),
     (
         ["", "load(spare, 9)", ""],
@@ -121,7 +122,7 @@ const CASES: [(Work, &[&str]); 12] = [
         ["load(spare, 9)", "munmap(spare, 64 * 4096)", ""],
         &["Page tables, changed from its beginning to its end: 4 KiB, read-only: 0 and -9"],
     ),
-    // In the region: new pages, removed permissions, removed access.
+    // In the region: new pages, removed permissions, and removed access.
     (
         ["", "store(spare, 9)", ""],
         &[
@@ -144,7 +145,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: neither present nor empty: A and A+5",
         ],
     ),
-    // Marks: an extra begin mark, an extra end mark, a begin mark alone.
+    // An additional begin mark, an additional end mark, and a begin mark without an end mark.
     (
         ["MARK_BEGIN(1)", "", ""],
         &["Marks: beginnings while it was open: A and A+1"],
@@ -159,7 +160,7 @@ const CASES: [(Work, &[&str]); 12] = [
     ),
 ];
 
-/// Returns the difference of two counts at the end of a line; otherwise the unchanged line.
+/// Returns the difference between two counts at the end of a line, or the unchanged line if it has none.
 fn relative(line: &str) -> String {
     let line = line.strip_prefix("NOT THE SAME STATE: region 1: ").unwrap();
     let number = |text: &str| text.replace(',', "").parse::<i64>().ok();
@@ -182,12 +183,12 @@ fn the_state_is_what_the_program_has_mapped_at_the_marks() {
         let (lines, code) = against_nothing(&folder, work);
         let lines: Vec<String> = lines.iter().map(|line| relative(line)).collect();
         assert_eq!(lines, expected, "{work:?}");
-        // Without a line about the state, the exit code reports that counts of the complete run differ.
+        // Without a line about the state, the exit code is that for different counts of the complete run.
         assert_eq!(code, if expected.is_empty() { 1 } else { 7 }, "{work:?}");
     }
 }
 
-/// A region that one column enters and the other does not, and one that one column passes twice.
+/// One column executes a region that the other does not, and one column executes a region twice.
 #[test]
 fn passes_are_a_part_of_the_state() {
     if !has_kernel(KERNEL) {
@@ -203,8 +204,8 @@ fn passes_are_a_part_of_the_state() {
     assert_eq!((lines, code), (vec![passed.to_owned()], 7));
 }
 
-/// Linux 7.3 and Memwright map more pages of the C library around a fault than 6.12: that happens before the region,
-/// which does the same work.
+/// Linux 7.3 and Memwright map more pages of the C library around a fault than 6.12. This happens before the region, in
+/// which the program does the same work.
 #[test]
 fn a_dynamic_program_has_one_state_on_every_kernel() {
     let newer = "debian:trixie-backports";

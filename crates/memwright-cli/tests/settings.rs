@@ -1,5 +1,5 @@
-//! Tests that everything that shifts a count is in the document, that `check` refuses what differs, and that nothing
-//! else shifts a count.
+//! Tests that the document contains every setting that can change a count, that `check` rejects runs with other
+//! settings, and that no other property changes a count.
 
 mod skipped;
 
@@ -27,7 +27,7 @@ fn memwright(arguments: &[&str]) -> Command {
     command
 }
 
-/// Reads standard input byte by byte to its end; with an argument, reads nothing.
+/// A program that reads standard input byte by byte until it ends or, with an argument, reads nothing.
 const PROGRAM: &str = r#"
 #include <unistd.h>
 int main(int count, char **arguments)
@@ -50,7 +50,7 @@ fn built(folder: &TempDir) -> PathBuf {
     program
 }
 
-/// Gives a command its standard input, and waits for it.
+/// Starts a command with this standard input, and waits until it exits.
 fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
     match input {
         Input::Null => drop(command.stdin(Stdio::null())),
@@ -90,7 +90,7 @@ fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
 /// Returns the document of a run.
 fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) -> Value {
     let json = folder.path().join("json");
-    // A file from an earlier run is not the document of this one.
+    // The file may exist from an earlier run.
     let _ = fs::remove_file(&json);
     let mut command = memwright(&["run"]);
     command.args(options).arg("--json").arg(&json).args(words);
@@ -100,7 +100,7 @@ fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) ->
     serde_json::from_slice(&text).expect(&said)
 }
 
-/// Returns a document's counts, of Memwright or of a Linux kernel.
+/// Returns the counts in a document of Memwright or of a Linux kernel.
 fn counts(document: &Value) -> &Value {
     match document.get("account") {
         Some(account) => account,
@@ -108,7 +108,7 @@ fn counts(document: &Value) -> &Value {
     }
 }
 
-/// Returns the options for Debian's kernel; `None`, after a message, if it is not kept here.
+/// Returns the options for Debian's kernel. If that is not in the cache, prints a message and returns `None`.
 fn on_linux() -> Option<[&'static str; 3]> {
     let options = ["--no-verify", "--kernel", "debian:trixie"];
     let words = [&["run"], &options[..], &["--dry-run", "/bin/true"]].concat();
@@ -119,13 +119,13 @@ fn on_linux() -> Option<[&'static str; 3]> {
     None
 }
 
-/// Asserts that documents are equal except for what the input changes.
+/// Asserts that documents with different inputs differ only in what depends on the input.
 fn same_whatever_the_input(options: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
     let program = program.to_str().unwrap();
     let of = |words: &[&str], input| document(&folder, options, words, input);
-    // With an argument, the program does not read its input.
+    // With an argument, the program reads nothing from its input.
     for (words, inputs) in [
         (
             &[program][..],
@@ -178,7 +178,7 @@ fn what_is_kept_costs_nothing() {
     assert!(kept.join("initrd.cpio").is_file() && !kept.join("trace.jsonl").exists());
 }
 
-/// Checks a program, and returns the exit code and the output.
+/// Runs `check` with a program, and returns the exit code and the output.
 fn check(
     folder: &TempDir,
     baseline: &Path,
@@ -192,7 +192,8 @@ fn check(
     (output.status.code(), said)
 }
 
-/// Asserts that a baseline is compared only with a run with the same settings, and that a line names those that differ.
+/// Asserts that a baseline is compared only with a run that has the same settings, and that a line lists those that
+/// differ.
 fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
@@ -246,7 +247,7 @@ fn linux_settings_are_compared_too() {
     );
 }
 
-/// With a root, the loopback interface of a Linux guest is up.
+/// The loopback interface of a Linux guest is up if the guest has a root.
 #[test]
 fn linux_has_loopback_with_a_root() {
     let Some(options) = on_linux() else { return };
@@ -264,7 +265,7 @@ fn linux_has_loopback_with_a_root() {
     }
 }
 
-/// Tracing options shift the counts of a run, and are in its document.
+/// Options for tracing change the counts of a run, and its document contains them.
 #[test]
 fn check_refuses_what_was_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -308,7 +309,7 @@ fn another_path_is_another_program_unless_that_is_allowed() {
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("another path of the program"), "{said}");
     let (code, said) = check(&folder, &base, &["--vary", "path", copy], Input::Null);
-    // A longer path takes more instructions, and that is a difference.
+    // A longer path takes more instructions, which is a difference.
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("instructions: kernel"), "{said}");
 }
@@ -333,12 +334,12 @@ fn both_formats_of_a_trace_hold_the_same_events() {
     let chrome: Value = serde_json::from_str(&text).unwrap();
     let events = chrome["traceEvents"].as_array().unwrap();
     assert_eq!(lines.lines().count(), events.len());
-    // Each Chrome event is on a line of its own, after the one that begins the document.
+    // Each Chrome event is on a separate line, after the line that begins the document.
     for ((line, event), written) in lines.lines().zip(events).zip(text.lines().skip(1)) {
         let mut fields: Value = serde_json::from_str(line).unwrap();
         let fields = fields.as_object_mut().unwrap();
         let clock = fields.remove("clock").unwrap().as_u64().unwrap();
-        // A parsed number is floating-point: compare the digits in the text.
+        // A parsed number would be floating-point, so the digits in the text are compared.
         let time = format!("\"ts\":{}.{:03},", clock / 1000, clock % 1000);
         assert!(written.contains(&time), "{line}: {written}");
         assert_eq!(fields.remove("event").as_ref(), Some(&event["name"]));

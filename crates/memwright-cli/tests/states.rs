@@ -1,4 +1,4 @@
-//! Tests that guests that start from a state saved after boot have the same counts as guests that boot first.
+//! Tests that guests that start from a snapshot taken after boot have the same counts as guests that boot.
 
 mod skipped;
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Prints the status of each path in its arguments, then writes pages in a region, has them swapped out if there is
-/// swap, and prints its input.
+/// A program that prints the status of each path in its arguments, writes pages in a region, has them swapped out if
+/// there is swap, and prints its input.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -48,7 +48,7 @@ int main(int count, char **paths)
 }
 "#;
 
-/// A folder with the program, a private cache, and a QEMU that records how it was started.
+/// A folder with the program, a private cache, and a QEMU that records each of its starts.
 struct Room {
     folder: TempDir,
 }
@@ -94,7 +94,7 @@ impl Room {
         command
     }
 
-    /// Returns the account of a run of the program, its output, and the command's messages.
+    /// Returns the account of a run of the program, the program's output, and the command's messages.
     fn run(&self, options: &[&str], image: &Path, arguments: &[&str]) -> (Value, String, String) {
         let file = self.path("account.json");
         let words = [&["run"], options].concat();
@@ -111,9 +111,9 @@ impl Room {
         (account, printed, said)
     }
 
-    /// Returns how the guests started since the last call: how many booted, whether any booted to be saved (0 or 1),
-    /// and how many were restored. Boots to be saved are not counted, because a guest sometimes boots several times
-    /// before its state is taken.
+    /// Returns how the guests have started since the last call: how many booted, whether any booted for a snapshot (0
+    /// or 1), and how many were restored. Boots for a snapshot are not counted, because a guest sometimes boots several
+    /// times until one can be taken.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -138,7 +138,7 @@ impl Room {
     }
 }
 
-/// Returns the image of a kernel that is kept here; prints a message if there is none.
+/// Returns the image of a kernel in the cache. If there is none, prints a message.
 fn image(name: &str) -> Option<PathBuf> {
     let kept = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["kernels", "list"])
@@ -166,8 +166,8 @@ fn text(account: &Value) -> String {
     serde_json::to_string_pretty(account).unwrap()
 }
 
-/// Asserts that a run from a saved state writes the same document as one that boots, byte for byte except for the
-/// host's part.
+/// Asserts that a run from a snapshot writes the same document as one that boots, byte for byte except for the part
+/// about the host.
 fn cold_equals_restored(name: &str, qemu: &Path, options: &[&str]) {
     if let Some(image) = image(name) {
         cold_equals_restored_in(&Room::new(qemu), name, &image, options);
@@ -214,7 +214,7 @@ fn linux_6_12_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &[]);
 }
 
-/// The 6.12 of an older release, built with another compiler.
+/// Linux 6.12 for an older release of Debian, which was built with another compiler.
 #[test]
 fn linux_6_12_of_bookworm_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:bookworm-backports", Path::new(USUAL), &[]);
@@ -236,7 +236,7 @@ fn two_nodes_count_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &options);
 }
 
-/// The modules for swap are part of the state; the size of swap is not.
+/// A snapshot contains the modules for swap, but does not depend on the size of swap.
 #[test]
 fn swap_counts_the_same_from_a_saved_state() {
     let name = "debian:trixie-backports";
@@ -251,12 +251,12 @@ fn swap_counts_the_same_from_a_saved_state() {
         !said.contains("no swap") && !said.contains("was not loaded"),
         "{said}"
     );
-    // The program's pages are swapped in.
+    // The program's pages are swapped in by read faults.
     let count = |region: &Value| region["user_faults"]["read"].as_u64().unwrap();
     assert!(count(&account["run"]) > 0, "{said}");
 }
 
-/// A later QEMU saves and restores a different state; it is not fetched for this test.
+/// A later QEMU saves and restores another format. It is not downloaded for this test.
 #[test]
 fn a_later_qemu_counts_the_same_from_a_saved_state() {
     if let Some(qemu) = later_qemu() {
@@ -264,7 +264,7 @@ fn a_later_qemu_counts_the_same_from_a_saved_state() {
     }
 }
 
-/// If CPUs run in turns, the first turns after a restore depend on the host: such guests boot.
+/// If CPUs take turns, the first turns after a restore depend on the host, so such guests boot.
 #[test]
 fn several_cpus_boot() {
     let Some(qemu) = later_qemu() else { return };
@@ -276,7 +276,7 @@ fn several_cpus_boot() {
     assert_eq!((room.started(), room.states().len()), ([1, 0, 0], 0));
 }
 
-/// Returns the later QEMU in the cache, if it is there.
+/// Returns the later QEMU if it is in the cache.
 fn later_qemu() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -297,7 +297,7 @@ fn files_come_with_modes_links_times_and_owners() {
     let room = Room::new(Path::new(USUAL));
     let data = room.path("data");
     fs::create_dir(&data).unwrap();
-    // Larger than the guest's reads, and not a multiple of a page.
+    // The size exceeds that of the guest's reads, and is not a multiple of the page size.
     fs::write(data.join("large"), vec![b'x'; 700_001]).unwrap();
     fs::write(data.join("empty"), "").unwrap();
     symlink("../elsewhere", data.join("link")).unwrap();
@@ -323,7 +323,7 @@ fn files_come_with_modes_links_times_and_owners() {
         /opt/data 40750 0 0 0 1767225600 \n\
         input one\ninput two\n";
     assert_eq!(printed, expected, "{said}");
-    // Other files and arguments start from the same state.
+    // Runs with other files and arguments start from the same snapshot.
     let (_, printed, _) = room.run(&["--no-verify", "--no-count"], &image, &[]);
     assert_eq!(printed, "input one\ninput two\n");
     assert_eq!((room.started(), room.states().len()), ([0, 1, 2], 1));
@@ -388,8 +388,8 @@ fn wait_for(done: impl Fn() -> bool) {
     }
 }
 
-/// A command that is killed while a guest boots to be saved leaves no QEMU and no state. The next command removes its
-/// folder.
+/// A command that is killed while a guest boots for a snapshot leaves no QEMU and no snapshot behind. The next command
+/// removes its folder.
 #[test]
 fn a_killed_command_leaves_no_state() {
     let Some(image) = image("debian:bookworm") else {

@@ -1,4 +1,4 @@
-//! Tests the tutorial from start to end: compiles its program, and runs its commands as printed.
+//! Tests the tutorial: compiles its program, and runs its commands exactly as printed.
 
 mod skipped;
 
@@ -15,17 +15,17 @@ fn program() -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-/// Returns the commands that a reader types.
+/// Returns the commands that the reader of the tutorial types.
 fn commands() -> Vec<&'static str> {
     let (before, rest) = TUTORIAL.split_once("```c\n").unwrap();
     let (_, after) = rest.split_once("```").unwrap();
-    // Text between fences is output.
+    // The text between code fences is output.
     let after = after.split("```").step_by(2).flat_map(str::lines);
     let lines = before.lines().chain(after);
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
 }
 
-/// Returns the path of Debian's image, if it is kept here.
+/// Returns the path of Debian's image if it is in the cache.
 fn image() -> Option<PathBuf> {
     let line = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--kernel", "debian:trixie", "--dry-run", "/bin/true"])
@@ -72,7 +72,7 @@ fn every_command_of_the_tutorial_works() {
         assert_eq!(output.status.code(), Some(0), "{command}: {said}");
     }
     let table = fs::read_to_string(folder.path().join("table.txt")).unwrap();
-    // Both columns are the same kernel here.
+    // In this test, both columns are the same kernel.
     assert!(table.contains("none of 64 rows changed."), "{table}");
     assert!(table.contains("repeats"), "{table}");
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of how `compare`, `check` and `report` judge counts, and of their exit codes.
+//! Tests how `compare`, `check` and `report` judge counts, and their exit codes.
 
 mod stub;
 
@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 use stub::Stub;
 
-/// How a kernel differs from the first, the exit code of `compare`, and the kinds in its JSON.
+/// How a kernel differs from the first one, the exit code of `compare`, and the kinds of differences in its JSON.
 const KINDS: [(&str, i32, &[&str]); 9] = [
     ("faults=3", 0, &[]),
     ("faults=4", 1, &["counts"]),
@@ -41,7 +41,7 @@ fn each_kind_of_difference_has_a_code() {
             .iter()
             .flat_map(Value::as_str)
             .collect();
-        // Which of the two runs of an unstable kernel comes first is random.
+        // The order of the two different runs of an unstable kernel is random.
         if does.contains("unstable") {
             found.retain(|kind| *kind != "counts");
         }
@@ -60,7 +60,7 @@ fn each_kind_of_difference_has_a_code() {
     assert!(stub.is_tidy());
 }
 
-/// `check` has the same exit codes, except for counts that may decrease.
+/// `check` has the same exit codes, except that a count may decrease.
 #[test]
 fn a_check_has_the_codes_of_a_comparison() {
     let stub = Stub::new();
@@ -163,8 +163,8 @@ fn saved_documents_are_rendered_in_every_format() {
     );
     assert_eq!(code, 1);
     let read = |name: &str| fs::read_to_string(stub.at(name)).unwrap();
-    // A report of one document equals what the command itself wrote; a report of two equals what a comparison of both
-    // wrote.
+    // A report of one document equals the output of the command that wrote it, and a report of two documents equals that
+    // of a comparison.
     for (files, like, expected) in [
         ("before.json", "before", 0),
         ("cmp.json", "cmp", 0),
@@ -179,7 +179,7 @@ fn saved_documents_are_rendered_in_every_format() {
                 read(&format!("{like}.{format}")),
             );
             if like == "cmp" && format == "json" {
-                // The runs differ: their temporary files had different names.
+                // The runs differ because their temporary folders have different names.
                 let parse = |text: &str| {
                     let mut json: Value = serde_json::from_str(text).unwrap();
                     for column in json["columns"].as_array_mut().unwrap() {
@@ -221,7 +221,7 @@ fn saved_documents_are_rendered_in_every_format() {
     }
 }
 
-/// Documents of kinds that need no kernel image.
+/// Documents of the kinds that are not about a kernel image.
 #[test]
 fn accounts_and_benches_are_rendered() {
     let stub = Stub::new();

@@ -1,7 +1,7 @@
-//! Runs the workloads of `memwright bench`, whole programs, on Memwright and on Debian's kernel, and compares their
-//! output and their marks.
+//! Runs the workloads of `memwright bench`, which are complete programs, on Memwright and on Debian's kernel, and
+//! compares their output and their marks.
 //!
-//! A program that is not installed is reported as skipped. `cargo xtask workloads` also counts, and writes
+//! A workload whose program is not installed is reported as skipped. `cargo xtask workloads` also counts, and writes
 //! `docs/programs.md`.
 
 mod skipped;
@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use skipped::skipped;
 
-/// The kernel of the second column, which other tests boot too.
+/// The kernel of the second column, which other tests use too.
 const LINUX: &str = "debian:trixie";
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Guests need a gigabyte each.
+    // Each guest needs a gigabyte of memory.
     if arguments.test_threads.is_none() {
         arguments.test_threads = Some(1);
     }
@@ -46,7 +46,7 @@ fn workspace() -> &'static Path {
         .expect("the package is in the workspace")
 }
 
-/// Checks that a script succeeds on both kernels, with equal output, and executes each region that it marks once.
+/// Checks that a script succeeds on both kernels with equal output, and that each region that it marks has one pass.
 fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
     let text = fs::read_to_string(path)?;
     let packages = text
@@ -85,7 +85,7 @@ fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
         .args(["bench", name, "--no-verify", "--kernel", "memwright"])
         .args(["--kernel", &format!("linux={LINUX}"), "--json"])
         .arg(&json)
-        // Any folder: the command carries the scripts and their data.
+        // The working folder does not matter, because the command contains the scripts and their data.
         .current_dir(folder.path())
         .stdin(Stdio::null());
     let output = command.output()?;

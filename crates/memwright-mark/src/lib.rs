@@ -1,8 +1,8 @@
-//! Marks of a region of interest: `memwright run --kernel` counts between them, from outside; they have no effect on
-//! the program.
+//! Marks of a region of interest, between which `memwright run --kernel` counts. QEMU detects the marks, which have no
+//! effect on the program.
 //!
-//! A mark is the 7-byte NOP with a 32-bit displacement that `include/memwright/mark.h` describes. On processors other
-//! than x86-64 it is empty. A region may be executed many times, and regions may be nested.
+//! A mark is the 7-byte NOP with a 32-bit displacement that `include/memwright/mark.h` describes. On architectures
+//! other than x86-64, the functions do nothing. A region may be executed many times, and regions may be nested.
 //!
 //! ```
 //! # #![allow(clippy::needless_doctest_main)]
@@ -18,10 +18,10 @@
 #![no_std]
 #![deny(missing_docs)]
 
-/// The largest number of a region that a program may use.
+/// The largest number that a program may give a region.
 pub const LARGEST_REGION: u16 = 32_766;
 
-/// Marks the beginning of a region. The compiler does not move memory accesses across it.
+/// Marks the beginning of a region. The compiler does not move memory accesses across the mark.
 #[inline(always)]
 pub fn begin<const REGION: u16>() {
     const { assert!(REGION <= LARGEST_REGION) }
@@ -37,7 +37,7 @@ pub fn begin<const REGION: u16>() {
     }
 }
 
-/// Marks the end of a region. The compiler does not move memory accesses across it.
+/// Marks the end of a region. The compiler does not move memory accesses across the mark.
 #[inline(always)]
 pub fn end<const REGION: u16>() {
     const { assert!(REGION <= LARGEST_REGION) }
@@ -53,13 +53,13 @@ pub fn end<const REGION: u16>() {
     }
 }
 
-/// Names a region in every report: `name!(1, "toggle");`, among the items of a module, not in a function.
+/// Names a region in every report. `name!(1, "toggle");` must be among the items of a module, not in a function.
 ///
-/// The region is a constant, the name a string literal: a letter, then up to 63 letters, digits, `_` and `-`. Anything
-/// else does not compile. The command refuses two names for one region, and one name for two.
+/// The region must be a constant, and the name a string literal: a letter, then up to 63 letters, digits, `_` or `-`.
+/// Anything else does not compile. The command rejects two names for one region, and one name for two regions.
 ///
-/// A name is no instruction, and the loader does not read it. It is an entry of the section `.memwright.regions`, which is
-/// not allocated, in the form that `include/memwright/mark.h` describes.
+/// A name adds no instruction and is not loaded into memory. It is an entry of the section `.memwright.regions`, which
+/// is not allocated, in the format that `include/memwright/mark.h` describes.
 ///
 /// ```compile_fail
 /// memwright_mark::name!(1, "a name");
@@ -91,7 +91,7 @@ macro_rules! name {
     };
 }
 
-/// Whether a text can be a region's name.
+/// Returns whether a text is valid as a region's name.
 #[doc(hidden)]
 #[must_use]
 pub const fn is_name(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The bytes of the marks in a compiled program.
+//! Tests the bytes of the marks in a compiled program.
 #![cfg(target_arch = "x86_64")]
 
 memwright_mark::name!(0x123, "marked");
@@ -6,7 +6,7 @@ memwright_mark::name!(NUMBER, "by-a_constant");
 
 const NUMBER: u16 = 2;
 
-/// Returns how often the mark with this code occurs in this test program.
+/// Returns how often the mark with this code occurs in this test's own executable.
 fn marks(code: u16) -> usize {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let [low, high] = code.to_le_bytes();

@@ -1,4 +1,4 @@
-//! `memwright check --bisect`: the exit codes that `git bisect run` reads.
+//! The exit codes of `memwright check --bisect`, which `git bisect run` interprets.
 
 use std::ffi::OsString;
 
@@ -10,27 +10,28 @@ use crate::compare::limit::{Judged, Judgement};
 use crate::linux::no_result::NoResult;
 use crate::model::failure::{Failure, SIGNAL_BASE, TIMEOUT};
 
-/// No limit is exceeded.
+/// The run exceeds no limit.
 pub const GOOD: u8 = 0;
-/// A limit is exceeded.
+/// The run exceeds a limit.
 pub const BAD: u8 = 1;
-/// This commit cannot be tested: its image is absent, does not boot, or panics.
+/// The commit cannot be tested, because its image is absent, does not boot, or panics.
 pub const SKIP: u8 = 125;
-/// Wrong usage. Codes from 128 on stop the bisection; this code and the following ones are above the codes of signals.
+/// The usage is wrong. Codes of 128 and more stop the bisection; this code and the following ones are above those of
+/// signals.
 pub const USAGE: u8 = 194;
 /// QEMU, a compiler or another tool is missing, or fails.
 pub const ENVIRONMENT: u8 = 195;
-/// No claim is possible: the counts do not repeat, or are not comparable.
+/// No verdict is possible, because the counts do not repeat or are not comparable.
 pub const NO_CLAIM: u8 = 196;
 /// `--timeout` expired.
 pub const TOO_LATE: u8 = 197;
-/// Any other error, a full disk for example.
+/// Any other error, such as a full disk.
 pub const INTERNAL: u8 = 198;
 
-/// Returns the exit code of a run that was judged.
+/// Returns the exit code for the judgements of a run.
 ///
 /// # Errors
-/// A limit that cannot be judged: a wrong verdict would mislead the bisection.
+/// If a limit cannot be judged, because a wrong verdict would mislead the bisection.
 pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     let absent = judged.iter().find(|one| match one.result {
         Judgement::Absent => true,
@@ -78,8 +79,8 @@ pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     }
 }
 
-/// Returns whether a command line that does not parse contains `check --bisect` before PROGRAM, and not as the value of
-/// an option.
+/// Returns whether a command line that does not parse contains `check --bisect` before PROGRAM, other than as the value
+/// of an option.
 pub fn is_asked_for(words: &[OsString]) -> bool {
     let command = Cli::command();
     let Some(check) = command.find_subcommand("check") else {
@@ -98,7 +99,7 @@ mod tests {
     use crate::compare::limit::Limit;
     use anyhow::anyhow;
 
-    /// How `git bisect run` interprets a code (git-bisect(1)).
+    /// Returns how `git bisect run` interprets an exit code (git-bisect(1)).
     fn means(code: u8) -> &'static str {
         match code {
             0 => "good",

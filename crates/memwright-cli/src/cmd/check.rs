@@ -25,11 +25,11 @@ use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
 use crate::sheet::{Sheet, cell_text};
 
-/// Runs the program in the same way as the baseline, and judges its counts. Returns the exit code, which says how they
-/// differ.
+/// Runs the program with the settings of the baseline and judges its counts. Returns the exit code, which depends on
+/// the kinds of differences.
 ///
 /// # Errors
-/// Usage; a missing tool; a guest that gives no result; counts that cannot be compared.
+/// If the usage is wrong, if a tool is missing, if a guest gives no result, or if counts cannot be compared.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let baseline = args.baseline.as_deref().map(baseline).transpose();
     let baseline = baseline.map_err(Failure::Usage)?;
@@ -86,7 +86,7 @@ fn baseline(path: &Path) -> anyhow::Result<Saved> {
     parsed.map_err(|error| anyhow!("--baseline {error:#}"))
 }
 
-/// Checks the options before anything runs.
+/// Checks the options before a program runs.
 fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()> {
     if let Some(limit) = args.limits.iter().find(|limit| limit.is_relative())
         && baseline.is_none()
@@ -114,8 +114,8 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Returns the patterns of rows and the limits, with the names that the program gives its regions replaced by their
-/// numbers.
+/// Returns the patterns of rows and the limits. The names that the program gives its regions are replaced by the
+/// regions' numbers.
 fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let limits = args.limits.iter().map(|limit| &limit.row);
     let mut rows = args.shown.rows.iter().chain(limits);
@@ -123,7 +123,7 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let other = args.run.kernel.last().and_then(|text| other_program(text));
     let program = other.or_else(|| args.run.setup.command.first().cloned());
     let path = std::env::var_os("PATH");
-    // The run reports a missing program.
+    // If the program does not exist, the run reports the error.
     let path = program
         .filter(|_| by_name)
         .and_then(|name| program::locate(&name, path.as_deref()).ok());
@@ -147,16 +147,16 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     ))
 }
 
-/// Returns whether the text is the name of a row: not a pattern, and not a group, which begins with a capital letter.
+/// Returns whether the text is the name of a row, and not a pattern or a group, which begins with a capital letter.
 fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Fails unless a verdict is possible: the runs must be comparable, and must repeat.
+/// Returns an error unless a verdict is possible: the runs must be comparable, and must repeat.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
-    // A bisection varies the kernel.
+    // A bisection compares different kernels.
     vary.extend(args.bisect.then_some(Vary::Kernel));
     if let Some(baseline) = baseline {
         let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
@@ -181,8 +181,8 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     }
 }
 
-/// Returns a line if the program did not end as in the baseline, or, without a baseline, did not run to its end: its
-/// counts do not describe the same work.
+/// Returns a line if the program ended differently than in the baseline or, without a baseline, if it failed. Its
+/// counts then do not describe the same work.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
     let text = words::ending;
     match (before, now) {
@@ -195,7 +195,7 @@ fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<S
     }
 }
 
-/// Returns the differences from a baseline: their kinds, and a line for each.
+/// Returns the differences from a baseline: their kinds, and one line for each.
 fn differences(
     sheet: &Sheet,
     on: FailOn,
@@ -209,11 +209,11 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the limits that were exceeded.
+/// Returns the limits that the run exceeds, as kinds of differences and as lines.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,
-        // A row that was not measured must not pass silently.
+        // A row that was not measured must not pass without a message.
         Judgement::Bad { .. } | Judgement::Absent | Judgement::NotMeasured => true,
     };
     let lines = judged.iter().filter(is_over);
@@ -230,8 +230,8 @@ fn with_lines(found: impl IntoIterator<Item = (Kind, Vec<String>)>) -> (Vec<Kind
     (kinds, lines.concat())
 }
 
-/// Returns a line for each row that makes the check fail. A row that one side did not measure also makes it fail: it
-/// must not pass silently.
+/// Returns one line for each row that makes the check fail. This includes a row that only one side measured, which must
+/// not pass without a message.
 fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -303,7 +303,7 @@ mod tests {
             (Some(1), Some(1), 0, 0),
             (Some(1), Some(2), 1, 1),
             (Some(2), Some(1), 0, 1),
-            // The two counts are equal as floating-point numbers.
+            // As floating-point numbers, the two counts would be equal.
             (Some(LARGE), Some(LARGE + 1), 1, 1),
             (Some(LARGE + 1), Some(LARGE), 0, 1),
             (Some(1), None, 1, 1),

@@ -1,4 +1,4 @@
-//! `memwright compare`: one program on several kernels, side by side.
+//! `memwright compare`: runs one program on several kernels and compares their counts.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ use crate::render::outputs::{Outputs, Shown};
 use crate::render::profile_outputs::ProfileOutputs;
 use crate::sheet::Section;
 
-/// Runs the program on each kernel and prints the counts; the exit code says which kind of difference there is.
+/// Runs the program on each kernel and prints the counts. The exit code depends on the kind of difference.
 ///
 /// # Errors
-/// Usage; a missing tool; a guest that gives no result.
+/// If the usage is wrong, if a tool is missing, or if a guest gives no result.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
     let columns = columns(args).map_err(Failure::Usage)?;
@@ -59,7 +59,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
     }
-    // Functions of Memwright are not parts of Linux's functions, nor the reverse.
+    // No function of Memwright is a part of a function of Linux, or the other way round.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)
@@ -83,8 +83,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     conclude("memwright compare", &columns, functions, &shown, &outputs)
 }
 
-/// Returns the patterns of rows, with the names that the programs give their regions replaced by their numbers. Fails
-/// if the programs give the region of `--region` different numbers.
+/// Returns the patterns of rows. The names that the programs give their regions are replaced by the regions' numbers.
+/// Returns an error if the programs give the region of `--region` different numbers.
 fn regions_by_number(
     args: &CompareArgs,
     laboratories: &[Laboratory<'_>],
@@ -98,10 +98,10 @@ fn regions_by_number(
     rows.map_err(|unknown| anyhow!("--rows: {unknown}"))
 }
 
-/// Writes a comparison, with further sections after the counts, to the selected outputs, and returns its exit code.
+/// Writes a comparison to the selected outputs, with additional sections after the counts, and returns its exit code.
 ///
 /// # Errors
-/// Documents of two kinds; a pattern that names no row; I/O errors of writing.
+/// If the documents are of two kinds, if a pattern matches no row, or I/O errors of writing.
 pub fn conclude(
     title: &str,
     columns: &[(String, &Saved)],
@@ -127,7 +127,7 @@ pub fn conclude(
     Ok(verdict::code(&document.kinds))
 }
 
-/// Writes the output files of profiles, if functions were counted.
+/// Writes the additional outputs of profiles, if functions were counted.
 fn write_profiles(
     outputs: &ProfileOutputs,
     first: &Document,
@@ -162,7 +162,7 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// Returns the columns, after checking the options before anything runs.
+/// Checks the options before a program runs, and returns the columns.
 fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
     if args.run.kernel.len() < 2 {
         return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));

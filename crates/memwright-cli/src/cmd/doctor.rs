@@ -1,4 +1,4 @@
-//! `memwright doctor`: checks required tools and shows how to install them.
+//! `memwright doctor`: checks which required tools are installed, and prints how to install the others.
 
 use std::fs;
 use std::process::Command;
@@ -13,14 +13,14 @@ use crate::host::{cache, output};
 use crate::model::failure::{ENVIRONMENT, Failure};
 use crate::qemu::version;
 
-/// The severity of a finding.
+/// The importance of a tool, and whether it is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
-    /// It is installed.
+    /// The tool is installed.
     Here,
-    /// Some commands need it, and it is missing.
+    /// The tool is missing, and some commands need it.
     Useful,
-    /// It is missing, and nothing runs without it.
+    /// The tool is missing, and every run needs it.
     Needed,
 }
 
@@ -32,7 +32,7 @@ struct Finding {
     detail: String,
 }
 
-/// Checks all tools and prints a line for each; returns 3 if a required one is missing.
+/// Checks all tools and prints one line for each. Returns exit code 3 if a required tool is missing.
 ///
 /// # Errors
 /// I/O errors of printing.

@@ -1,29 +1,29 @@
-//! Finds the options before PROGRAM in words that clap has not parsed.
+//! Finds the options before PROGRAM in a command line that clap has not parsed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, Command};
 
-/// The options of a subcommand, and where they end.
+/// The options of a subcommand, and the index at which they end.
 pub struct Front {
-    /// The options.
+    /// The options before PROGRAM, in order.
     pub options: Vec<Found>,
-    /// The index of the first word that is neither an option nor the value of one: PROGRAM, or the `--` before it.
+    /// The index of the first word that is neither an option nor an option's value: PROGRAM, or the `--` before it.
     pub end: usize,
 }
 
-/// An option.
+/// An option of a command line.
 pub struct Found {
-    /// The indices of its words.
+    /// The indices of the option's words in the command line.
     pub words: std::ops::Range<usize>,
     /// Its long name.
     pub name: String,
-    /// Its value, if it has one.
+    /// Its value; `None` if the option has none.
     pub value: Option<OsString>,
 }
 
-/// Finds the options of a subcommand among words; the first two words are the command and the subcommand. If PROGRAM
+/// Finds the options of a subcommand in `words`, of which the first two are the command and the subcommand. If PROGRAM
 /// takes all remaining words, the options end at the first word that is not an option.
 pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     let ends_at_program = subcommand
@@ -61,7 +61,7 @@ pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     }
 }
 
-/// Returns the long name of an option, and the value that follows it in the same word; `None` if the word is not an
+/// Returns the long name of an option, and its value if that is in the same word. Returns `None` if the word is not an
 /// option.
 fn named(subcommand: &Command, word: &OsStr) -> Option<(String, Option<OsString>)> {
     let bytes = word.as_bytes();

@@ -1,4 +1,4 @@
-//! `memwright kernels`: named Linux kernel images in the cache.
+//! `memwright kernels`: manages the Linux kernel images that are stored in the cache under names.
 
 use crate::cmd::args::KernelsAction;
 use crate::host::output::{self, say};
@@ -9,7 +9,7 @@ use crate::model::failure::Failure;
 /// Adds, lists or removes images.
 ///
 /// # Errors
-/// One line: usage, apt, the cache.
+/// One line for wrong usage, for a failure of apt, or for I/O errors in the cache.
 pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
     match action {
         KernelsAction::Add { name, debug } => print(&line(&fetch::add(name, debug.as_ref())?))?,
@@ -28,7 +28,7 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn line(kept: &Kept) -> String {
-    // The hash can have any length if another program wrote the document in the cache.
+    // Another program may have changed the document in the cache, so the hash can have any length.
     let beginning: String = kept.sha256.chars().take(12).collect();
     format!("{}  {beginning}  {}\n", kept.name, kept.version)
 }

@@ -1,4 +1,4 @@
-//! Shell completions and manual pages, generated from the command line's definition.
+//! Generates shell completions and manual pages from the definition of the command line.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The subcommands, one file each.
 
 pub mod args;
 pub mod bench;
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let printed = error.print().and_then(|()| io::stdout().flush());
-            // Help and version are not errors.
+            // Clap also returns help and version as errors, but they are not failures.
             let failure = match (error.use_stderr(), printed) {
                 (true, _) => return ExitCode::from(Codes::of_words(&words).usage()),
                 (false, Ok(())) => return ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     };
     let codes = Codes::of(&cli.action);
     let result = match codes {
-        // 101, the exit code of a panic, would mark a commit as bad.
+        // A panic exits with code 101, which would mark the commit as bad.
         Codes::Bisect(_) => panic::catch_unwind(panic::AssertUnwindSafe(|| act(&cli.action)))
             .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("memwright panicked")))),
         Codes::Run | Codes::Others => act(&cli.action),
@@ -78,14 +78,14 @@ fn act(action: &Action) -> Result<u8, Failure> {
     }
 }
 
-/// Which exit codes failures map to.
+/// The set of exit codes for failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codes {
-    /// Those of `run`, most of which are PROGRAM's.
+    /// The exit codes with which `run` reports its own failures.
     Run,
-    /// Those that `git bisect run` reads.
+    /// The exit codes that `git bisect run` interprets.
     Bisect(OnPanic),
-    /// Those of all other commands.
+    /// The exit codes of all other commands.
     Others,
 }
 
@@ -105,7 +105,7 @@ impl Codes {
         }
     }
 
-    /// Returns the codes for a command line that does not parse.
+    /// Returns the set of exit codes for a command line that does not parse.
     fn of_words(words: &[OsString]) -> Self {
         if words.get(1).is_some_and(|word| word == "run") {
             Self::Run
@@ -125,7 +125,8 @@ impl Codes {
     }
 }
 
-/// Prints why the command failed, and returns its exit code. Prints nothing if the reader of standard output is gone.
+/// Prints why the command failed, and returns its exit code. Prints nothing if the reader of standard output has closed
+/// it.
 fn end(failure: &Failure, codes: Codes) -> u8 {
     if failure.is_closed_output() {
         return SIGNAL_BASE + SIGPIPE;

@@ -1,4 +1,4 @@
-//! Plan files: the options of a command and its columns in TOML, which replace `--plan FILE`.
+//! Plan files: the options and columns of a command in TOML, which replace `--plan FILE` in its command line.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,20 +11,20 @@ use crate::cmd::args::Cli;
 use crate::cmd::front::front;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
 
-/// The option's name.
+/// The name of the option.
 const OPTION: &str = "plan";
-/// The key of the program and its arguments.
+/// The key with the program and its arguments.
 const PROGRAM: &str = "program";
-/// The key of the tables of columns, and the keys of the name and the kernel in each.
+/// The key of the tables of columns, and the keys of the name and the kernel in such a table.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
 const KERNEL: &str = "kernel";
 
-/// Replaces `--plan FILE` in a command line by the words of the plan. Options of the command line come after those of
-/// the plan; a program in the command line replaces the plan's.
+/// Replaces `--plan FILE` in a command line by the words of the plan. The options of the command line follow those of
+/// the plan, and a program in the command line replaces the plan's.
 ///
 /// # Errors
-/// A plan that cannot be read or has unknown keys; two plans.
+/// If the plan cannot be read or has unknown keys, or if there are two plans.
 pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     let command = Cli::command();
     let name = words.get(1).and_then(|word| word.to_str());
@@ -61,7 +61,7 @@ pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     Ok(all)
 }
 
-/// Returns the words of a plan: options, and the program with its arguments.
+/// Returns the words of a plan: the options, and the program with its arguments.
 fn of_table(
     subcommand: &Command,
     mut table: Table,
@@ -118,7 +118,7 @@ fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<O
     }
 }
 
-/// Returns `[NAME=]IMAGE[,KEY=VALUE]...` for a column's table.
+/// Returns the table of a column as `[NAME=]IMAGE[,KEY=VALUE]...`.
 fn column(mut table: Table) -> anyhow::Result<String> {
     let kernel = table.remove(KERNEL).context("there is no kernel")?;
     let mut text = scalar(KERNEL, &kernel)?;
@@ -127,7 +127,8 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     }
     for (key, value) in table {
         for value in words(&key, value)? {
-            // A comma that is not followed by a key belongs to the value; one that is would begin another key.
+            // A comma that is not followed by a key belongs to the value. A comma before a key would begin another
+            // option.
             let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
             if begins_another {
                 bail!(
@@ -140,7 +141,7 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Returns a value, or the values of a list, as words.
+/// Returns a value, or each value of a list, as a word.
 fn words(key: &str, value: Value) -> anyhow::Result<Vec<String>> {
     match value {
         Value::Array(values) => values.iter().map(|value| scalar(key, value)).collect(),

@@ -1,4 +1,4 @@
-//! `memwright report`: saved documents in every format, one alone or several side by side.
+//! `memwright report`: renders saved documents in every format, and compares several of them.
 
 use crate::host::host_file;
 use crate::render;
@@ -22,7 +22,7 @@ use crate::render::account;
 use crate::render::outputs::{Outputs, Shown};
 use crate::sheet::Sheet;
 
-/// A file named by the user.
+/// A document file that the user names.
 struct File {
     name: Option<String>,
     path: PathBuf,
@@ -38,7 +38,8 @@ impl File {
         }
     }
 
-    /// Returns the name of its column if another column has the same kernel: the file name without its extension.
+    /// Returns the name of the file's column if another column has the same kernel: the file name without its
+    /// extension.
     fn stem(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
@@ -53,10 +54,10 @@ enum Content {
     Sweep(Sweep),
 }
 
-/// Renders one document, or compares several runs; the exit code of a comparison is that of `compare`.
+/// Renders one document, or compares several runs. The exit code of a comparison is that of `compare`.
 ///
 /// # Errors
-/// Usage: a file that is not such a document, documents that cannot be compared.
+/// A usage error if a file is not such a document, or if documents cannot be compared.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let files: Vec<File> = args.files.iter().map(|text| File::of(text)).collect();
     let mut taken = Taken::default();
@@ -85,7 +86,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     conclude(args, &columns, &outputs)
 }
 
-/// Returns the patterns of rows, with the names that the documents give their regions replaced by their numbers.
+/// Returns the patterns of rows. The names that the documents give their regions are replaced by the regions' numbers.
 fn rows<'a>(
     args: &ReportArgs,
     documents: impl Iterator<Item = &'a Saved>,
@@ -118,7 +119,7 @@ fn one(
         Content::Comparison(columns) => {
             let columns: Vec<&Saved> = columns.iter().collect();
             let names = names(&[], &columns).into_iter();
-            // Differences that were found when the document was made are not a failure of rendering it.
+            // Rendering does not fail because of differences that were found when the document was created.
             let columns: Vec<(String, &Saved)> = names.zip(columns).collect();
             conclude(args, &columns, outputs)?;
             Ok(0)
@@ -195,8 +196,8 @@ fn single(file: &File, saved: &Saved) -> Sheet {
     }
 }
 
-/// Returns the names of the columns: those that the user gives; otherwise the kernels', or the files' if two kernels
-/// have the same name.
+/// Returns the names of the columns. These are the names that the user gives, and otherwise those of the kernels or, if
+/// two kernels have the same name, those of the files.
 fn names(files: &[File], columns: &[&Saved]) -> Vec<String> {
     let kernel = |saved: &Saved| match saved {
         Saved::Kernel(document) => document.kernel.name.clone(),

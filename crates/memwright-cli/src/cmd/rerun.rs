@@ -1,4 +1,4 @@
-//! Runs a program as a baseline was made.
+//! Runs a program with the settings of a baseline.
 
 use anyhow::{Context, anyhow};
 
@@ -14,11 +14,11 @@ use crate::model::plan::{OwnPlan, Plan};
 use crate::model::saved::Saved;
 use crate::qemu::runs::Runs;
 
-/// Runs the program on the named kernel image or on Memwright, and, if there is a baseline, in the same way as the
-/// baseline.
+/// Runs the program on the kernel image that the options name, or on Memwright. If there is a baseline, the run has its
+/// settings.
 ///
 /// # Errors
-/// Usage; a missing tool; a guest that gives no result.
+/// If the usage is wrong, if a tool is missing, or if a guest gives no result.
 pub fn run(args: &RunArgs, baseline: Option<&Saved>) -> Result<Saved, Failure> {
     let plan = plan(args, baseline)?;
     let input = Input::default();

@@ -1,4 +1,4 @@
-//! Accounts of runs on Memwright, side by side in a sheet.
+//! Renders accounts of runs on Memwright as a sheet with one column per run.
 
 use crate::compare::{again, rows};
 use crate::model::account::Value;
@@ -10,7 +10,7 @@ use crate::sheet::{self, Row, Section, Sheet};
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
 
-/// Returns a sheet of the documents under these names. The others are compared with the first.
+/// Returns a sheet with the documents under these names as columns. The other columns are compared with the first.
 pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     let heading = columns.last().map(|(_, one)| one.arguments.join(" "));
     Sheet {
@@ -36,7 +36,7 @@ pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     }
 }
 
-/// Returns a row for each name in any of the documents, under the group's heading.
+/// Returns one row for each name that occurs in any of the documents, with its group as the heading.
 fn rows(columns: &[(String, &Document)]) -> Vec<Row> {
     let mut names: Vec<&str> = Vec::new();
     for (_, document) in columns {

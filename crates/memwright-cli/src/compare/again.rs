@@ -1,4 +1,4 @@
-//! Reconstructs from a document the command that reproduces it.
+//! Reconstructs the command that reproduces a document.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
 use crate::model::{change, memwright_run as report};
 
-/// The settings that are options of the same name, and the default of each.
+/// The settings that are also options of the same name, each with its default value.
 const OPTIONS: [(&str, &str); 7] = [
     ("thp", "madvise"),
     ("thp-size", ""),
@@ -20,8 +20,8 @@ const OPTIONS: [(&str, &str); 7] = [
 ];
 const USUAL_MEMORY: u64 = 512 << 20;
 
-/// Returns the command that runs the program of these documents on their kernels, and prints these rows; `None` without
-/// documents.
+/// Returns the command that runs the program of these documents on their kernels and prints these rows; `None` if there
+/// are no documents.
 pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
     let first = documents.first()?;
     let mut words = vec!["memwright".to_owned()];
@@ -33,7 +33,7 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
         }
         .to_owned(),
     );
-    // An option that applies to all columns cannot be removed for one of them.
+    // An option that applies to all columns cannot be unset for one of them.
     let added = |key: &str| change::can_change(key) && !is_always_set(key);
     let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {
@@ -74,7 +74,7 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
     Some(line(&words))
 }
 
-/// Returns the options with which a profile was made.
+/// Returns the options that produce a profile.
 fn functions(profile: &Profile) -> Vec<String> {
     let mut words = vec!["--functions".to_owned()];
     if let Some(number) = profile.region {
@@ -86,13 +86,13 @@ fn functions(profile: &Profile) -> Vec<String> {
     words
 }
 
-/// Returns whether every document has this setting, because it has a default value.
+/// Returns whether every document contains this setting, because its option has a default value.
 fn is_always_set(key: &str) -> bool {
     let mut options = OPTIONS.iter();
     options.any(|(option, usual)| *option == key && !usual.is_empty())
 }
 
-/// Returns `[NAME=]IMAGE` of a document's kernel.
+/// Returns `[NAME=]IMAGE` for a document's kernel.
 fn column(document: &Document) -> String {
     let (name, path) = (&document.kernel.name, &document.host.image);
     let image = kept(path).unwrap_or(path);
@@ -103,7 +103,7 @@ fn column(document: &Document) -> String {
     }
 }
 
-/// Returns the name under which an image is kept, on the machine that ran it; `None` for an image of the user's own.
+/// Returns the name under which an image is stored in the cache; `None` for a file of the user.
 fn kept(image: &str) -> Option<&str> {
     let (_, name) = image.strip_suffix("/vmlinuz")?.rsplit_once("/kernels/")?;
     (!name.contains('/')).then_some(name)
@@ -120,7 +120,7 @@ pub fn on_memwright(document: &report::Document) -> String {
     line(&words)
 }
 
-/// Returns the options of a machine, except those with their default values.
+/// Returns the options that describe a machine, without those that have their default values.
 fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     if memory != USUAL_MEMORY {
@@ -146,7 +146,7 @@ fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
     words
 }
 
-/// Joins words, quoted for a shell.
+/// Joins words to one line, quoted for a shell.
 fn line(words: &[String]) -> String {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     match words.split_first() {

@@ -1,4 +1,4 @@
-//! One sheet for each experiment, with a row per measure and a column per kernel.
+//! Renders each experiment as a sheet, with one row per measure and one column per kernel.
 
 use crate::model::bench::{Kernel, Measured, MeasuredRun};
 use crate::model::records::Record;
@@ -17,7 +17,7 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     }
 }
 
-/// Returns a line for each kernel, each QEMU and the program, for tables that are read elsewhere.
+/// Returns one line for each kernel, each QEMU and the program, for tables that are read without the document.
 pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     let kernel = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
     let mut lines: Vec<String> = columns.iter().map(kernel).collect();
@@ -31,7 +31,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     lines
 }
 
-/// Returns lines that say whether a run repeats, or none if that was not checked.
+/// Returns lines about whether a run repeats; none if that was not checked.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label.as_str() {
         "" => String::new(),
@@ -57,7 +57,7 @@ fn section(run: &MeasuredRun) -> Section {
             value.map(Value::Statistic)
         };
         Row {
-            // The records of an experiment are identified by case, measure and statistic.
+            // The records of an experiment are identified by case, measure and statistic instead of a name.
             name: String::new(),
             group: record.case.clone(),
             title: record.measure.clone(),
@@ -84,12 +84,12 @@ fn section(run: &MeasuredRun) -> Section {
     }
 }
 
-/// Returns whether both records belong to one measure.
+/// Returns whether both records are of the same measure.
 fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }
 
-/// Returns every measure of any kernel, in the order of the first kernel that has it.
+/// Returns each measure of any kernel once, in the order of the first kernel that has it.
 fn measures(run: &MeasuredRun) -> Vec<&Record> {
     let mut order: Vec<&Record> = Vec::new();
     for (_, records) in &run.records {

@@ -9,10 +9,10 @@ use crate::model::memwright_run;
 use crate::model::saved::Saved;
 use crate::sheet::Sheet;
 
-/// The value of `kind` in such a document.
+/// The value of `kind` in this document.
 pub const KIND: &str = "comparison";
 
-/// The document.
+/// The document of a comparison.
 #[derive(Debug, Serialize)]
 pub struct Comparison<'a> {
     /// [`SCHEMA`].
@@ -21,20 +21,20 @@ pub struct Comparison<'a> {
     pub kind: &'static str,
     /// Whether any count differs from the first kernel's.
     pub differs: bool,
-    /// Whether no kernel's second run differed; also true if there was none.
+    /// Whether no kernel's second run differed from its first, or there were no second runs.
     pub repeats: bool,
-    /// Every kind of difference that was found, in ascending order of weight: the exit code is that of the last.
+    /// Each kind of difference that was found, in ascending order of weight. The exit code is that of the last kind.
     pub kinds: Vec<Kind>,
-    /// How page tables differ at marks. If they do, the kernels did not do the same work.
+    /// Descriptions of how page tables differ at marks. If there are any, the kernels did not do the same work.
     pub state_differs: Vec<String>,
-    /// How the program ended or printed differently.
+    /// Descriptions of how the program's end or its output differs.
     pub program_differs: Vec<String>,
     /// The document of each kernel.
     pub columns: Vec<&'a Saved>,
 }
 
 impl<'a> Comparison<'a> {
-    /// Returns the comparison of these documents, in the rows of the sheet.
+    /// Returns the comparison of these documents, restricted to the rows of the sheet.
     pub fn new(columns: &[(String, &'a Saved)], sheet: &Sheet) -> Self {
         let kinds = verdict::kinds(sheet, columns);
         Self {
@@ -50,13 +50,14 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Returns the command that reproduces a comparison of runs on kernel images, with these rows; `None` for other runs.
+/// Returns the commands that reproduce a comparison of runs on kernel images, with these rows; `None` for other runs.
 pub fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<String>> {
     let documents = kernel_runs(columns)?;
     Some(again::on_kernels(&documents, rows).into_iter().collect())
 }
 
-/// Returns the documents under the names of their columns; `None` if one is not a run on a kernel image.
+/// Returns the documents, with the names of their columns as the kernels' names; `None` if one is not a run on a kernel
+/// image.
 fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>> {
     let document = |(name, saved): &(String, &Saved)| match saved {
         Saved::Kernel(document) => {
@@ -69,7 +70,7 @@ fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>
     columns.iter().map(document).collect()
 }
 
-/// Returns documents of one kind side by side under these names; `None` if they are of different kinds.
+/// Returns a sheet of documents of one kind under these names; `None` if they are of different kinds.
 pub fn sheet(columns: &[(String, &Saved)]) -> Option<Sheet> {
     if let Some(documents) = kernel_runs(columns) {
         return Some(side_by_side::comparison(&documents));

@@ -1,4 +1,4 @@
-//! The functions of several kernels side by side.
+//! Compares the functions of several kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use crate::compare::matching::{self, Folded};
 use crate::model::profile::{Order, Profile};
 use crate::sheet::{Row, Section, Value};
 
-/// What a kernel executed, and the names of all its functions.
+/// A kernel's profile, and the names of all its functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// The functions that it executed.
+    /// The functions that the kernel executed.
     pub profile: &'a Profile,
-    /// The source names of its functions, executed or not; `None` if the profile includes inlined functions.
+    /// The source names of the kernel's functions, executed or not; `None` if the profile contains inlined functions.
     pub names: Option<&'a BTreeSet<String>>,
 }
 
@@ -20,12 +20,12 @@ pub struct Side<'a> {
 struct Compared {
     name: String,
     counts: Vec<u64>,
-    /// Functions that are counted as parts of it, because not every kernel has them.
+    /// Functions whose counts are included in this one's, because not every kernel has them as separate functions.
     parts: Vec<(String, Vec<u64>)>,
 }
 
 impl Compared {
-    /// Returns the largest difference from the first kernel.
+    /// Returns the largest difference of any kernel from the first.
     fn change(&self) -> u64 {
         let first = self.counts.first().copied().unwrap_or(0);
         let differences = self.counts.iter().map(|count| count.abs_diff(first));
@@ -33,8 +33,8 @@ impl Compared {
     }
 }
 
-/// Returns the rows of functions, largest change first. With `ungroup`, functions that some kernels lack are listed
-/// below the function with which they are counted.
+/// Returns the rows of functions, largest change first. With `ungroup`, the functions that some kernels lack are listed
+/// below the function that includes their counts.
 pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     let mut compared = compared(sides, order);
     compared.sort_by_key(|one| (std::cmp::Reverse(one.change()), one.name.clone()));
@@ -56,7 +56,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         };
         let name = &one.name;
         rows.push(row(name, format!("{name}{parts}"), &one.counts));
-        // The `children` count of a part is not known by itself.
+        // The `children` count of a part alone is not known.
         if ungroup && !order.children && !one.parts.is_empty() {
             let own = own_counts(one);
             rows.push(row(&format!("{name}.own"), format!("  {name}"), &own));
@@ -83,7 +83,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     }
 }
 
-/// Returns the counts of a function without those of its parts.
+/// Returns a function's counts without those of its parts.
 fn own_counts(one: &Compared) -> Vec<u64> {
     let own = |(index, count): (usize, &u64)| {
         let parts: u64 = one.parts.iter().map(|(_, counts)| counts[index]).sum();
@@ -125,7 +125,7 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
     found.into_values().collect()
 }
 
-/// Returns a side's profile reduced to functions that every other kernel has.
+/// Returns the profile of a side with only those functions that every other kernel has too.
 fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     let all: Option<Vec<&BTreeSet<String>>> = sides.iter().map(|side| side.names).collect();
     let common = match all {
@@ -139,8 +139,8 @@ fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     matching::fold(side.profile, &common)
 }
 
-/// Returns the rows of lines, if lines were counted: those that differ, largest change first. Line numbers differ
-/// between versions, so a line that moved appears in two rows.
+/// Returns the rows of source lines, if lines were counted: those that differ, largest change first. Line numbers
+/// differ between versions, so a line that moved appears as two rows.
 pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (index, side) in sides.iter().enumerate() {
@@ -233,7 +233,7 @@ mod tests {
             row("functions.children.(total)", 107, 117),
         ];
         assert_eq!(rows(order(true), true), expected);
-        // Without lists of names, no function is a part of another.
+        // Without lists of names, no function is counted as a part of another.
         let sides = sides.map(|side| Side {
             names: None,
             ..side

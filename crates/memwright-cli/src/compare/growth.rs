@@ -1,16 +1,17 @@
-//! Where the first column of an experiment on growth is above another one, or grows faster.
+//! Finds where an operation costs more, or grows faster, in the first column of an experiment on growth than in another
+//! one.
 
 use crate::model::records::{Found, Record};
 
-/// The measure of a record that has the exponent of a growth.
+/// The measure whose record contains the exponent of a growth.
 const EXPONENT: &str = "exponent";
 
-/// The difference of two exponents from which one is steeper.
+/// The minimum difference between two exponents that counts as faster growth.
 const STEEPER: f64 = 0.05;
 
-/// Returns a line for each operation that costs more in the first column than in another one at some size, for each that
-/// grows faster there, and for each that only another column has at every size. Returns none for experiments without
-/// exponents.
+/// Returns one line for each operation that costs more in the first column than in another one at some size, one for
+/// each that grows faster there, and one for each that only another column measured at every size. Returns none for
+/// experiments without exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();
@@ -50,7 +51,7 @@ pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     lines
 }
 
-/// Returns the value of the same measure among `records`.
+/// Returns the value of the record with the same measure among `records`.
 fn of(records: &[Record], record: &Record) -> Option<f64> {
     let mut same = records
         .iter()
@@ -58,7 +59,7 @@ fn of(records: &[Record], record: &Record) -> Option<f64> {
     same.find_map(value)
 }
 
-/// Returns the value of a record that has one.
+/// Returns the value of a record; `None` if the record is a series.
 fn value(record: &Record) -> Option<f64> {
     match record.found {
         Found::Value { value } => Some(value),

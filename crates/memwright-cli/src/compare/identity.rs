@@ -1,4 +1,4 @@
-//! What must be the same for the counts of two runs to be compared.
+//! Checks that two runs have everything in common that a comparison of their counts requires.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub enum Vary {
 impl Vary {
     fn covers(self, what: &str) -> bool {
         match self {
-            // A different program usually has a different path.
+            // A different program usually also has a different path.
             Self::Program => what == PROGRAM || what == PATH,
             Self::Path => what == PATH,
             Self::Kernel => what == KERNEL,
@@ -30,10 +30,10 @@ const PROGRAM: &str = "program";
 const PATH: &str = "path of the program, or name that it is called by,";
 const KERNEL: &str = "kernel";
 const SETTING: &str = "setting of the guest";
-/// The maximum number of settings that are named.
+/// The maximum number of settings that a message names.
 const MOST_NAMED: usize = 6;
 
-/// Returns the names of the properties that differ although they must not. If the list is empty, the runs can be
+/// Returns the names of the properties that differ although they must be equal. If there are none, the runs can be
 /// compared.
 pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
     identities(one, other)
@@ -46,7 +46,7 @@ pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the properties that must be the same for counts to be compared: name, and the value in each document.
+/// Returns the properties that must be equal for counts to be compared: the name, and the value in each document.
 fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
     let pick = |document: &Value| {
         let kernel = match document["kernel"].is_object() {
@@ -88,19 +88,19 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
         .collect()
 }
 
-/// Returns the program's arguments without its name.
+/// Returns the program's arguments without `argv[0]`.
 fn arguments(document: &Value) -> Value {
     let words = document["arguments"].as_array().into_iter().flatten();
     words.skip(1).cloned().collect()
 }
 
-/// Returns the strings of a list.
+/// Returns the strings of a JSON array.
 fn words(value: &Value) -> Vec<String> {
     let words = value.as_array().into_iter().flatten();
     words.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns the settings that only one of two lists has.
+/// Returns the settings that only one of the two lists contains, for a message.
 pub fn lacking(one: &[String], other: &[String]) -> String {
     let only = |these: &[String], those: &[String]| {
         let words = these.iter().filter(|word| !those.contains(word)).cloned();

@@ -1,4 +1,4 @@
-//! `--limit ROW=N` and `--limit ROW=+P%`: upper limits of rows.
+//! Upper limits of rows: `--limit ROW=N` and `--limit ROW=+P%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use crate::sheet::{Cell, Sheet, Value, cell_text};
 /// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The row's name, with the number of its region.
+    /// The row's name, in which a region is identified by its number.
     pub row: String,
-    /// The bound.
+    /// The maximum: a count, or a percentage above the baseline.
     pub bound: Bound,
     text: String,
 }
@@ -32,39 +32,39 @@ pub struct Percent {
     places: u32,
 }
 
-/// The most digits of a percentage.
+/// The maximum number of digits in a percentage.
 const MOST_DIGITS: usize = 9;
 
-/// The judgement of a limit in a run.
+/// A limit, and how a run complies with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// The limit.
+    /// The limit that is judged.
     pub limit: Limit,
-    /// The judgement.
+    /// Whether the run complies with it.
     pub result: Judgement,
 }
 
-/// How a row compares with its limit.
+/// Whether a row complies with its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// The limit is not exceeded.
+    /// The row does not exceed the limit.
     Good {
-        /// The baseline's count, if the limit is relative to it.
+        /// The count of the baseline, if the limit is relative to it.
         baseline: Option<u64>,
-        /// The count.
+        /// The count of this run.
         now: u64,
     },
-    /// The limit is exceeded.
+    /// The row exceeds the limit.
     Bad {
-        /// The baseline's count, if the limit is relative to it.
+        /// The count of the baseline, if the limit is relative to it.
         baseline: Option<u64>,
-        /// The count.
+        /// The count of this run.
         now: u64,
     },
-    /// There is no such row: the program did not mark the region, or passed it only once and the row is about single
-    /// passes.
+    /// The row does not exist. Either the program did not mark the region, or the row is a statistic of passes and the
+    /// region had only one pass.
     Absent,
-    /// The row was not measured, here or for the baseline.
+    /// The row was not measured, in this run or in the baseline.
     NotMeasured,
 }
 
@@ -113,10 +113,10 @@ impl Percent {
         })
     }
 
-    /// Returns whether `now` exceeds `baseline` by at most this percentage. The arithmetic is exact.
+    /// Returns whether `now` exceeds `baseline` by no more than this percentage, in exact arithmetic.
     fn allows(self, baseline: u64, now: u64) -> bool {
         let hundred = 100 * 10_u128.pow(self.places);
-        // Each product is at most about 2^64 times 2^37, which is less than 2^128.
+        // Each product is at most about 2^64 × 2^37, which is less than 2^128.
         u128::from(now) * hundred <= u128::from(baseline) * (hundred + u128::from(self.digits))
     }
 }
@@ -130,12 +130,12 @@ impl Limit {
         }
     }
 
-    /// Returns the row as it was given.
+    /// Returns the row as given on the command line.
     pub fn given(&self) -> &str {
         self.text.rsplit_once('=').unwrap_or_default().0
     }
 
-    /// Judges a row by its cells: the baseline's if there is one, then this run's.
+    /// Judges a row by its cells: that of the baseline if there is one, and that of this run.
     fn judge(&self, cells: &[Cell]) -> Judgement {
         let count = |cell: Option<&Cell>| match cell {
             Some(Some(Value::Count(count))) => Some(*count),
@@ -161,7 +161,7 @@ impl Limit {
     }
 }
 
-/// Judges a run, the last column of the sheet, against each limit.
+/// Judges a run, which is the last column of the sheet, against each limit.
 pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
     let rows = || sheet.sections.iter().flat_map(|section| &section.rows);
     let result = |limit: &Limit| {
@@ -176,7 +176,7 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
 }
 
 impl fmt::Display for Judged {
-    /// Formats one line: the judgement, the row, its count, and the limit.
+    /// Formats one line with the judgement, the row, its count and the limit.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = self.limit.given();
         let (word, baseline, now) = match self.result {
@@ -306,7 +306,7 @@ mod tests {
                 "none: region.2.odd: no such row",
             ]
         );
-        // A percentage of an absent count cannot be judged.
+        // Without a baseline, a limit in percent cannot be judged.
         sheet.columns.remove(0);
         for section in &mut sheet.sections {
             for row in &mut section.rows {

@@ -1,13 +1,13 @@
-//! Identifies functions of two kernels that are the same in the source.
+//! Matches functions of two kernels that are the same function in the source.
 
 use std::collections::BTreeSet;
 
 use crate::model::profile::{Call, Profile};
 
-/// Suffixes that compilers add to the name of a part or a variant of a function, before a number.
+/// Suffixes that compilers append to the name of a part or a variant of a function. A number follows them.
 const SUFFIXES: [&str; 5] = ["isra", "constprop", "part", "cold", "llvm"];
 
-/// Returns the name of a function in the source.
+/// Returns the source name of a function.
 pub fn source_name(symbol: &str) -> &str {
     let mut name = symbol;
     while let Some((before, last)) = name.rsplit_once('.') {
@@ -27,24 +27,24 @@ pub fn source_name(symbol: &str) -> &str {
     name
 }
 
-/// Instructions of a function that the other kernel lacks, counted with its caller.
+/// Instructions of a function that the other kernel lacks. They are counted as its caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
-    /// The function with which they are counted.
+    /// The function as whose instructions they are counted.
     pub into: String,
-    /// The function that executed them.
+    /// The function that executed the instructions.
     pub from: String,
-    /// Their number.
+    /// The number of instructions.
     pub instructions: u64,
 }
 
-/// The row of all interrupts in a comparison of kernels: their timer ticks never match.
+/// The row with all interrupts, which are compared as a whole because the timer ticks of two kernels never match.
 pub const INTERRUPTS: &str = "[interrupts]";
 
-/// Returns a profile in which functions that the other kernel lacks are counted with their callers, and interrupts are
-/// one function.
+/// Returns a profile in which the instructions of functions that the other kernel lacks are counted as their callers',
+/// and in which interrupts are one function.
 ///
-/// `known` are the names of the other kernel's functions. A function without a caller stays.
+/// `known` contains the names of the other kernel's functions. A function without a caller is not changed.
 pub fn fold(profile: &Profile, known: &BTreeSet<String>) -> (Profile, Vec<Folded>) {
     let lacks: Vec<bool> = profile
         .functions

@@ -1,4 +1,4 @@
-//! Compares documents: as a sheet, with the rows that differ and notes about the difference.
+//! Compares documents, and renders a comparison as a sheet with the rows that differ and notes about the differences.
 
 pub mod account_sheet;
 pub mod again;

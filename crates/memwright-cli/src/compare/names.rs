@@ -1,6 +1,7 @@
-//! The names of the rows of a run on a kernel image: those of its JSON, which do not change between versions.
+//! The names of the rows of a run on a kernel image. They are those of its JSON document, which do not change between
+//! versions.
 //!
-//! `run.user_faults.write` is a row of the whole run, and `region.1.user_faults.write` is the same row of region 1.
+//! `run.user_faults.write` is a row of the complete run, and `region.1.user_faults.write` is the same row of region 1.
 
 use crate::sheet::{UnknownRow, check_pattern};
 
@@ -8,13 +9,13 @@ use crate::model::counts::{Counts, ROWS};
 use crate::model::region_names;
 use crate::model::statistic::Pass;
 
-/// The whole run.
+/// The prefix of the names of the complete run's rows.
 pub const RUN: &str = "run";
 
-/// A name, and the group of the row.
+/// The name and the group of a row.
 pub type Name = (&'static str, &'static str);
 
-/// The names of [`Counts::rows`], in their order.
+/// The names of [`Counts::rows`], in the same order.
 pub const COUNTS: [Name; ROWS] = [
     ("user_faults.read", FAULTS),
     ("user_faults.write", FAULTS),
@@ -41,7 +42,7 @@ const FAULTS: &str = "faults";
 const INSTRUCTIONS: &str = "instructions";
 const INTERRUPTS: &str = "interrupts";
 
-/// The names of [`crate::model::region::Marks::rows`].
+/// The names of [`crate::model::region::Marks::rows`], in the same order.
 pub const MARKS: [Name; 4] = [
     ("passes", "passes"),
     ("begun_again", MARK),
@@ -50,7 +51,7 @@ pub const MARKS: [Name; 4] = [
 ];
 const MARK: &str = "marks";
 
-/// The names of [`crate::model::page_tables::PageTables::rows`].
+/// The names of [`crate::model::page_tables::PageTables::rows`], in the same order.
 pub const TABLES: [Name; 10] = [
     ("tables", "tables"),
     ("small_writable", PAGES),
@@ -70,7 +71,7 @@ pub fn region(number: u16) -> String {
     format!("region.{number}")
 }
 
-/// Returns the prefix of the names of rows about single passes of a region.
+/// Returns the prefix of the names of the rows with a statistic of a region's passes.
 pub fn each(region: &str, pass: Pass) -> String {
     format!("{region}.each.{}", pass.name())
 }
@@ -80,7 +81,7 @@ pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
 
-/// Returns every name and group that a run with these regions can have.
+/// Returns the name and the group of every row that a run with these regions can have.
 fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     let counts = || {
         let rows = Counts::default().rows().into_iter();
@@ -107,11 +108,11 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any
-/// region. [`region_names::numbered`] checks whether a region has the name that replaces its number.
+/// Checks before a program runs that a pattern can match a row of the run, of the region that the pattern names, or of
+/// any region. [`region_names::numbered`] checks whether a region has the name that the pattern contains.
 ///
 /// # Errors
-/// [`UnknownRow`], with names that are close.
+/// [`UnknownRow`], with similar names.
 pub fn check(pattern: &str) -> Result<(), UnknownRow> {
     let by_number = region_names::named(pattern).map(|(_, rest)| full(&region(1), rest));
     let pattern = by_number.as_deref().unwrap_or(pattern);
@@ -132,13 +133,13 @@ mod tests {
     use crate::model::region::{Marks, Region};
     use serde_json::{Value, json};
 
-    /// Returns the value of a document under a name.
+    /// Returns the value with this name in a document.
     fn at(document: &Value, name: &str) -> u64 {
         let pointer = format!("/{}", name.replace('.', "/"));
         document.pointer(&pointer).unwrap().as_u64().unwrap()
     }
 
-    /// Every row has a different number.
+    /// Each row has a distinct value.
     #[test]
     fn names_are_those_of_the_json() {
         let faults = |from: u64| {

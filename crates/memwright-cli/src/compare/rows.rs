@@ -1,10 +1,10 @@
-//! The titles of the account's rows, and their groups in reports.
+//! The names, titles and groups of the account's rows in reports.
 
 use crate::model::account::Value;
 use crate::model::machine::{Clock, Machine};
 use crate::sheet::{UnknownRow, check_pattern};
 
-/// Groups in the order of reports, each with the prefixes of its rows' names. Rows without a group come last.
+/// The groups in the order of reports, each with the prefixes of its rows' names. Rows without a group are last.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Page faults",
@@ -22,10 +22,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),
 ];
-/// The group of all other rows.
+/// The group of all rows that match no prefix.
 const OTHERS: &str = "Processes";
 
-/// The rows that the personality adds to those of the memory manager: name, title, definition.
+/// The rows that the personality adds to those of the memory manager, each with its name, title and definition.
 const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -84,11 +84,11 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A row that a kernel of this build counts.
+/// A row that this build of the kernel counts.
 struct Definition {
     name: &'static str,
     title: &'static str,
-    /// Linux's counter; empty where there is none.
+    /// The corresponding counter of Linux; empty if there is none.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "for the page about the account")
@@ -101,7 +101,7 @@ struct Definition {
     meaning: &'static str,
 }
 
-/// Returns Linux's counter for a row of the personality.
+/// Returns the counter of Linux that corresponds to a row of the personality; empty if there is none.
 fn linux_counter(name: &str) -> &'static str {
     match name {
         "oom_kills" => "oom_kill",
@@ -109,7 +109,7 @@ fn linux_counter(name: &str) -> &'static str {
     }
 }
 
-/// Returns every row that a kernel of this build counts.
+/// Returns every row that this build of the kernel counts.
 fn definitions() -> impl Iterator<Item = Definition> {
     let memory = memwright::ROWS.iter().map(|row| Definition {
         name: row.name,
@@ -131,14 +131,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     definitions().map(|row| row.name)
 }
 
-/// Returns a row's title in reports; an unknown row keeps its name.
+/// Returns a row's title in reports, which is the name itself for an unknown row.
 pub fn title(name: &str) -> &str {
     definitions()
         .find(|row| row.name == name)
         .map_or(name, |row| row.title)
 }
 
-/// Prefixes of the names of rows, and the unit of these rows.
+/// Prefixes of rows' names, each with the unit of these rows.
 const UNITS: &[(&str, &str)] = &[
     ("fault_", "faults"),
     ("entries_", "entries"),
@@ -151,7 +151,7 @@ const UNITS: &[(&str, &str)] = &[
     ("processes", "processes"),
 ];
 
-/// Returns the unit of a row, or an empty text if the row's title contains it.
+/// Returns the unit of a row; empty if the row's title contains the unit.
 pub fn unit(name: &str) -> &'static str {
     UNITS
         .iter()
@@ -159,17 +159,17 @@ pub fn unit(name: &str) -> &'static str {
         .map_or("", |(_, unit)| unit)
 }
 
-/// Checks before anything runs that a pattern can name a row.
+/// Checks before a program runs that a pattern can match a row.
 ///
 /// # Errors
-/// [`UnknownRow`], with names that are close.
+/// [`UnknownRow`], with similar names.
 pub fn check(pattern: &str) -> Result<(), UnknownRow> {
     let known: Vec<_> = names().map(|name| (name, group(name))).collect();
     check_pattern(pattern, known.iter().copied())
 }
 
-/// Returns a row's value as far as this machine can observe it: the split of instructions between programs and kernel
-/// is known for one CPU only, and only with the instruction clock.
+/// Returns a row's value if this machine can observe it. How instructions are split between programs and the kernel is
+/// known only with one CPU and the instruction clock.
 pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
     let counted = machine.cpus == 1 && machine.clock == Clock::Instructions;
     if name.starts_with("instructions_") && !counted {
@@ -178,7 +178,7 @@ pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
     value
 }
 
-/// Returns the titles of all groups in order.
+/// Returns the titles of all groups, in the order of reports.
 pub fn groups() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|(title, _)| *title).chain([OTHERS])
 }
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The page about the account: its head, and a table for every group.
+    /// Returns the text of the page about the account: its head, and a table for every group.
     fn page() -> String {
         let mut page = include_str!("account-head.md").to_owned();
         for group_title in groups() {
@@ -278,7 +278,7 @@ mod tests {
         page
     }
 
-    /// `cargo xtask docs` writes the page.
+    /// `cargo xtask docs` writes the page, and this test checks that it is up to date.
     #[test]
     fn the_page_about_the_account_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/account.md");

@@ -14,7 +14,7 @@ use crate::model::schema::{faults, published};
 
 const FILE: &str = "kernel-run.json";
 
-/// Returns a document with every optional part.
+/// Returns a document in which every optional part is present.
 pub fn document() -> Document {
     let file = HashedFile {
         path: "/x".to_owned(),
@@ -67,7 +67,7 @@ pub fn document() -> Document {
     }
 }
 
-/// Returns a region with every optional part.
+/// Returns a region in which every optional part is present.
 fn region(counts: Counts) -> Region {
     Region {
         region: 1,
@@ -85,7 +85,7 @@ fn region(counts: Counts) -> Region {
     }
 }
 
-/// Returns a profile with every optional part.
+/// Returns a profile in which every optional part is present.
 fn profile() -> Profile {
     Profile {
         region: Some(1),
@@ -142,7 +142,7 @@ fn what_is_wrong_is_found() {
     assert_eq!(faults(FILE, &wrong).len(), 3);
 }
 
-/// Returns a comparison of documents under the names of their kernels, as JSON, and the notes of its sheet.
+/// Compares documents under the names of their kernels. Returns the comparison as JSON, and the notes of its sheet.
 fn compared(documents: [Document; 2]) -> (serde_json::Value, Vec<String>) {
     let documents = documents.map(|one| (one.kernel.name.clone(), Saved::Kernel(Box::new(one))));
     let columns: Vec<_> = documents
@@ -201,7 +201,7 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
             .iter()
             .any(|line| line.starts_with("NOT THE SAME STATE: region 1 (toggle): "))
     );
-    // The number of page tables and the kernel's own mappings are not work of the program.
+    // The number of page tables and the kernel's own mappings do not count as work of the program.
     let (differs, states, _) = compared(|region| {
         if let Some(tables) = &mut region.at_end {
             tables.tables += 1;
@@ -209,8 +209,8 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
-    // The kernel chooses how many pages of files it maps around the faults before a region, but not what the region
-    // does.
+    // The kernel chooses how many pages of files it maps around the faults before a region, but not the change that the
+    // region makes.
     let (differs, states, _) = compared(|region| {
         for tables in [&mut region.at_beginning, &mut region.at_end] {
             tables.get_or_insert_default().small_read_only += 18;
@@ -255,7 +255,7 @@ fn regions_that_are_called_differently_are_said() {
         ([Some("a"), None], Some("k: a, other: no name")),
     ] {
         let expected = expected.map(|text| format!("the names of region 1 differ: {text}"));
-        // The name of a region is not a count.
+        // A difference in a region's name is not a difference in a count.
         assert_eq!(notes(names), (Vec::from_iter(expected), false));
     }
 }
@@ -277,7 +277,7 @@ fn passes_are_compared_where_every_column_has_them() {
         (of_passes.count(), differing)
     };
     assert_eq!(with(|_| {}), (4 * ROWS, Vec::new()));
-    // The sum of all passes is unchanged, and so is every other statistic.
+    // The sum of all passes and all other statistics are unchanged.
     let (count, differing) = with(|region| {
         if let Some(each) = &mut region.each {
             each.least.user_faults.write += 1;
@@ -290,7 +290,7 @@ fn passes_are_compared_where_every_column_has_them() {
             &["region.1.each.min.user_faults.write".to_owned()][..]
         )
     );
-    // A document of an earlier version does not record single passes.
+    // A document of an earlier version does not contain statistics of passes.
     assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 
@@ -307,7 +307,7 @@ fn a_region_that_one_kernel_alone_enters_is_a_difference() {
         comparison["state_differs"],
         serde_json::json!(["NOT THE SAME STATE: region 1 (toggle): Marks: passes: 1 and 0"])
     );
-    // Without the plugin, marks are not detected.
+    // Without the plugin, no marks are detected.
     documents[1].regions = None;
     let (comparison, _) = compared(documents);
     assert_eq!(comparison["state_differs"], serde_json::json!([]));

@@ -1,4 +1,4 @@
-//! Documents of runs on kernel images, side by side in a sheet.
+//! Renders documents of runs on kernel images as a sheet with one column per run.
 
 use crate::compare::names::{self, Name};
 use crate::compare::{again, identity};
@@ -14,7 +14,8 @@ use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
-/// The two ends of a region at which page tables are read: the group of the rows, the name, and how to get the tables.
+/// The two ends of a region at which page tables are read: the group of the rows, the name, and a function that returns
+/// the page tables.
 pub const PLACES: [(&str, &str, PickTables); 2] = [
     ("Page tables where it begins", "at_beginning", |region| {
         region.at_beginning
@@ -23,14 +24,14 @@ pub const PLACES: [(&str, &str, PickTables); 2] = [
         region.at_end
     }),
 ];
-/// The name of the change of page tables from the first of these places to the second, in the lines about it.
+/// The heading of lines about the change of page tables between the begin mark and the end mark.
 const CHANGE: &str = "Page tables, changed from its beginning to its end";
-/// Selects one of a region's page tables.
+/// Returns the page tables at one of a region's marks.
 pub type PickTables = fn(&Region) -> Option<PageTables>;
-/// A group of a report, a title, a value, and whether it counts work of the program.
+/// A row of a report: the group, the title, the value, and whether it counts work of the program.
 type Line = (&'static str, &'static str, Option<u64>, bool);
 
-/// Returns the documents side by side. The others are compared with the first.
+/// Returns a sheet with one column per document. The other columns are compared with the first.
 pub fn sheet(documents: &[Document]) -> Sheet {
     let arguments = documents.first().map(|one| one.arguments.join(" "));
     let runs: Vec<_> = documents.iter().map(|one| one.run).collect();
@@ -80,7 +81,7 @@ pub fn account(document: &Document) -> Sheet {
     sheet
 }
 
-/// Returns the documents side by side, with notes about what they share and how they differ.
+/// Returns a sheet with one column per document, and notes about what the documents share and how they differ.
 pub fn comparison(documents: &[Document]) -> Sheet {
     let mut sheet = sheet(documents);
     sheet.notes.extend(other_settings(documents));
@@ -97,7 +98,7 @@ pub fn comparison(documents: &[Document]) -> Sheet {
     sheet
 }
 
-/// Returns a line for each column whose guest has other settings than the first's.
+/// Returns one line for each column whose guest has other settings than that of the first column.
 fn other_settings(documents: &[Document]) -> Vec<String> {
     let options = |one: &Document| {
         let memory = format!("memory={}", in_mebibytes(one.memory));
@@ -118,8 +119,9 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     others.iter().filter_map(line).collect()
 }
 
-/// Returns a line for each row by which the columns did not do the same work: different marks, memory of the program
-/// that is mapped differently at a mark, and the number of read-only pages that a region added or removed.
+/// Returns one line for each row that proves that the columns did not do the same work: marks that differ, memory of
+/// the program that is mapped differently at a mark, and a different number of read-only pages that a region added or
+/// removed.
 pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -142,7 +144,7 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
-/// Returns a line if a region added or removed a different number of read-only pages on one kernel than on another.
+/// Returns a line if the number of read-only pages that a region added or removed differs between kernels.
 fn differing_change(section: &Section) -> Option<String> {
     let [before, after] = PLACES.map(|(group, _, _)| {
         let mut rows = section.rows.iter();
@@ -173,7 +175,7 @@ fn differing_change(section: &Section) -> Option<String> {
     ))
 }
 
-/// Returns a line for each region that several columns marked, and that their programs name differently.
+/// Returns one line for each region that several columns marked and to which their programs give different names.
 fn differing_names(documents: &[Document]) -> Vec<String> {
     let line = |number: u16| {
         let regions = documents
@@ -195,7 +197,7 @@ fn differing_names(documents: &[Document]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the regions of any of the documents.
+/// Returns the numbers of the regions that occur in any of the documents.
 fn region_numbers(documents: &[Document]) -> Vec<u16> {
     let regions = documents
         .iter()
@@ -211,8 +213,8 @@ fn region_of(document: &Document, number: u16) -> Option<Region> {
     regions.find(|region| region.region == number).cloned()
 }
 
-/// Returns the marks of a region, all 0 if the program did not enter it. Returns `None` if the document has no regions,
-/// because marks were not detected.
+/// Returns the marks of a region, which are all 0 if the program did not mark it. Returns `None` if the document has no
+/// regions, because marks were not detected.
 fn marks_of(document: &Document, number: u16) -> Option<Marks> {
     document.regions.as_ref()?;
     let region = region_of(document, number);
@@ -252,7 +254,7 @@ fn region_section(documents: &[Document], number: u16) -> Section {
     }
 }
 
-/// Returns the title of a region, with every name that the columns' programs give it.
+/// Returns the title of a region, with every name that the programs of the columns give it.
 fn title(number: u16, regions: &[Option<Region>]) -> String {
     let mut called: Vec<&str> = Vec::new();
     let names = regions.iter().flatten().flat_map(|one| one.name.as_deref());
@@ -273,7 +275,8 @@ fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
     })
 }
 
-/// Returns the rows of a region's counts, each followed by the counts of single passes if every column has them.
+/// Returns the rows of a region's counts. If every column has statistics of the passes, each row is followed by its
+/// statistics.
 fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
     let each = regions
         .iter()
@@ -297,7 +300,7 @@ fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<
     with.collect()
 }
 
-/// Returns a row for each name, with the value that `lines` gives for each column.
+/// Returns one row for each name, with the values that `lines` returns for each column.
 fn side_by_side<T: Copy>(
     prefix: &str,
     names: &[Name],
@@ -321,7 +324,7 @@ fn side_by_side<T: Copy>(
     .collect()
 }
 
-/// Describes how often each column passed a region. Returns an empty text if each passed it once.
+/// Describes how many passes of a region each column has. Returns an empty text if each has one.
 fn passes(marks: &[Option<Marks>]) -> String {
     let passes: Vec<u64> = marks.iter().flatten().map(|marks| marks.passes).collect();
     match passes.as_slice() {
@@ -337,7 +340,7 @@ fn passes(marks: &[Option<Marks>]) -> String {
     }
 }
 
-/// Returns a line for each region with unpaired marks, or that was passed more than once.
+/// Returns one line for each region that has unpaired marks or more than one pass.
 fn remarks(document: &Document) -> Vec<String> {
     let mut lines = Vec::new();
     for region in document.regions.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Renders a sweep as a sheet: each row of a run at each point, with the kernels below one another.
+//! Renders a sweep as a sheet: a section for each row of a run, with the points as columns and the kernels as lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use crate::model::parameter::title;
 use crate::model::sweep::Document;
 use crate::sheet::{Cell, Row, Section, Sheet, UnknownRow, Value};
 
-/// Returns the results of a sweep. Points are columns; each row of a run is a section with a row for each kernel. Rows
-/// that are the same at every point and on every kernel are omitted unless `all` is set.
+/// Returns the results of a sweep. Points are columns; each row of a run becomes a section with one row per kernel.
+/// Sections whose values are equal at every point and on every kernel are omitted unless `all` is set.
 ///
 /// # Errors
-/// A pattern that names no row.
+/// If a pattern matches no row.
 pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Sheet, UnknownRow> {
     let points = document.points.iter();
     let sheets = points.map(|point| side_by_side::comparison(&point.columns).select(patterns));
@@ -64,7 +64,8 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
     })
 }
 
-/// Returns the heading above the kernels of a row: its title, and for page tables also the end of the region.
+/// Returns the heading above the kernels of a row: its title and, for page tables, at which mark of the region they
+/// were read.
 fn group(row: &Row) -> String {
     let mut places = side_by_side::PLACES.iter();
     match places.any(|(place, ..)| *place == row.group) {
@@ -73,7 +74,7 @@ fn group(row: &Row) -> String {
     }
 }
 
-/// Returns whether cells differ; for a single cell, whether it is not 0.
+/// Returns whether the cells differ or, if there is only one cell, whether it is not 0.
 fn is_worth_showing(rows: &[Row]) -> bool {
     let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells.clone()).collect();
     match cells.as_slice() {
@@ -82,7 +83,7 @@ fn is_worth_showing(rows: &[Row]) -> bool {
     }
 }
 
-/// Returns every row of any point, with the title of its section, in the order of the first point that has it.
+/// Returns each row of any point once, with the title of its section, in the order of the first point that has it.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();
@@ -93,7 +94,7 @@ fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     all
 }
 
-/// Returns the rows of a sheet by their names.
+/// Returns the rows of a sheet by name.
 fn by_name(sheet: &Sheet) -> BTreeMap<&str, &Row> {
     let rows = sheet.sections.iter().flat_map(|section| &section.rows);
     rows.map(|row| (&*row.name, row)).collect()

@@ -8,7 +8,7 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference, in ascending order of weight: each makes the kinds before it less meaningful.
+/// A kind of difference, in ascending order of weight: each kind makes the ones before it less meaningful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -18,12 +18,12 @@ pub enum Kind {
     State,
     /// The program ended differently, or its output differs.
     Program,
-    /// A second run on the same kernel differed.
+    /// A second run on the same kernel differed from the first.
     Repetition,
 }
 
 impl Kind {
-    /// Returns the exit code.
+    /// Returns the exit code of this kind.
     fn code(self) -> u8 {
         match self {
             Self::Counts => DIFFERENCE,
@@ -34,12 +34,12 @@ impl Kind {
     }
 }
 
-/// Returns the exit code of these kinds: that of the weightiest, 0 if there is none.
+/// Returns the exit code of the weightiest of these kinds; 0 if there are none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.iter().max().map_or(0, |kind| kind.code())
 }
 
-/// Returns a line for each way in which the program behaved differently on a column than on the first.
+/// Returns one line for each way in which the program behaved differently in a column than in the first.
 pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     let Some(((first_name, first), others)) = columns.split_first() else {
         return Vec::new();
@@ -60,7 +60,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
             ("standard output", output, others_output),
             ("standard error", errors, others_errors),
         ] {
-            // A document of an earlier version does not record the hash of the output.
+            // A document of an earlier version does not contain the hash of the output.
             if one.zip(other).is_some_and(|(one, other)| one != other) {
                 lines.push(format!("the program: {what} differs: {first_name}, {name}"));
             }
@@ -69,7 +69,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     lines
 }
 
-/// Returns every kind of difference between columns.
+/// Returns every kind of difference between the columns.
 pub fn kinds(sheet: &Sheet, columns: &[(String, &Saved)]) -> Vec<Kind> {
     let all = [
         (Kind::Counts, sheet.differs()),

@@ -1,4 +1,4 @@
-//! The means by which a guest is counted.
+//! The QEMU features that count a guest's events.
 
 use crate::count::system::resumes_calls;
 use std::ffi::OsString;
@@ -11,16 +11,17 @@ use crate::count::wires::Wires;
 use crate::model::image::System;
 use crate::qemu::command::option;
 
-/// The means by which a guest is counted.
+/// The QEMU features that count a guest's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counting {
-    /// The plugin, and QEMU's log of exceptions.
+    /// The plugin, and QEMU's log of exceptions and interrupts.
     Plugin(PathBuf),
-    /// QEMU's log alone: the rows that need the plugin are not measured.
+    /// QEMU's log alone. The rows that need the plugin are not measured.
     Log,
-    /// Nothing. The plugin only delays a CPU that halts, so that QEMU advances the clock in the same way in each boot.
+    /// Nothing is counted. The plugin only delays a CPU that halts, so that QEMU advances the clock identically in
+    /// every boot.
     Halts(PathBuf),
-    /// Nothing.
+    /// Nothing is counted.
     Nothing,
 }
 
@@ -69,10 +70,10 @@ impl Counting {
         line
     }
 
-    /// Returns the counts at the end of the log, or `None` if nothing is counted.
+    /// Returns the counts when the log has ended, or `None` if nothing is counted.
     ///
     /// # Errors
-    /// The log does not contain the end of the run.
+    /// If the log does not contain the end of the run.
     pub fn result(&self, tally: Tally) -> anyhow::Result<Option<Counted>> {
         let counted = tally.finish();
         match self {

@@ -1,19 +1,19 @@
-//! The handlers of a guest's exceptions and interrupts, read from its interrupt descriptor table.
+//! Reads the addresses of a guest's exception and interrupt handlers from its interrupt descriptor table.
 
 use crate::count::tables::{Physical, translate};
 
-/// The number of vectors.
+/// The number of interrupt vectors.
 pub const COUNT: usize = 256;
-/// Linux's vector for system calls of 32-bit programs, raised by an INT instruction.
+/// Linux's vector for system calls of 32-bit programs, which the INT instruction raises.
 const SYSTEM_CALL: usize = 0x80;
-/// Bytes per gate (Intel SDM volume 3, 7.14.1).
+/// The size of a gate in bytes (Intel SDM volume 3, 7.14.1).
 const SIZE: usize = 16;
-/// The bits of an address that are the offset in its page.
+/// The bits of an address that are the offset within its page.
 const PAGE_OFFSET: u64 = 4096 - 1;
 /// The present bit of a gate.
 const PRESENT: u8 = 1 << 7;
 
-/// Returns the address of each vector's handler, 0 for a vector without one, or `None` if the table cannot be read.
+/// Returns the address of each vector's handler (0 for a vector without one), or `None` if the table cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, table: u64) -> Option<[u64; COUNT]> {
     let mut bytes = [0; COUNT * SIZE];
     let mut read = 0;

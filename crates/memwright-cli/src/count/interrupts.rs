@@ -1,18 +1,19 @@
-//! Counts the instructions that a kernel spends in interrupts, and those that began but did not complete.
+//! Counts the instructions that a kernel executes in interrupts, and subtracts instructions that began but did not
+//! complete.
 //!
 //! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt. The plugin
 //! reports the first instruction of an interrupt's handler, every IRETQ and every switch to another task.
 
 use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
-/// General protection.
+/// The vector of the general protection exception.
 const GENERAL_PROTECTION: u8 = 13;
-/// The exceptions that cancel no instruction: they occur between two instructions, after a completed one, or end the
-/// system's operation. They are debug, NMI, breakpoint, overflow, double fault and machine check.
+/// The exceptions that do not cancel an instruction, because they occur between two instructions, after a completed
+/// one, or at a failure of the machine: debug, NMI, breakpoint, overflow, double fault and machine check.
 const NOT_FAULTS: [u8; 6] = [1, 2, 3, 4, 8, 18];
 
-/// Returns whether an exception at `address` cancelled an instruction that had begun. A fetch that faults begins no
-/// instruction.
+/// Returns whether an exception at `address` cancelled an instruction that had begun. If a fetch faults, no instruction
+/// has begun.
 pub fn undoes(vector: u8, error: u16, by_instruction: bool, address: u64) -> bool {
     let is_fault = !by_instruction && vector < FIRST_INTERRUPT && !NOT_FAULTS.contains(&vector);
     let fetch = match vector {
@@ -30,13 +31,13 @@ fn is_canonical(address: u64) -> bool {
 /// An interrupt that is being handled.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Kernel instructions before the first one of its handler.
+    /// The number of kernel instructions before the first one of the handler.
     before: u64,
-    /// User instructions at that point. No further ones are executed before the interrupt ends.
+    /// The number of user instructions at that point. None is executed until the interrupt ends.
     user: u64,
     /// The number of exceptions and interrupts that have not returned, including this one.
     depth: u64,
-    /// Kernel instructions when the kernel first switched to another task.
+    /// The number of kernel instructions when the kernel first switched to another task; `None` if it has not.
     switched: Option<u64>,
 }
 
@@ -44,14 +45,14 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Interrupts {
     undone: [u64; 2],
-    /// Instructions of all completed interrupts; `None` if the handlers are not known.
+    /// The number of instructions in all interrupts that have ended; `None` if the handlers are not known.
     spent: Option<u64>,
     delivered: bool,
     open: Option<Open>,
 }
 
 impl Interrupts {
-    /// Starts to track interrupts: from now on the plugin reports where handlers begin.
+    /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler.
     pub fn handlers_are_known(&mut self) {
         (self.spent, self.delivered, self.open) = (Some(0), false, None);
     }
@@ -68,7 +69,7 @@ impl Interrupts {
         }
     }
 
-    /// Records that the first instruction of a handler is next.
+    /// Records that the next instruction is the first one of a handler.
     pub fn enter(&mut self, counted: Instructions) {
         self.notice_user(counted);
         if std::mem::take(&mut self.delivered) {
@@ -82,20 +83,20 @@ impl Interrupts {
         }
     }
 
-    /// Records that an IRETQ is next.
+    /// Records that the next instruction is an IRETQ.
     pub fn leave(&mut self, counted: Instructions) {
         self.expect_handler();
         self.notice_user(counted);
         let Some(open) = &mut self.open else { return };
         open.depth -= 1;
         if open.depth == 0 {
-            // Includes the IRETQ.
+            // The IRETQ itself is counted too.
             self.close(self.completed(counted).1 + 1);
         }
     }
 
     /// Records that the kernel switches to another task. If that is a kernel thread, the interrupted task continues
-    /// after it, and so does the interrupt.
+    /// after it, and the interrupt is still open.
     pub fn switch(&mut self, counted: Instructions) {
         self.expect_handler();
         self.notice_user(counted);
@@ -106,7 +107,7 @@ impl Interrupts {
     }
 
     /// Returns the plugin's counts without the instructions that did not complete. Kernel instructions in interrupts
-    /// are counted separately, including those of an interrupt that is still being handled.
+    /// are a separate count, which includes those of an interrupt that has not ended.
     pub fn count(&mut self, counted: Instructions) -> Instructions {
         self.expect_handler();
         self.notice_user(counted);
@@ -125,8 +126,9 @@ impl Interrupts {
         (counted.user - user, counted.kernel - kernel)
     }
 
-    /// Closes the open interrupt at the kernel's switch to another task if user instructions have been executed since
-    /// then: that task is a user task.
+    /// Ends the open interrupt if user instructions have been executed since it began: the kernel has switched to a
+    /// user task. The interrupt then ends at that switch; if the plugin reported none, instructions of interrupts are
+    /// no longer counted.
     fn notice_user(&mut self, counted: Instructions) {
         let user = self.completed(counted).0;
         match self.open {
@@ -144,8 +146,8 @@ impl Interrupts {
         }
     }
 
-    /// Stops counting the instructions of interrupts if the handler of a delivered interrupt did not begin where the
-    /// plugin expects it.
+    /// Stops counting instructions of interrupts if the handler of the last delivered interrupt did not begin where the
+    /// plugin expected it.
     fn expect_handler(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.spent = None;
@@ -198,10 +200,10 @@ mod tests {
         one.exception(0xec, 0, false, USER_CODE);
         assert_eq!(one.count(at(5, 50)).interrupts, None);
         one.handlers_are_known();
-        // A fault outside interrupts is not an interrupt, and its write is undone.
+        // A fault outside interrupts does not open an interrupt, and the write that faulted is subtracted.
         one.exception(14, 6, false, USER_CODE);
         one.leave(at(11, 110));
-        // An interrupt that contains a kernel fault and another interrupt.
+        // An interrupt during which a kernel fault and another interrupt occur.
         one.exception(0xec, 0, false, USER_CODE);
         one.enter(at(20, 200));
         one.exception(14, 0, false, KERNEL_CODE);
@@ -211,7 +213,7 @@ mod tests {
         one.leave(at(20, 270));
         one.leave(at(20, 299));
         let counted = one.count(at(30, 400));
-        // 99 up to the IRETQ, 100 including it, minus the undone one.
+        // 99 before the IRETQ and the IRETQ itself, minus the instruction that faulted.
         assert_eq!(
             counted,
             Instructions {
@@ -220,7 +222,7 @@ mod tests {
                 interrupts: Some(99)
             }
         );
-        // An interrupt in which a kernel thread runs.
+        // An interrupt during which a kernel thread runs.
         one.exception(0xec, 0, false, KERNEL_CODE);
         one.enter(at(30, 410));
         assert_eq!(one.count(at(30, 460)).interrupts, Some(149));
@@ -228,7 +230,7 @@ mod tests {
         one.switch(at(30, 550));
         one.leave(at(30, 599));
         assert_eq!(one.count(at(30, 600)).interrupts, Some(289));
-        // An interrupt from which the kernel switches to another program, which then makes a system call.
+        // An interrupt during which the kernel switches to another program, which then makes a system call.
         one.exception(0xec, 0, false, USER_CODE);
         one.enter(at(40, 700));
         one.switch(at(40, 710));

@@ -15,58 +15,58 @@ use crate::model::region::Region;
 /// A parsed line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// An exception or interrupt is delivered.
+    /// QEMU delivered an exception or interrupt.
     Exception {
-        /// Its vector.
+        /// The vector of the exception or interrupt.
         vector: u8,
-        /// Its error code, 0 if it has none.
+        /// The error code; 0 if the exception has none.
         error: u16,
         /// Whether an INT instruction raised it.
         by_instruction: bool,
-        /// The address at which it is delivered.
+        /// The address of the instruction at which it was delivered.
         at: u64,
-        /// CR2 if the line has it: the address of a page fault.
+        /// CR2, the address that caused a page fault; `None` if the line does not contain it.
         address: Option<u64>,
     },
-    /// The address of the interrupt descriptor table of the CPU that took the previous exception.
+    /// The address of the interrupt descriptor table of the CPU that received the previous exception.
     Idt(u64),
-    /// CR3 was loaded.
+    /// A CPU loaded CR3 with this value.
     Cr3(u64),
-    /// The plugin is loaded.
+    /// The plugin has been loaded.
     Counting,
-    /// A load of CR3 is next.
+    /// The next instruction loads CR3.
     Cr3Next {
-        /// The CPU that loads it.
+        /// The CPU that executes the load.
         cpu: usize,
-        /// The value of CR3, if QEMU reports it; then it does not report the CPU.
+        /// The current value of CR3. With a QEMU that reports it, the plugin does not report the CPU.
         holds: Option<u64>,
-        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The instruction counts at that point, if the plugin counts instructions.
+        /// The instruction counts at that point; `None` if the plugin does not count instructions.
         instructions: Option<Instructions>,
     },
-    /// The first instruction of an interrupt's handler is next.
+    /// The next instruction is the first one of an interrupt handler.
     Enter(Instructions),
-    /// IRETQ is next.
+    /// The next instruction is an IRETQ.
     Return(Instructions),
     /// The kernel switches to another task.
     Switch(Instructions),
-    /// A mark was executed.
+    /// A CPU executed a mark.
     Mark {
-        /// Twice the region's number, plus one at its end.
+        /// Twice the region's number, plus one for an end mark.
         code: u16,
-        /// The CPU that executed it.
+        /// The CPU that executed the mark.
         cpu: usize,
-        /// The value of its CR3, if QEMU reports it; then it does not report the CPU.
+        /// The value of that CPU's CR3. With a QEMU that reports it, the plugin does not report the CPU.
         cr3: Option<u64>,
-        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The instruction counts at that point, if the plugin counts instructions.
+        /// The instruction counts at that point; `None` if the plugin does not count instructions.
         instructions: Option<Instructions>,
     },
 }
 
-/// Parses a line. Most lines contain nothing that is counted.
+/// Parses a line. Returns `None` for the majority of lines, which contain nothing that is counted.
 pub fn parse(line: &[u8]) -> Option<Line> {
     let line = str::from_utf8(line).ok()?;
     if let Some(rest) = line.strip_prefix("memwright ") {
@@ -84,7 +84,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     parse_exception(line)
 }
 
-/// Parses the last words of the plugin's lines: instructions that began.
+/// Parses the last words of the plugin's lines: the numbers of instructions that began.
 fn begun(words: &[u64]) -> Option<Instructions> {
     match *words {
         [user, kernel] => Some(Instructions {
@@ -153,13 +153,13 @@ fn parse_exception(line: &str) -> Option<Line> {
 pub struct Counted {
     /// The counts of the program's run.
     pub run: Counts,
-    /// The counts of each region that it marked, by number; `None` without the plugin, because only the plugin detects
+    /// The counts of each region that the program marked, by number; `None` without the plugin, which alone detects
     /// marks.
     pub regions: Option<Vec<Region>>,
 }
 
-/// Unmapped addresses that the guest's first process accesses just before [`THE_RUN`] begins and just after it ended.
-/// The log reports these page faults even without the plugin.
+/// Unmapped addresses that the guest's init process accesses just before [`THE_RUN`] begins and just after it has
+/// ended. The log contains these page faults even without the plugin.
 const RUN_BEGINS: u64 = 0x4d57_0000_0000;
 const RUN_ENDS: u64 = 0x4d57_0000_1000;
 
@@ -173,12 +173,13 @@ pub struct Tally {
     marker: Marker,
     interrupts: Interrupts,
     idt: Option<u64>,
-    // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
+    // CR3 and the address of the interrupt descriptor table at the start of the run; `None` once the caller has taken
+    // them.
     gates: Option<(u64, u64)>,
-    // The counts when CR3 last changed, and the plugin's own count of kernel instructions at that point.
+    // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
     begun: Option<u64>,
-    // The value of `begun` at the end of the run, until the caller takes it.
+    // The value of `begun` at the end of the run; `None` once the caller has taken it.
     end: Option<u64>,
     counting: bool,
     open: Vec<(u16, Counts)>,
@@ -188,8 +189,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns a tally of a guest with `cpus` CPUs that has processed no line yet. Without the plugin, the log does not
-    /// say which of several CPUs loads CR3.
+    /// Returns an empty tally for a guest with `cpus` CPUs. Without the plugin, the log does not contain which of
+    /// several CPUs loads CR3.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
         Self {
@@ -216,8 +217,8 @@ impl Tally {
         }
     }
 
-    /// Processes a line. Returns whether it is a mark: the guest is then stopped until the plugin gets an answer.
-    /// `look` summarizes the page tables to which a CR3 points.
+    /// Processes a line. Returns whether it is a mark: the guest is then stopped until the plugin reads an answer.
+    /// `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Exception {
@@ -259,7 +260,7 @@ impl Tally {
                 flushes,
                 instructions,
             } => {
-                // Large tables take long to read: they are read once for each mark, not on every pass.
+                // Reading large page tables takes long, so they are read for the first pass of each mark only.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     let state = cr3.and_then(look);
@@ -278,12 +279,13 @@ impl Tally {
         false
     }
 
-    /// Returns CR3 and the address of the interrupt descriptor table at the beginning of the run, once.
+    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run. Later calls return
+    /// `None`.
     pub fn take_gates(&mut self) -> Option<(u64, u64)> {
         self.gates.take()
     }
 
-    /// Returns how many kernel instructions the plugin had seen begin at the end of the run, once.
+    /// Returns the number of kernel instructions that had begun at the end of the run. Later calls return `None`.
     pub fn take_end(&mut self) -> Option<u64> {
         self.end.take()
     }
@@ -313,8 +315,8 @@ impl Tally {
         *last = value;
     }
 
-    /// Processes a mark. A begin mark in an open region restarts the region; an end mark without a begin mark ends
-    /// nothing.
+    /// Processes a mark. A begin mark in an open region restarts the pass; an end mark without a begin mark ends no
+    /// pass.
     fn mark(&mut self, region: u16, begins: bool) {
         let open = self.open.iter().position(|(other, _)| *other == region);
         let now = match (region, begins) {
@@ -355,7 +357,7 @@ impl Tally {
         }
     }
 
-    /// Returns the entry of a region, and adds one if there is none.
+    /// Returns the entry of a region, which is added if it does not exist.
     fn region(&mut self, region: u16) -> &mut Region {
         let known = self.regions.iter().position(|one| one.region == region);
         let place = known.unwrap_or_else(|| {
@@ -368,7 +370,7 @@ impl Tally {
         &mut self.regions[place]
     }
 
-    /// Returns the counts; `None` if the run did not end.
+    /// Returns the counts, or `None` if the log does not contain the end of the run.
     pub fn finish(mut self) -> Option<Counted> {
         let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
         let run = self.regions.iter().position(is_run)?;
@@ -522,7 +524,7 @@ mod tests {
         tally
     }
 
-    /// Returns the counts of a run that passed its region twice, and once ended it without a beginning.
+    /// Returns the counts of a run with two passes of its region, and one end mark without a begin mark.
     fn passed_twice() -> Counted {
         tally(&[
             "memwright count 1",
@@ -538,7 +540,7 @@ mod tests {
             "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
             "memwright mark 3 0 0 2 0 0 121 231",
-            // The last change of CR3 is the switch to init, which waits.
+            // The last change of CR3 is the switch to init, which is waiting for the program.
             "memwright cr3 0 0 4 0 0 200 400",
             "CR3 update: CR3=3000",
             "memwright mark 65535 0 0 5 0 0 210 450",
@@ -561,7 +563,7 @@ mod tests {
         let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
-            // Without the two instructions that faulted, and those of the first process before the exec.
+            // Not counted are the two instructions that faulted, and those of the init process before the exec.
             Some(Instructions {
                 user: 100 - 2 - Marker::FirstProcess.before_exec(),
                 kernel: 200,
@@ -583,7 +585,7 @@ mod tests {
         );
         assert_eq!(
             one.counts.instructions,
-            // Without the instruction that faulted.
+            // The instruction that faulted is not counted.
             Some(Instructions {
                 user: 1,
                 kernel: 6,
@@ -596,7 +598,7 @@ mod tests {
     fn a_region_has_its_first_and_its_extreme_passes() {
         let regions = passed_twice().regions.unwrap();
         let one = &regions[0];
-        // The second pass counted a switch, and one instruction of each half.
+        // The second pass contains a switch, and one instruction in each half.
         let each = one.each.unwrap();
         let second = Counts {
             switches: Some(1),
@@ -615,14 +617,14 @@ mod tests {
             ),
             (0, 1)
         );
-        // The page tables are those of the first pass only.
+        // The page tables are from the first pass only.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
     }
 
     #[test]
     fn marks_that_do_not_pair_are_counted() {
-        // Each mark is a hundred user instructions after the previous one.
+        // Each mark is executed a hundred user instructions after the previous one.
         let mark = |(place, code): (usize, u16)| {
             let user = 100 * (place + 1);
             format!("memwright mark {code} 0 0 0 0 0 {user} 0")

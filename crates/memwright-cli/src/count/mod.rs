@@ -1,4 +1,4 @@
-//! Counting from outside the guest, by QEMU's plugin or from its log, and the attribution of counts to functions.
+//! Counts a guest's events in QEMU, with a plugin and QEMU's log, and attributes the counts to functions.
 
 pub mod counting;
 mod gates;

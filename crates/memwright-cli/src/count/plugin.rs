@@ -1,12 +1,12 @@
-//! The plugin that counts in QEMU, built on this machine for the QEMU in use.
+//! Builds the plugin that counts in QEMU, on this machine and for the QEMU in use.
 
 use std::path::PathBuf;
 
 use crate::host::compile::{Compiler, Source};
 use crate::qemu::version::Version;
 
-/// The plugin's source files, GPL-2.0-or-later. They are in a separate folder because they are not part of this
-/// command, which only compiles them.
+/// The plugin's source files, which are licensed under GPL-2.0-or-later. They are in a separate folder because they are
+/// not part of this command, which only compiles them.
 const SOURCES: [Source; 8] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
     ("profile.c", include_str!("../../../../plugin/profile.c")),
@@ -17,7 +17,7 @@ const SOURCES: [Source; 8] = [
     ("bytes.h", include_str!("../../../../plugin/bytes.h")),
     ("api.h", include_str!("../../../../plugin/api.h")),
 ];
-/// QEMU loads the plugin, so it is linked against the system's own C library.
+/// The compilers to try. QEMU loads the plugin, so the plugin must be linked against the C library of the system.
 const COMPILERS: &[&str] = &["cc", "gcc", "clang"];
 const FLAGS: &[&str] = &[
     "-std=gnu11",
@@ -27,7 +27,7 @@ const FLAGS: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// Returns the newest plugin interface version that this QEMU and the plugin support.
+/// Returns the newest version of the plugin interface that both this QEMU and the plugin support.
 fn api(version: Version) -> u32 {
     let since = |major, minor| version >= Version::new(major, minor, 0);
     match (since(9, 1), since(9, 0)) {

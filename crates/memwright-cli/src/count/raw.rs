@@ -1,6 +1,7 @@
-//! The profile that the plugin writes: call chains by address, and how often each block of instructions ran in them.
+//! Parses the profile that the plugin writes: call chains by address, and how often each block of instructions ran in
+//! them.
 //!
-//! `plugin/profile.c` describes the file.
+//! `plugin/profile.c` documents the format.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +16,21 @@ pub enum Kind {
     Exception,
     /// By an interrupt, in user mode or in the kernel.
     Interrupt,
-    /// By a switch to a task that was not seen before.
+    /// By a switch to a task that the plugin had not observed before.
     Task,
 }
 
 /// A call chain: its innermost frame, and the rest of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The rest of the chain, an earlier node; `None` for the root.
+    /// The rest of the chain, which is an earlier node; `None` for the root.
     pub parent: Option<u32>,
     /// How control entered the frame.
     pub kind: Kind,
-    /// The address after the call, or of the second byte of the instruction that an exception interrupted; 0 otherwise.
+    /// The return address of the call, or the address of the second byte of the instruction that an exception
+    /// interrupted; 0 otherwise.
     pub from: u64,
-    /// The first instruction of the frame; 0 for a task that was not seen before.
+    /// The address of the frame's first instruction; 0 for a task that the plugin had not observed before.
     pub start: u64,
 }
 
@@ -44,41 +46,41 @@ pub struct Block {
 /// How often a block ran in a call chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
-    /// The call chain.
+    /// The index of the call chain.
     pub node: u32,
-    /// The block. The first block has no instructions: its cells count how often the chain's innermost frame was
-    /// entered.
+    /// The index of the block. The first block has no instructions; the count of its cells is how often the chain's
+    /// innermost frame was entered.
     pub block: u32,
     /// How often the block ran in the call chain.
     pub count: u64,
 }
 
-/// The block whose cells count entries of frames.
+/// The index of the block whose cells count how often frames were entered.
 pub const ENTERED: u32 = 0;
 
 /// A complete profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raw {
-    /// Frames that ended without a return.
+    /// The number of frames that ended without a return.
     pub left_open: u64,
-    /// Call chains, the root first.
+    /// The call chains; the root is the first.
     pub nodes: Vec<Node>,
     /// Blocks of instructions.
     pub blocks: Vec<Block>,
-    /// The counts that are not 0.
+    /// The counts that are not zero.
     pub cells: Vec<Cell>,
 }
 
 impl Raw {
-    /// Returns whether both profiles have the same counts. Instructions are compared by address, because block
-    /// boundaries in QEMU can depend on the host.
+    /// Returns whether both profiles have the same counts. Instructions are compared by address, because the boundaries
+    /// of QEMU's blocks can depend on the host.
     pub fn equals(&self, other: &Self) -> bool {
         self.left_open == other.left_open
             && self.nodes == other.nodes
             && self.by_address() == other.by_address()
     }
 
-    /// Returns how often each instruction ran in each call chain, and how often the chain was entered (address 0).
+    /// Returns how often each instruction ran in each call chain. Address 0 stands for how often the chain was entered.
     fn by_address(&self) -> BTreeMap<(u32, u64), u64> {
         let mut counts = BTreeMap::new();
         for cell in &self.cells {
@@ -99,13 +101,13 @@ impl Raw {
 /// Why a file is not a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// It does not begin like a profile.
+    /// It does not begin with the magic of a profile.
     NoProfile,
-    /// It ends too early, at this byte.
+    /// It ends too early, at this offset.
     Truncated(usize),
-    /// The number of a node or block at this byte does not refer to an earlier one.
+    /// The index of a node or block at this offset does not refer to an earlier one.
     Reference(usize),
-    /// The plugin had lost track of the executed code when the run ended.
+    /// The plugin had lost track of the executing code when the run ended.
     Forgotten,
 }
 
@@ -147,7 +149,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.fold(0, |all, byte| all << 8 | u64::from(*byte)))
     }
 
-    /// Reads a number below `limit`.
+    /// Reads an index, which must be less than `limit`.
     fn reference(&mut self, limit: u64) -> Result<u32, Malformed> {
         let at = self.at;
         let number = self.number(4)?;
@@ -159,7 +161,7 @@ impl<'a> Reader<'a> {
 /// Parses a profile.
 ///
 /// # Errors
-/// A file that the plugin cannot have written.
+/// If the plugin cannot have written the file.
 pub fn parse(bytes: &[u8]) -> Result<Raw, Malformed> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(Malformed::NoProfile)?;
     let mut reader = Reader { bytes: rest, at: 0 };

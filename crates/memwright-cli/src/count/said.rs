@@ -17,22 +17,22 @@ pub struct Said {
     pub output: Vec<u8>,
     /// The program's standard error.
     pub errors: Vec<u8>,
-    /// What the guest could not set up for the program, one line each.
+    /// What the guest could not set up for the program, one line per item.
     pub warnings: Vec<u8>,
-    /// The absolute paths that the program looked up and that the guest did not have, if it was to report them.
+    /// The absolute paths that the program looked up and that the guest lacked; empty if this was not requested.
     pub not_found: Vec<Vec<u8>>,
-    /// The kernel's build ID, if it reports one.
+    /// The kernel's build ID; `None` if the kernel does not report one.
     pub build_id: Option<String>,
     /// How the program ended.
     pub outcome: Outcome,
-    /// The counts, if anything was counted.
+    /// The counts; `None` if nothing was counted.
     pub counted: Option<Counted>,
-    /// Where the kernel's instructions were executed, if a profile was requested.
+    /// How often the kernel's instructions were executed; `None` if no profile was requested.
     pub profile: Option<Raw>,
 }
 
 impl Said {
-    /// Gives the regions the names that the program defines for them.
+    /// Sets the names that the program gives its regions.
     pub fn with_names(mut self, names: &RegionNames) -> Self {
         let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
         if let Some(regions) = regions {
@@ -41,7 +41,7 @@ impl Said {
         self
     }
 
-    /// Returns the titles of the parts in which two runs differ.
+    /// Returns the titles of the parts that differ between two runs.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, differs) in [
@@ -174,7 +174,7 @@ mod tests {
                 "region 1: Page faults: user, not present, write: 0 and 1"
             ]
         );
-        // The sums are the same, but one pass differs.
+        // The sums are equal, but the maximum of the passes differs.
         let with_most = |most| {
             let mut said = said();
             let counted = said.counted.as_mut().unwrap();

@@ -1,5 +1,5 @@
-//! Maps an address to the source: to a function by the symbol table, to inlined functions and lines by debug
-//! information.
+//! Maps an address to the kernel's source: to a function by the symbol table, and to inlined functions and lines by the
+//! debug information.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,19 +12,19 @@ use crate::count::symbols::{Place, Symbols};
 use crate::model::hash::hexadecimal;
 use crate::model::profile::UNATTRIBUTED;
 
-/// The functions of a kernel, and its debug information if available.
+/// The functions of a kernel, and its debug information if there is any.
 pub struct Source {
     symbols: Symbols,
     debug: Option<Loader>,
     with_lines: bool,
 }
 
-/// What the debug information records for an address.
+/// What the debug information contains for an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inlined {
-    /// The functions inlined there, the innermost last.
+    /// The functions that are inlined there; the innermost is last.
     pub functions: Vec<String>,
-    /// The line of the innermost, `FILE:LINE`.
+    /// The line in the innermost function, as `FILE:LINE`.
     pub line: Option<String>,
 }
 
@@ -38,10 +38,10 @@ impl Source {
         }
     }
 
-    /// Adds the debug information of a vmlinux, which must come from the build that ran.
+    /// Adds the debug information of a vmlinux, which must be from the same build as the kernel that ran.
     ///
     /// # Errors
-    /// One line if it cannot be read, has no debug information, or comes from another build.
+    /// One line if the file cannot be read, has no debug information, or is from another build.
     pub fn add_debug(
         &mut self,
         path: &Path,
@@ -62,14 +62,14 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the names of all functions. Returns `None` if the list would be incomplete: without a symbol table, or
-    /// with debug information, which also names functions that are in no symbol table.
+    /// Returns the names of all functions, or `None` if the list would be incomplete. It is incomplete without a symbol
+    /// table, and with debug information, which names functions that no symbol table contains.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
     }
 
-    /// Returns the source name of the function at an address, into which other functions can be inlined.
+    /// Returns the source name of the function that contains an address. Code of other functions can be inlined in it.
     pub fn function(&self, address: u64) -> &str {
         match self.symbols.place(address) {
             Place::Function(name) => source_name(name),
@@ -83,7 +83,7 @@ impl Source {
         self.symbols.begins(address)
     }
 
-    /// Returns what is inlined at an address; nothing without debug information.
+    /// Returns the inlined functions and the line at an address; empty without debug information.
     pub fn inlined(&self, address: u64) -> Inlined {
         let frames = self
             .debug
@@ -109,7 +109,7 @@ impl Source {
                 .functions
                 .push(name.unwrap_or_else(|| UNATTRIBUTED.to_owned()));
         }
-        // The outermost is the function itself.
+        // The outermost frame is the function itself, which is not inlined.
         found.functions.pop();
         found.functions.reverse();
         found
@@ -130,8 +130,8 @@ fn build_id_of(path: &Path) -> anyhow::Result<String> {
     Ok(hexadecimal(id))
 }
 
-/// Returns the path of a source file relative to the root of the kernel source, whatever folder it was built in: below
-/// the last folder that is named after a version, or below a package's build folder.
+/// Returns the path of a source file relative to the root of the kernel source, independent of the build folder. The
+/// root is the last folder named after a version, or a package's build folder.
 fn from_top(file: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in file.split('/') {
@@ -171,7 +171,7 @@ mod tests {
         let own = Path::new("/proc/self/exe");
         let mut source = Source::of(Symbols::default());
         let id = build_id_of(own);
-        // A file without a build ID is refused; so is one with a different ID.
+        // A file without a build ID is rejected, as is one with a different ID.
         let Ok(id) = id else {
             assert!(source.add_debug(own, None, true).is_err());
             return;

@@ -8,10 +8,10 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 use crate::compare::matching::source_name;
 
-/// The beginning of the kernel's own addresses (Documentation/arch/x86/x86_64/mm.rst of Linux; Memwright's kernel uses
-/// the same).
+/// The start of the addresses of the kernel's own code (Documentation/arch/x86/x86_64/mm.rst of Linux). Memwright's
+/// kernel uses the same.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
-/// The addresses of Linux's modules and generated code: BPF programs, trampolines.
+/// The addresses of Linux's modules and generated code (BPF programs and trampolines).
 const MODULES: std::ops::Range<u64> = 0xffff_ffff_c000_0000..0xffff_ffff_ff00_0000;
 /// The addresses of Linux's per-CPU entry areas.
 const CPU_ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000_0000;
@@ -21,7 +21,7 @@ const CPU_ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_
 pub enum Place<'a> {
     /// A function.
     Function(&'a str),
-    /// Code without symbols, of which only the range is known.
+    /// Code without symbols, with the name of its address range.
     Range(&'static str),
     /// An unknown address.
     Unknown,
@@ -30,7 +30,7 @@ pub enum Place<'a> {
 /// The functions of a kernel, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Symbols {
-    // In ascending order of addresses, each address once.
+    // Sorted by address; the addresses are distinct.
     functions: Vec<(u64, String)>,
 }
 
@@ -42,10 +42,10 @@ struct Name {
 }
 
 impl Name {
-    /// Returns the sort key of a name; among the names of one address, the lowest is used.
+    /// Returns the sort key of a name. Of the names of one address, the one with the lowest key is used.
     fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
         let name = self.text.as_str();
-        // Prefixes of padding before functions (for tracing and CFI), and of the 32-bit variant of a system-call entry.
+        // Prefixes of the padding before functions (for tracing and CFI), and of the 32-bit entry of a system call.
         let aside = ["__pfx_", "__cfi_", "__ia32_"];
         let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
         let underscores = name.len() - name.trim_start_matches('_').len();
@@ -83,13 +83,13 @@ impl Symbols {
         Self::of(functions.collect())
     }
 
-    /// Reads the symbol table of an ELF file; empty if it has none.
+    /// Reads the symbol table of an ELF file. The result is empty if the file has none.
     pub fn of_elf(bytes: &[u8]) -> Self {
         Self::of(functions_of_elf(bytes).unwrap_or_default())
     }
 
-    /// Sorts functions by address. If an address has several names, one is chosen independently of their order: a
-    /// global name is preferred to a file-local one.
+    /// Sorts functions by address. If an address has several names, the choice does not depend on their order: global
+    /// names are preferred to file-local ones.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);
@@ -99,7 +99,7 @@ impl Symbols {
         }
     }
 
-    /// Returns whether there is no function.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
@@ -118,7 +118,7 @@ impl Symbols {
         found.is_ok()
     }
 
-    /// Returns what is at an address.
+    /// Returns the kind of code at an address.
     pub fn place(&self, address: u64) -> Place<'_> {
         let after = self
             .functions

@@ -1,10 +1,10 @@
-//! How counting differs between the two kinds of kernels.
+//! The differences between the two kinds of kernels for counting.
 
 use memwright_table::Bits;
 
 use crate::model::image::System;
 
-/// Returns which component marks the run of the program on this kind of kernel.
+/// Returns which component marks the run of the program on a kernel of this kind.
 pub const fn marker(system: System) -> Marker {
     match system {
         System::Linux => Marker::FirstProcess,
@@ -12,7 +12,7 @@ pub const fn marker(system: System) -> Marker {
     }
 }
 
-/// Returns the meaning of the software bits in the page-table entries of this kind of kernel.
+/// Returns which software bits of page-table entries a kernel of this kind uses.
 pub const fn software_bits(system: System) -> SoftwareBits {
     match system {
         System::Linux => LINUX_BITS,
@@ -20,8 +20,8 @@ pub const fn software_bits(system: System) -> SoftwareBits {
     }
 }
 
-/// Returns whether this kind of kernel can return to user mode from within a function call, and continue in that
-/// function at its next entry.
+/// Returns whether a kernel of this kind can return to user mode inside a function call, and continue in that function
+/// at its next entry.
 pub const fn resumes_calls(system: System) -> bool {
     match system {
         System::Linux => false,
@@ -33,17 +33,17 @@ pub const fn resumes_calls(system: System) -> bool {
 /// exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
-    /// The guest's first process. The child that becomes the program marks the beginning just before its exec; the
-    /// parent marks the end when its wait has returned. With one CPU the run ends before the end mark, at the last load
-    /// of CR3 that changed its value: the kernel's switch from the exited program to the parent.
+    /// The guest's init process. Its child marks the beginning just before the exec of the program; init marks the end
+    /// when its wait has returned. With one CPU, the run ends before the end mark, at the last load of CR3 that changed
+    /// its value: the kernel's switch from the exited program to init.
     FirstProcess,
     /// The kernel, exactly at the beginning and the end of the run.
     Kernel,
 }
 
 impl Marker {
-    /// Returns how many user instructions are counted between the run's begin mark and the program's first instruction:
-    /// the mark itself and the SYSCALL of the child's exec.
+    /// Returns how many user instructions are counted between the begin mark of the run and the program's first
+    /// instruction: the mark itself and the SYSCALL of the child's exec.
     pub const fn before_exec(self) -> u64 {
         match self {
             Self::FirstProcess => 2,
@@ -52,24 +52,24 @@ impl Marker {
     }
 }
 
-/// The meaning of page-table bits that hardware leaves to software.
+/// The meaning of page-table bits that the hardware ignores and reserves for software.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoftwareBits {
-    /// The page is dirty although the hardware's dirty bit is clear.
+    /// The page is dirty even if the hardware's dirty bit is clear.
     pub saved_dirty: u64,
-    /// The page has no reference counts: vDSO data, and the zero page.
+    /// The page has no reference count: vDSO data, or the zero page.
     pub special: u64,
 }
 
-/// The software bits of Linux (arch/x86/include/asm/pgtable_types.h). `_PAGE_BIT_SAVED_DIRTY` has held the dirty bit of
-/// a write-protected entry since 6.6; earlier kernels mark direct mappings of device pages with the same bit, and this
-/// machine has no such pages. `_PAGE_BIT_SPECIAL` marks the pages without reference counts.
+/// The software bits of Linux (arch/x86/include/asm/pgtable_types.h). `_PAGE_BIT_SAVED_DIRTY` contains the dirty bit of
+/// a write-protected entry since 6.6. Earlier kernels use the same bit for direct mappings of device pages, which this
+/// machine does not have. `_PAGE_BIT_SPECIAL` marks pages without a reference count.
 pub const LINUX_BITS: SoftwareBits = SoftwareBits {
     saved_dirty: 1 << 58,
     special: 1 << 9,
 };
 
-/// The bits of Memwright's kernel.
+/// The software bits of Memwright's kernel.
 pub const MEMWRIGHT_BITS: SoftwareBits = SoftwareBits {
     saved_dirty: Bits::FOLDED_DIRTY.bits(),
     special: Bits::BORROWED.bits(),

@@ -1,4 +1,4 @@
-//! Summarizes a program's page tables, read from the guest's memory while the guest is stopped.
+//! Summarizes a program's page tables, which are read from the guest's memory while the guest is stopped.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,47 +6,48 @@ use std::os::unix::fs::FileExt;
 use crate::count::system::SoftwareBits;
 use crate::model::page_tables::PageTables;
 
-/// Bits of an entry (Intel SDM volume 3, 4.5).
+/// Bits of a page-table entry (Intel SDM volume 3, 4.5).
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const DIRTY: u64 = 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
 const LARGE: u64 = 1 << 7;
-/// The address bits of an entry.
+/// The bits of an entry that contain the address.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
-/// The number of root entries for the lower half.
+/// The number of entries in the root table for the lower half.
 const LOWER_HALF: usize = 256;
-/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table can point to itself.
+/// The maximum number of tables that are read, enough to map 512 GiB. Without a limit, a corrupted table that points to
+/// itself would never end.
 const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.
 pub trait Physical {
-    /// Returns the page at this address; `None` if there is no memory.
+    /// Returns the contents of the page at this physical address, or `None` if there is no memory.
     fn page(&self, address: u64) -> Option<[u8; 4096]>;
 }
 
-/// A part of a guest's memory.
+/// A part of a guest's physical memory.
 #[derive(Debug)]
 pub struct Part {
-    /// The file that backs it.
+    /// The file that backs this part.
     pub file: File,
-    /// Its size in bytes.
+    /// The size of this part in bytes.
     pub size: u64,
 }
 
-/// The memory of QEMU's `pc` machine, in order of addresses.
+/// The physical memory of QEMU's `pc` machine, in order of addresses.
 #[derive(Debug)]
 pub struct Memory<'a>(pub &'a [Part]);
 
-/// From this size on, the machine splits its memory (hw/i386/pc_piix.c): `BELOW` bytes start at address 0, and the rest
-/// starts at `ABOVE`.
+/// A machine with at least `SPLIT_FROM` bytes has its memory in two ranges (hw/i386/pc_piix.c): `BELOW` bytes at
+/// address 0, and the rest at `ABOVE`.
 const SPLIT_FROM: u64 = 0xe000_0000;
 const BELOW: u64 = 0xc000_0000;
 const ABOVE: u64 = 1 << 32;
 
 impl Memory<'_> {
-    /// Returns the file that backs an address, and the offset in it.
+    /// Returns the file that backs a physical address, and the offset in the file.
     fn locate(&self, address: u64) -> Option<(&File, u64)> {
         let size: u64 = self.0.iter().map(|part| part.size).sum();
         let below = if size >= SPLIT_FROM { BELOW } else { size };
@@ -74,7 +75,8 @@ impl Physical for Memory<'_> {
     }
 }
 
-/// Translates a virtual address of either half to a physical one; `None` if nothing is mapped or a table is unreadable.
+/// Translates a virtual address of either half to a physical one. Returns `None` if nothing is mapped or a table cannot
+/// be read.
 pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> {
     let mut table = cr3 & ADDRESS;
     for level in (1..=4).rev() {
@@ -94,7 +96,7 @@ pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> 
     None
 }
 
-/// Summarizes the lower half of the tables to which CR3 points; `None` if they cannot be read.
+/// Summarizes the lower half of the page tables at `cr3`; `None` if they cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<PageTables> {
     let vdso = Vdso::find(memory, cr3)?;
     let mut found = PageTables::default();
@@ -118,7 +120,7 @@ pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<Page
     Some(PageTables { tables, ..found })
 }
 
-/// An entry that does not point to a table.
+/// A page-table entry that does not point to a table.
 #[derive(Debug, Clone, Copy)]
 struct Leaf {
     address: u64,
@@ -144,7 +146,7 @@ impl Leaf {
         }
     }
 
-    /// Counts a page as writable or read-only, and as dirty if it is.
+    /// Counts a page in `writable` or in `read_only`, and in `dirty` if it is dirty.
     fn count(self, writable: &mut u64, read_only: &mut u64, dirty: &mut u64, bits: SoftwareBits) {
         if self.entry & WRITABLE != 0 {
             *writable += 1;
@@ -159,8 +161,8 @@ impl Leaf {
     }
 }
 
-/// Calls `see` for every non-empty entry of the lower half that does not point to a table, in order of addresses;
-/// returns the number of tables.
+/// Calls `see` for each non-empty entry of the lower half that does not point to a table, in order of addresses.
+/// Returns the number of tables.
 fn visit(memory: &impl Physical, cr3: u64, see: &mut impl FnMut(Leaf)) -> Option<u64> {
     let mut tables = 0;
     visit_table(memory, cr3 & ADDRESS, (4, 0), &mut tables, see)?;
@@ -198,24 +200,24 @@ fn visit_table(
     Some(())
 }
 
-/// Where the kernel has mapped its vDSO: a shared object that it provides itself, with its data at lower addresses
-/// (arch/x86/entry/vdso/vma.c).
+/// Where the kernel has mapped its vDSO, a shared object that the kernel provides. The vDSO's data are at lower
+/// addresses (arch/x86/entry/vdso/vma.c).
 #[derive(Debug, Clone, Copy)]
 struct Vdso {
-    /// Its first page.
+    /// The address of the first page.
     start: u64,
-    /// The end of its last present page.
+    /// The address after the last present page.
     end: u64,
 }
 
-/// The beginning of the vDSO's name, which is in its first page.
+/// The beginning of the vDSO's name, which its first page contains.
 const VDSO_NAME: &[u8] = b"linux-vdso.so";
-/// The maximum size of its data (include/vdso/datapage.h has 7 pages in Linux 7.3), rounded up.
+/// The maximum size of the vDSO's data in bytes (include/vdso/datapage.h has 7 pages in Linux 7.3), rounded up.
 const VDSO_DATA: u64 = 16 * 4096;
 
 impl Vdso {
-    /// Searches the executable pages for the vDSO. Returns `Some(None)` if the program has not used it, and `None` if
-    /// the tables cannot be read.
+    /// Searches the executable pages for the vDSO. Returns `Some(None)` if the program has not used the vDSO, and
+    /// `None` if the tables cannot be read.
     fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
         let mut found: Option<Self> = None;
         visit(memory, cr3, &mut |leaf| {
@@ -236,7 +238,7 @@ impl Vdso {
         Some(found)
     }
 
-    /// Returns whether the page belongs to the vDSO or its data.
+    /// Returns whether an entry maps the vDSO or its data.
     fn contains(self, leaf: Leaf, bits: SoftwareBits) -> bool {
         let is_data = leaf.address < self.start && leaf.address + VDSO_DATA >= self.start;
         (self.start..self.end).contains(&leaf.address)
@@ -244,7 +246,7 @@ impl Vdso {
     }
 }
 
-/// Returns whether a page is the first of the vDSO.
+/// Returns whether a frame contains the first page of the vDSO.
 fn is_vdso(memory: &impl Physical, frame: u64) -> bool {
     memory.page(frame).is_some_and(|page| {
         page.starts_with(b"\x7fELF") && page.windows(VDSO_NAME.len()).any(|name| name == VDSO_NAME)
@@ -289,7 +291,7 @@ mod tests {
         memory.set(0x4000, 1, 0x6000 | 5 | 1 << 63);
         memory.set(0x4000, 2, 0x7000 | LARGE | 7);
         memory.set(0x4000, 3, 0x100);
-        // Linux keeps the dirty state of a write-protected page in a software bit.
+        // Linux saves the dirty bit of a write-protected page in a software bit.
         memory.set(0x4000, 4, 0x8000 | LINUX_BITS.saved_dirty | 5);
         memory.set(0x3000, 4, 0x60_0000 | LARGE | LINUX_BITS.saved_dirty | 5);
         let found = read(&memory, 0x1000 | 0x18, LINUX_BITS).unwrap();
@@ -316,8 +318,8 @@ mod tests {
         memory.set(0x2000, 0, 0x3000 | 7);
         memory.set(0x3000, 0, 0x4000 | 7);
         let (read_only, data) = (PRESENT | 4, PRESENT | 4 | LINUX_BITS.special | NO_EXECUTE);
-        // The zero page at a low address, code that is not the vDSO, the vDSO's data, the vDSO, and a page of the
-        // program directly above.
+        // In order of addresses: the zero page, code that is not the vDSO, the vDSO's data, the vDSO, and directly
+        // above it a page of the program.
         memory.set(0x4000, 1, 0x5000 | data);
         memory.set(0x4000, 2, 0x6000 | read_only);
         memory.set(0x4000, 30, 0x7000 | data);

@@ -1,4 +1,4 @@
-//! Symbolizes the plugin's profile, and builds the call tree.
+//! Symbolizes the plugin's profile, and converts it to a call tree.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use crate::count::raw::{Block, ENTERED, Kind, Raw};
 use crate::count::source::Source;
 use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 
-/// The name of the node above the functions of a task that is new, or that has been asleep since before the run.
+/// The node above the functions of a task that is new, or that has been asleep since before the run.
 const TASKS: &str = "[tasks switched to]";
 
-/// Builds the tree and numbers the names.
+/// Builds the tree and assigns indices to the names.
 struct Builder<'a> {
     source: &'a Source,
     names: BTreeMap<String, u32>,
@@ -35,20 +35,20 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the functions inlined at this address, the innermost last, and its source line if it is known.
+    /// Returns the functions inlined at this address (the innermost is last), and the source line if it is known.
     fn inlined(&mut self, address: u64) -> (Vec<u32>, Option<String>) {
         let found = self.source.inlined(address);
         let names = found.functions.iter().map(|name| self.numbered(name));
         (names.collect(), found.line)
     }
 
-    /// Returns the node of the innermost of the functions `inlined` into the node `place`.
+    /// Returns the node of the innermost of the functions `inlined`, which are nested below the node `place`.
     fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
         let walk = |place, function: &u32| self.place(Some(place), *function, false);
         inlined.iter().fold(place, walk)
     }
 
-    /// Returns the node of a function below a caller, and adds it if there is none.
+    /// Returns the node of a function below a caller, which is added if it does not exist.
     fn place(&mut self, caller: Option<u32>, function: u32, interrupt: bool) -> u32 {
         let next = self.calls.len() as u32;
         let place = *self
@@ -68,13 +68,13 @@ impl Builder<'_> {
     }
 }
 
-/// A frame: the node of its first function, and the nodes of functions that it reached by a jump.
+/// A frame: the node of its first function, and the nodes of functions that it entered by a jump.
 struct Frame {
     first: u32,
     others: HashMap<u32, u32>,
 }
 
-/// Symbolizes the plugin's profile. `total` is the number of instructions that was counted without the profile.
+/// Builds the symbolized profile. `total` is the number of kernel instructions, counted independently of the profile.
 pub fn build(
     raw: &Raw,
     source: &Source,
@@ -144,7 +144,7 @@ pub fn build(
     profile
 }
 
-/// Removes the nodes below which nothing was executed.
+/// Removes each node if no instruction was executed at it or below it.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();
@@ -159,7 +159,7 @@ fn leave_out_unused(profile: &mut Profile) {
     profile.calls = kept;
 }
 
-/// Adds instructions that were counted but are in no cell.
+/// Adds instructions that were counted but that no cell contains.
 fn add_unattributed(profile: &mut Profile, instructions: u64) {
     if instructions == 0 {
         return;
@@ -181,7 +181,7 @@ fn add_unattributed(profile: &mut Profile, instructions: u64) {
     });
 }
 
-/// Numbers functions by name, and nodes by their chains of names, so that equal counts give equal bytes.
+/// Sorts functions by name and nodes by the names in their call chains, so that equal counts produce equal bytes.
 fn in_canonical_order(profile: &mut Profile) {
     let mut used = vec![false; profile.functions.len()];
     for call in &profile.calls {
@@ -259,8 +259,8 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     frames
 }
 
-/// Returns the node of a function of a frame: its first function, or one that it reached by a jump, which counts as a
-/// call.
+/// Returns the node of a function in a frame. It is the frame's first function, or one that the frame entered by a
+/// jump, which counts as a call.
 fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
     let first = frame.first;
     *frame
@@ -269,7 +269,7 @@ fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
         .or_insert_with(|| builder.place(Some(first), function, false))
 }
 
-/// Consecutive instructions of a block that are in one function, and in one line if lines are known.
+/// Consecutive instructions of a block in the same function and, if lines are known, in the same line.
 struct Run {
     function: u32,
     inlined: Vec<u32>,
@@ -340,8 +340,8 @@ mod tests {
         Source::of(Symbols::of_kallsyms(&lines.map(line).concat()))
     }
 
-    /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`; there `tick` interrupts. `leaf` jumps to its
-    /// cold part.
+    /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`. The interrupt `tick` interrupts `leaf`, which
+    /// then jumps to its cold part.
     fn raw() -> Raw {
         let block = |(start, sizes): (u64, &[u8])| Block {
             start: BASE + start,
@@ -402,7 +402,7 @@ mod tests {
             ("leaf", 2, 7, 9),
             ("tail", 2, 2, 11),
             ("tick", 1, 7, 7),
-            // The exception inside it is not a second entry from outside.
+            // The exception within `work` is not counted as another entry from outside.
             ("work", 3, 6, 15),
         ];
         let expected = expected.map(|(name, calls, own, all)| (name.to_owned(), calls, own, all));

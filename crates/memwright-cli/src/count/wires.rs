@@ -1,5 +1,5 @@
-//! The connections between this command and a guest that it counts: the guest's memory, QEMU's log, and the pipe that
-//! resumes the guest after a mark.
+//! The connections between this command and a guest that it counts: the guest's memory, QEMU's log, and the pipe with
+//! which the command resumes the guest after a mark.
 
 use crate::count::system::{marker, software_bits};
 use crate::count::tables;
@@ -18,20 +18,20 @@ use crate::model::image::System;
 use crate::model::machine::Machine;
 use crate::model::page_tables::PageTables;
 
-/// The connections to a guest: its memory, and the pipe that resumes it after a mark.
+/// The connections to a guest: its memory, and the pipe with which the command resumes it after a mark.
 #[derive(Debug)]
 pub struct Wires {
-    // One part per node, in order of addresses.
+    // One part per NUMA node, in order of addresses.
     memory: Vec<Part>,
     answers: PathBuf,
-    // The file in which the plugin writes a profile.
+    // The file to which the plugin writes a profile.
     profile: PathBuf,
-    // Also open for reading, so that neither end blocks until the other opens it.
+    // This end is open for reading and writing, so that neither side blocks until the other one opens the pipe.
     answer: File,
 }
 
 impl Wires {
-    /// Creates the memory of a machine, and the pipe in a folder.
+    /// Creates the memory of a machine, and the pipe in `folder`.
     ///
     /// # Errors
     /// I/O errors of creating them.
@@ -54,7 +54,7 @@ impl Wires {
         })
     }
 
-    /// Returns the memory, one file per node.
+    /// Returns the guest's memory, one file per node.
     pub fn memory(&self) -> &[Part] {
         &self.memory
     }
@@ -64,7 +64,7 @@ impl Wires {
         &self.answers
     }
 
-    /// Returns the path of the file in which the plugin writes a profile.
+    /// Returns the path of the file to which the plugin writes a profile.
     pub fn profile_path(&self) -> &Path {
         &self.profile
     }
@@ -72,22 +72,22 @@ impl Wires {
     /// Reads the profile that the plugin has written.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// If there is no profile, or it is malformed.
     pub fn profile(&self) -> anyhow::Result<Raw> {
         Ok(raw::parse(&fs::read(&self.profile).unwrap_or_default())?)
     }
 
-    /// Returns the paths by which QEMU can open the memory.
+    /// Returns the paths at which QEMU can open the memory.
     pub fn memory_paths(&self) -> Vec<String> {
         let process = std::process::id();
         let path = |part: &Part| format!("/proc/{process}/fd/{}", part.file.as_raw_fd());
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log to its end, and answers each mark.
+    /// Reads QEMU's log until it ends, and answers each mark.
     ///
     /// # Errors
-    /// I/O errors of reading the log and of answering.
+    /// I/O errors of reading the log and of writing answers.
     pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = Tally::new(cpus, marker(system));
@@ -119,7 +119,7 @@ impl Wires {
 }
 
 /// Returns the answer that resumes the guest after a mark. It contains the addresses of the handlers, the number of
-/// kernel instructions at the end of the run, or nothing.
+/// kernel instructions at the end of the run, or neither.
 fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
     let (letter, words) = match (gates, end) {
         (Some(gates), _) => (b'g', gates.as_slice()),

@@ -1,4 +1,4 @@
-//! Copies what a guest has seen of the tree of `--root` into the files of another guest.
+//! Copies the nodes that a guest looked up in the tree of `--root` into the files of another guest.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,8 +10,8 @@ use anyhow::Context;
 use crate::guestfs::root::{Record, RootNode, RootTree};
 use crate::guestfs::tree::{Node, Tree};
 
-/// Adds each node that a guest has found, and the entries of each folder that it has listed, to the files of another
-/// guest. Files that this guest has already are left.
+/// Adds each node that a guest looked up, and the entries of each folder that it listed, to the files of another guest.
+/// Files that the other guest already has are not replaced.
 ///
 /// # Errors
 /// I/O errors of reading the tree.

@@ -1,4 +1,4 @@
-//! A writer of cpio archives in the `newc` format, which kernels unpack.
+//! Writes cpio archives in the `newc` format, which the kernel unpacks as its initrd.
 
 use std::io::{self, Write};
 
@@ -9,11 +9,11 @@ pub const FILE: u32 = 0o100_000;
 /// The file type of a symbolic link in `st_mode`.
 pub const LINK: u32 = 0o120_000;
 
-/// The name of the entry after the last one.
+/// The name of the entry that marks the end of an archive.
 pub const END: &[u8] = b"TRAILER!!!";
 
-/// Writes one archive. All owners are root and inodes are numbered consecutively, so that equal contents give equal
-/// bytes.
+/// Writes one archive. All files are owned by root and inodes are numbered consecutively, so that equal contents
+/// produce equal bytes.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
@@ -23,7 +23,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts an archive in which every entry was modified at `time`, in seconds since 1970.
+    /// Starts an archive. `time` is the modification time of every entry, in seconds since 1970.
     pub fn new(output: W, time: u32) -> Self {
         Self {
             output,
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Adds an entry; `name` has no leading slash.
+    /// Adds an entry. `name` must not begin with a slash.
     ///
     /// # Errors
     /// `InvalidInput` if the data is 4 GiB or more, the format's limit; otherwise I/O errors of the output.
@@ -63,7 +63,8 @@ impl<W: Write> Writer<W> {
 
     fn header(&mut self, inode: u32, mode: u32, size: u32, name: &[u8]) -> io::Result<()> {
         let links = if mode & 0o170_000 == FOLDER { 2 } else { 1 };
-        // magic, inode, mode, owner, group, links, time, size, device (2), represented device (2), name length, check
+        // The fields: magic, inode, mode, owner, group, links, time, size, device (2), represented device (2), name
+        // length, check.
         let fields = [
             inode,
             mode,
@@ -115,7 +116,7 @@ mod tests {
             0000000500000000000000000000000000000000\
             0000000300000000";
         assert_eq!(&bytes[..110], header.as_bytes());
-        // 110 + 3 bytes of name, padded to 116; 5 bytes of data, padded to 124.
+        // 110 bytes of header and 3 of the name, padded to 116, then 5 bytes of data, padded to 124.
         assert_eq!(&bytes[110..124], b"ab\0\0\0\0hello\0\0\0");
         assert_eq!(&bytes[124..130], b"070701");
         assert!(bytes.ends_with(b"TRAILER!!!\0\0\0\0") && bytes.len() % 4 == 0);

@@ -1,5 +1,5 @@
-//! A hash that identifies the guest's files in a document. It covers every property of a file that the guest can
-//! observe.
+//! Calculates the hash that identifies the guest's files in a document. It covers every property of a file that the
+//! guest can observe.
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};

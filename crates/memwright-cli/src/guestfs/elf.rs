@@ -1,4 +1,4 @@
-//! Parses the headers of an ELF file that determine what it needs to start.
+//! Parses the headers of an ELF file that determine which other files it needs to start.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,33 +14,33 @@ use std::os::unix::ffi::OsStringExt;
 type Header = FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
 
-/// The properties of an ELF file for this architecture that matter for starting it.
+/// The properties of an x86-64 ELF file that determine how it is started.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Its program interpreter (PT_INTERP), if it is dynamic.
+    /// Its program interpreter (PT_INTERP); `None` for a static program.
     pub interpreter: Option<PathBuf>,
-    /// Libraries by name (DT_NEEDED), in order.
+    /// The names of libraries (DT_NEEDED), in the order of the file.
     pub needed: Vec<OsString>,
-    /// DT_RPATH, unsplit.
+    /// DT_RPATH, not yet split into folders.
     pub rpath: Option<OsString>,
-    /// DT_RUNPATH, unsplit.
+    /// DT_RUNPATH, not yet split into folders.
     pub runpath: Option<OsString>,
-    /// Bytes of memory that its segments take.
+    /// The number of bytes that its segments take in memory.
     pub memory: u64,
-    /// Whether it can be started (ET_EXEC or ET_DYN).
+    /// Whether its type is one that can be executed (ET_EXEC or ET_DYN).
     pub executable: bool,
 }
 
-/// Why this architecture cannot run a file.
+/// Why a file cannot be executed on x86-64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElfError {
-    /// It does not begin like an ELF file.
+    /// It does not begin with the ELF magic.
     NotElf,
     /// Headers or segments extend beyond its end.
     Truncated,
-    /// The file is for another machine; its number in the ELF header.
+    /// It is for another architecture, with this machine number in the ELF header.
     OtherMachine(u16),
-    /// The file is for 32-bit x86.
+    /// It is for 32-bit x86.
     ThirtyTwoBit,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for ElfError {
     }
 }
 
-/// Returns the name of a machine by its number in the ELF header. Other numbers are formatted as numbers.
+/// Returns the name of the architecture with this machine number in the ELF header, or the number for an unknown one.
 fn machine_name(number: u16) -> String {
     let name = match number {
         3 => "i386",
@@ -118,8 +118,8 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
     Ok(image)
 }
 
-/// Returns the contents of the sections of this name, in the order of the file. A file that is not ELF, or whose
-/// section headers cannot be read, is treated as one without such sections: running a program does not need them.
+/// Returns the contents of the sections with this name, in the order of the file. A file that is not ELF, or whose
+/// section headers cannot be read, is treated as one without such sections, because a program can run without them.
 ///
 /// # Errors
 /// [`ElfError::Truncated`] if the contents of a section are not in the file, or are compressed.

@@ -1,4 +1,4 @@
-//! The archive that the kernel unpacks: the guest's files and the control entries.
+//! Writes the initrd that the kernel unpacks: the guest's files, and entries with the kernel's parameters.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,17 +12,18 @@ use crate::guestfs::cpio::{self, Writer};
 use crate::guestfs::tree::{Node, Tree};
 use crate::host::host_file;
 
-/// The time at which the guest's clock starts and at which its files were modified, in seconds since 1970: 2026-01-01.
+/// The time at which the guest's clock starts, which is also the modification time of its files: 2026-01-01, in seconds
+/// since 1970.
 pub const EPOCH: u32 = 1_767_225_600;
 
 /// The parameters of the kernel, in addition to the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// Arguments of PROGRAM, its name first.
+    /// PROGRAM's arguments, beginning with `argv[0]`.
     pub arguments: Vec<OsString>,
-    /// Its environment, `K=V` each.
+    /// PROGRAM's environment, one `K=V` each.
     pub environment: Vec<OsString>,
-    /// Lines `key=value`.
+    /// The kernel's options, one `key=value` each.
     pub options: Vec<String>,
 }
 
@@ -55,7 +56,7 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
     archive.finish().with_context(context)
 }
 
-/// Writes an archive of these files without control entries.
+/// Writes an archive of these files without the kernel's parameters.
 ///
 /// # Errors
 /// I/O errors of reading the host's files and of writing the archive.
@@ -105,7 +106,7 @@ fn terminated(strings: &[OsString]) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the guest's environment: the default one, changed and extended by `--env`.
+/// Returns the guest's environment: the default variables, with those of `--env` added or changed.
 pub fn environment(added: &[String]) -> Vec<OsString> {
     let mut variables: Vec<String> = ["PATH=/usr/bin:/bin", "HOME=/", "TERM=dumb"]
         .map(str::to_owned)
@@ -127,7 +128,7 @@ pub fn environment(added: &[String]) -> Vec<OsString> {
     variables.into_iter().map(OsString::from).collect()
 }
 
-/// Returns the value of a variable of an environment of `K=V` strings.
+/// Returns the value of a variable in an environment of `K=V` strings.
 pub fn variable<'a>(environment: &'a [OsString], name: &str) -> Option<&'a OsStr> {
     environment.iter().find_map(|variable| {
         let rest = variable

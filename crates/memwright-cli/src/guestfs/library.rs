@@ -1,4 +1,4 @@
-//! Finds the interpreter and the libraries of a dynamic program, as the program's own loader would.
+//! Finds the interpreter and the libraries of a dynamic program, as the program's own loader does.
 //!
 //! The order is that of ld.so(8): DT_RPATH of the object and of its chain of dependents (unless the object has a
 //! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through its cache), the default folders.
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::guestfs::elf::{self, Image};
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 
-/// The folders that Debian's and other loaders search without configuration.
+/// The folders that loaders, Debian's among them, search without any configuration.
 const DEFAULT_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -23,7 +23,7 @@ const DEFAULT_FOLDERS: &[&str] = &[
 ];
 /// musl's folders, unless /etc/ld-musl-x86_64.path overrides them.
 const MUSL_FOLDERS: &[&str] = &["/lib", "/usr/local/lib", "/usr/lib"];
-/// Libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
+/// Names of libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
 const MUSL_ITSELF: &[&str] = &[
     "libc.",
     "libpthread.",
@@ -39,9 +39,9 @@ const MUSL_ITSELF: &[&str] = &[
 pub struct Needs {
     /// The loader, if the program is dynamic.
     pub interpreter: Option<PathBuf>,
-    /// Libraries, at the paths at which the loader will open them.
+    /// The libraries, at the paths at which the loader opens them.
     pub libraries: Vec<PathBuf>,
-    /// Whether a library was found only through /etc/ld.so.conf, so that the guest needs the cache.
+    /// Whether a library was found only through /etc/ld.so.conf. The guest then needs /etc/ld.so.cache.
     pub through_cache: bool,
 }
 
@@ -54,17 +54,17 @@ pub enum Missing {
     Library { name: OsString, wanted_by: PathBuf },
 }
 
-/// A loaded object and its place in the chain of dependents.
+/// A loaded object, and the object that requires it, which leads to its chain of dependents.
 struct Loaded {
     path: PathBuf,
     image: Image,
     parent: Option<usize>,
 }
 
-/// Finds all files that `program`, whose headers are `image`, needs.
+/// Finds all files that `program` needs. `image` contains the program's headers.
 ///
 /// # Errors
-/// The first file that is missing.
+/// The first file that does not exist.
 pub fn find(program: &Path, image: Image, library_path: Option<&OsStr>) -> Result<Needs, Missing> {
     let Some(interpreter) = image.interpreter.clone() else {
         return Ok(Needs::default());
@@ -114,7 +114,7 @@ pub fn find(program: &Path, image: Image, library_path: Option<&OsStr>) -> Resul
     Ok(needs)
 }
 
-/// The folders that a loader searches.
+/// The folders that a loader searches for libraries.
 struct Search {
     musl: bool,
     library_path: Vec<PathBuf>,
@@ -162,7 +162,8 @@ impl Search {
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
-    /// Finds one library for the object `asker`; also returns whether it was found only in the configured folders.
+    /// Finds one library for the object with the index `asker`. Also returns whether it was found only in a folder of
+    /// /etc/ld.so.conf.
     fn library(
         &self,
         name: &OsStr,
@@ -194,7 +195,7 @@ impl Search {
     }
 }
 
-/// Returns DT_RPATH of the requesting object and of its dependents; it does not apply to an object with DT_RUNPATH.
+/// Returns DT_RPATH of the requesting object and of its dependents. An object with DT_RUNPATH has no such folders.
 fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if loaded[asker].image.runpath.is_some() {
@@ -215,13 +216,13 @@ fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the value of `$ORIGIN`.
+/// Returns the value of `$ORIGIN` for an object: the folder that contains it, without links.
 fn origin(path: &Path) -> PathBuf {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Splits a list of folders; relative ones are relative to the guest's working folder, `/`.
+/// Splits a list of folders. Relative folders are relative to `/`, the guest's working folder.
 fn split_paths(list: Option<&OsStr>, origin: &Path) -> Vec<PathBuf> {
     list.map(OsStr::as_bytes)
         .unwrap_or_default()
@@ -231,7 +232,7 @@ fn split_paths(list: Option<&OsStr>, origin: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Replaces `$ORIGIN` and `$LIB`.
+/// Expands `$ORIGIN` and `$LIB`.
 fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     let tokens: [(&[u8], &[u8]); 4] = [
         (b"${ORIGIN}", origin.as_os_str().as_bytes()),
@@ -242,7 +243,7 @@ fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     let mut rest = text.as_bytes();
     let mut expanded = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
-        // The expansion is not expanded again: a folder can be called `$ORIGIN`.
+        // An expansion is not expanded again, because a folder can be named `$ORIGIN`.
         let token = tokens.iter().find(|(name, _)| rest.starts_with(name));
         match token {
             Some((name, value)) => {
@@ -258,17 +259,18 @@ fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     PathBuf::from(OsString::from_vec(expanded))
 }
 
-/// Reads a library. Like a loader, skips files for other machines.
+/// Reads a library's headers. Files for other architectures are skipped, as the loader does.
 fn read_library(path: &Path) -> Option<Image> {
     elf::read(&host_file::read(path, LARGEST_IMAGE).ok()?).ok()
 }
 
-/// Reads the text of a loader's configuration.
+/// Reads a configuration file of a loader; `None` if it cannot be read or is not UTF-8.
 fn settings(path: &Path) -> Option<String> {
     String::from_utf8(host_file::read(path, LARGEST_DOCUMENT).ok()?).ok()
 }
 
-/// Reads a file in the format of /etc/ld.so.conf; the depth of includes is limited to more than any distribution uses.
+/// Reads a file in the format of /etc/ld.so.conf. Includes may be nested up to a limit, which is deeper than any
+/// distribution uses.
 fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     let Some(text) = settings(path) else {
         return;
@@ -290,7 +292,7 @@ fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the files that match a pattern with one `*` in its last component, in order.
+/// Returns the files that match a pattern with one `*` in its last component, sorted.
 fn matching_files(includer: &Path, pattern: &str) -> Vec<PathBuf> {
     let pattern = includer.parent().unwrap_or(Path::new("/")).join(pattern);
     let (Some(folder), Some(name)) = (

@@ -1,4 +1,4 @@
-//! The contents of the guest at its start: files, arguments, environment, options.
+//! What a guest starts with: files, arguments, environment and options.
 
 pub mod carry;
 pub mod cpio;

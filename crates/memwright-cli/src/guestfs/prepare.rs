@@ -22,19 +22,19 @@ use crate::model::size::{HugePages, SwapKind, SwapSize, in_mebibytes};
 
 /// The maximum number of swap devices of a guest.
 const MOST_DEVICES: usize = 32;
-/// The maximum number of skipped files that are listed.
+/// The maximum number of skipped files that a message lists.
 const MOST_SKIPPED: usize = 10;
 
-/// Options of Memwright's kernel that are not properties of the guest.
+/// Options of Memwright's kernel that do not describe the guest's machine.
 #[derive(Debug, Clone, Default)]
 pub struct KernelOptions {
     /// Which of the program's descriptors are terminals.
     pub terminals: Terminals,
-    /// Whether to write every memory event.
+    /// Whether the kernel traces every memory event.
     pub trace: bool,
-    /// Whether to print system calls.
+    /// Whether the kernel logs system calls.
     pub strace: bool,
-    /// Whether its CPUs run in parallel.
+    /// Whether the guest's CPUs run in parallel.
     pub parallel: bool,
     /// The self-test to run in place of the program.
     pub selftest: Option<String>,
@@ -42,7 +42,7 @@ pub struct KernelOptions {
 
 /// Everything that is prepared before QEMU starts.
 pub struct Prepared {
-    /// PROGRAM in the guest.
+    /// The program, at its path in the guest.
     pub program: Program,
     /// The working folder in which PROGRAM starts.
     pub folder: PathBuf,
@@ -50,13 +50,13 @@ pub struct Prepared {
     pub tree: Tree,
     /// The parameters of the kernel.
     pub manifest: Manifest,
-    /// For each `--file`, its path in the guest and a hash.
+    /// One entry for each `--file`: its path in the guest, and a hash.
     pub files: Vec<String>,
-    /// The tree that is shown as the guest's root.
+    /// The host's tree that is the lower layer of the guest's root; `None` if there is none.
     pub root: Option<RootChoice>,
 }
 
-/// The tree that is shown as the guest's root.
+/// The host's tree that is the lower layer of the guest's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootChoice {
     path: PathBuf,
@@ -64,8 +64,8 @@ pub struct RootChoice {
 }
 
 impl RootChoice {
-    /// Decides which tree the guest shows: the one that `--root` names, or that of this machine for a program that was
-    /// found through PATH.
+    /// Chooses the tree that becomes the guest's root: the one that `--root` names or, for a program that was found
+    /// through PATH, the root of this machine. Returns `None` if the guest gets no tree.
     fn of(setup: &Setup, name: &OsStr) -> Option<Self> {
         let path = match setup.root.as_deref() {
             Some(none) if none == "none" => return None,
@@ -82,7 +82,7 @@ impl RootChoice {
     /// Opens the tree.
     ///
     /// # Errors
-    /// Those of [`RootTree::open`].
+    /// The errors of [`RootTree::open`].
     pub fn open(&self) -> anyhow::Result<RootTree> {
         let tree = RootTree::open(&self.path)?;
         Ok(match self.fresh {
@@ -93,11 +93,11 @@ impl RootChoice {
 }
 
 impl Prepared {
-    /// Refuses a guest with too little memory: for the archive and the files that the kernel unpacks from it, which
-    /// exist at the same time, and for the kernel's reservations.
+    /// Returns an error if the guest has too little memory for the kernel's reservations, and for the archive and the
+    /// files that the kernel unpacks from it, which exist at the same time.
     ///
     /// # Errors
-    /// One line with the memory that the guest needs.
+    /// One line with the memory that the guest requires.
     pub fn check_size(&self, setup: &Setup) -> Result<(), Failure> {
         let wanted = Wanted {
             files: Files::of(&self.tree),
@@ -133,7 +133,7 @@ impl Prepared {
     /// Reads the names that PROGRAM gives its regions.
     ///
     /// # Errors
-    /// Those of [`region_names::read`].
+    /// The errors of [`region_names::read`].
     pub fn region_names(&self) -> Result<RegionNames, NamesError> {
         let path = &self.program.path;
         let root = self
@@ -145,7 +145,7 @@ impl Prepared {
             Some(root) => {
                 let root = root.open().ok();
                 let file = root.and_then(|root| root.file(path.as_os_str().as_bytes()).ok()?);
-                // The guest reports a program that cannot be read.
+                // If the program cannot be read, the guest reports the error.
                 file.map_or_else(
                     || Ok(RegionNames::default()),
                     |file| region_names::of_program(&file),
@@ -154,7 +154,7 @@ impl Prepared {
         }
     }
 
-    /// Returns the host files that the guest contains: the command must not overwrite them.
+    /// Returns the host's files that the guest contains, which the command must not overwrite.
     pub fn taken(&self) -> Taken {
         let mut taken = Taken::default();
         for (_, node) in self.tree.nodes() {
@@ -166,7 +166,7 @@ impl Prepared {
     }
 }
 
-/// Refuses swap devices that a guest of Memwright's kernel cannot have.
+/// Returns an error if Memwright's kernel does not support these swap devices.
 ///
 /// # Errors
 /// One line with the reason.
@@ -186,7 +186,7 @@ pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
 /// Finds PROGRAM and collects the guest's files.
 ///
 /// # Errors
-/// Failures with the exit codes of a shell if PROGRAM is missing or cannot be executed.
+/// If PROGRAM does not exist or cannot be executed. The failures have the exit codes that shells use.
 pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure> {
     let name = setup
         .command
@@ -237,7 +237,7 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
     })
 }
 
-/// Adds PROGRAM and what it needs to a guest that shows no other tree. Returns it, and its working folder.
+/// Adds PROGRAM and its dependencies to a guest without a tree of `--root`. Returns the program and its working folder.
 fn own_files(
     tree: &mut Tree,
     name: &OsStr,
@@ -251,8 +251,8 @@ fn own_files(
     Ok((program::add(tree, &path, around)?, folder))
 }
 
-/// Finds PROGRAM in the tree that the guest shows. Returns it, and its working folder: this command's own, if the tree
-/// is that of this machine and the guest is not `fresh`.
+/// Finds PROGRAM in the tree that becomes the guest's root. Returns the program and its working folder, which is this
+/// command's own if the tree is the root of this machine and the guest is not `fresh`.
 fn files_of_root(
     root: &RootTree,
     name: &OsStr,
@@ -261,7 +261,8 @@ fn files_of_root(
 ) -> Result<(Program, PathBuf), Failure> {
     if root.is_whole_machine() {
         let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
-        // The guest finds the files itself. This reports what is wrong with the program.
+        // The guest reads the files from the tree, so none are added. This call only reports what prevents the program
+        // from starting.
         let program = program::add(&mut Tree::default(), &path, around)?;
         let here = (!fresh).then(|| std::env::current_dir().ok()).flatten();
         let folder = here.unwrap_or_else(|| PathBuf::from("/"));
@@ -269,7 +270,7 @@ fn files_of_root(
     }
     let bytes = name.as_bytes();
     let found = if bytes.contains(&b'/') {
-        // Without the components `.`.
+        // Collecting the components removes those named `.`.
         Some(Path::new("/").join(name).components().collect())
     } else {
         let folders = std::env::split_paths(around.path);
@@ -292,7 +293,7 @@ fn files_of_root(
     Ok((program, PathBuf::from("/")))
 }
 
-/// Prints which entries of the folders of `--file` are missing in the guest.
+/// Prints which entries of the folders of `--file` were skipped.
 fn say_skipped(tree: &Tree) {
     let (shown, more) = tree
         .skipped()
@@ -305,8 +306,8 @@ fn say_skipped(tree: &Tree) {
     }
 }
 
-/// Adds one `--file`, and returns its entry for documents. If it is a program, its dependencies are added, as for
-/// PROGRAM.
+/// Adds the file or folder of one `--file`, and returns its entry for documents. If it is a program, its dependencies
+/// are added as for PROGRAM.
 fn add_file(
     tree: &mut Tree,
     argument: &OsStr,
@@ -329,7 +330,7 @@ fn add_file(
     Ok(format!("{} sha256 {hash}", place.display()))
 }
 
-/// Splits `HOST[:GUEST]`. A host path can contain colons; then the last colon is the separator, if any is.
+/// Splits `HOST[:GUEST]`. If the complete argument is not a host path, the last colon is the separator.
 fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = argument.as_bytes();
     let whole = Path::new(argument);
@@ -354,14 +355,14 @@ fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
             | std::path::Component::Prefix(_) => {}
         }
     }
-    // A destination with a trailing slash is a folder, as for `cp`.
+    // A destination with a trailing slash is a folder, as for cp(1).
     if guest.as_bytes().ends_with(b"/") {
         place.extend(host.file_name());
     }
     (host.to_owned(), Some(place))
 }
 
-/// Returns the lines of the guest's options.
+/// Returns the lines with the kernel's options.
 fn options(
     setup: &Setup,
     told: &KernelOptions,

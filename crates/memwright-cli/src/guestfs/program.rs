@@ -1,4 +1,4 @@
-//! Finds PROGRAM on the host, checks it, and adds it to the guest with everything that it needs to start.
+//! Finds PROGRAM on the host, checks it, and adds it and its dependencies to the guest.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,19 +15,19 @@ use crate::model::failure::Failure;
 use crate::model::hashed_file::HashedFile;
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// The maximum depth of script interpreters that are scripts, as on Linux (fs/exec.c, `exec_binprm`).
+/// The maximum number of scripts in a chain of interpreters, as on Linux (fs/exec.c, `exec_binprm`).
 const MOST_SCRIPTS: usize = 5;
-/// The maximum length of a `#!` line (BINPRM_BUF_SIZE).
+/// The maximum length of a `#!` line in bytes (BINPRM_BUF_SIZE).
 const SCRIPT_LINE: usize = 256;
 
-/// A program in the tree, ready to start.
+/// A program that the guest can start.
 #[derive(Debug)]
 pub struct Program {
-    /// Its absolute path, here and in the guest.
+    /// Its absolute path, on the host and in the guest.
     pub path: PathBuf,
-    /// The files that it needs: interpreters of scripts, the loader, libraries.
+    /// Its dependencies: interpreters of scripts, the loader, libraries.
     pub companions: Vec<PathBuf>,
-    /// The SHA-256 of the program if its path is one in the tree of `--root`, and not on this machine.
+    /// SHA-256 of the program if it is a file of the tree of `--root`; `None` if it is a file of this machine.
     pub in_tree: Option<String>,
 }
 
@@ -74,13 +74,13 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
 }
 
-/// Returns whether PROGRAM is a bare name that is not a file of the working folder, so that it is looked up in PATH.
+/// Returns whether PROGRAM is a bare name that is searched in PATH, because the working folder has no such file.
 pub fn is_found_through_path(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
 
-/// Returns the folder in which PROGRAM starts: the working folder of this command if PROGRAM is given relative to it,
-/// so that a program that executes itself by its name finds itself; otherwise the root.
+/// Returns the working folder of PROGRAM: this command's own if PROGRAM's path is relative to it, so that a program
+/// that executes itself by its name succeeds; otherwise the root.
 pub fn working_folder(name: &OsStr) -> PathBuf {
     let given = Path::new(name);
     let bare = !name.as_bytes().contains(&b'/');
@@ -89,17 +89,17 @@ pub fn working_folder(name: &OsStr) -> PathBuf {
     folder.unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// Returns the first file of that name in a list of folders.
+/// Returns the first file with this name in a list of folders.
 fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_file())
 }
 
-/// Checks that this machine itself can execute PROGRAM: perf would pass a file that cannot be executed to a shell.
+/// Checks that this machine can execute PROGRAM itself: perf would pass a file that cannot be executed to a shell.
 ///
 /// # Errors
-/// The failures of `add`.
+/// The failures of [`add`].
 pub fn check_native(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::NotExecutable(format!("{}: {why}", path.display()));
     check_file(path)?;
@@ -113,7 +113,7 @@ pub fn check_native(path: &Path) -> Result<(), Failure> {
     Err(refuse(&ElfError::NotElf.to_string()))
 }
 
-/// Checks that a path names a file that is marked executable, and returns its size.
+/// Checks that a path leads to a file with execute permission, and returns its size in bytes.
 fn check_file(path: &Path) -> Result<u64, Failure> {
     let refuse = |why: String| Failure::NotExecutable(format!("{}: {why}", path.display()));
     let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
@@ -134,7 +134,7 @@ fn check_file(path: &Path) -> Result<u64, Failure> {
 /// Checks PROGRAM and adds it, with its interpreters and libraries, to the tree.
 ///
 /// # Errors
-/// Failures with the exit codes of a shell: 126 for a file that cannot be executed, 127 for a missing one.
+/// If PROGRAM cannot be executed (exit code 126), or if it or a dependency does not exist (127), as in shells.
 pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Program, Failure> {
     let mut companions = Vec::new();
     add_executable(tree, path, around, 0, &mut companions)?;
@@ -145,10 +145,10 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
     })
 }
 
-/// Adds the dependencies of a `--file` if it is a program; other files have none.
+/// Adds the dependencies of a `--file` if it is a program. Other files have none.
 ///
 /// # Errors
-/// The failures of `add`, if the file is a program for this machine.
+/// The failures of [`add`], if the file is a program for this machine.
 pub fn add_companions(
     tree: &mut Tree,
     path: &Path,
@@ -215,7 +215,7 @@ fn add_script(
     }
     companions.push(interpreter.clone());
     add_executable(tree, &interpreter, around, depth + 1, companions)?;
-    // `#!/usr/bin/env NAME` starts NAME from the guest's PATH.
+    // `#!/usr/bin/env NAME` executes NAME from the guest's PATH.
     let command = argument.filter(|_| interpreter.file_name() == Some(OsStr::new("env")));
     let command = command
         .filter(|name| !name.as_bytes().starts_with(b"-") && !name.as_bytes().contains(&b'='));
@@ -293,7 +293,7 @@ fn add_needs(
     Ok(())
 }
 
-/// Parses the interpreter of a `#!` line and its single argument.
+/// Parses a `#!` line: the interpreter, and its argument if there is one.
 fn script_line(data: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let line = data.get(2..)?.split(|byte| *byte == b'\n').next()?;
     let line = line.get(..SCRIPT_LINE).unwrap_or(line).trim_ascii();

@@ -10,44 +10,44 @@ use crate::guestfs::elf::{self, ElfError};
 use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::model::region_names::{LONGEST, RegionNames, is_name};
 
-/// The section with the names. Each entry is a region number (4 bytes, little-endian) and the name, terminated by NUL.
-/// The loader does not read it.
+/// The section with the names. Each entry is a region number (4 bytes, little-endian), then the name and a NUL. The
+/// section is not loaded into memory.
 const SECTION: &[u8] = b".memwright.regions";
-/// The maximum length of an invalid name in a message.
+/// The maximum number of bytes of an invalid name that a message prints.
 const SHOWN: usize = 32;
 
-/// Why the names that a program gives its regions are not used.
+/// Why the names that a program gives its regions cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamesError {
     /// The section extends beyond the end of the file, or is compressed.
     Section(ElfError),
     /// The section ends inside an entry.
     Truncated,
-    /// A number that is not a region number.
+    /// An entry's number is not a region number.
     Number(u32),
-    /// A name with characters that options do not accept.
+    /// A name contains characters that options do not accept.
     Name {
-        /// The region.
+        /// The region's number.
         region: u16,
-        /// The beginning of the name.
+        /// The beginning of the invalid name.
         start: String,
     },
     /// One region has two names.
     TwoNames {
-        /// The region.
+        /// The region's number.
         region: u16,
-        /// One of them.
+        /// One of its names.
         one: String,
-        /// The other.
+        /// Its other name.
         other: String,
     },
-    /// Two regions have one name.
+    /// Two regions have the same name.
     TwoRegions {
-        /// The name.
+        /// The name that both regions have.
         name: String,
-        /// One of them.
+        /// The number of one of the regions.
         one: u16,
-        /// The other.
+        /// The number of the other region.
         other: u16,
     },
 }
@@ -79,15 +79,15 @@ impl fmt::Display for NamesError {
 
 impl std::error::Error for NamesError {}
 
-/// Reads the names from a program. A script has no names. A program whose section headers were removed has none either,
-/// and can still be run.
+/// Reads the names from a program. Neither a script nor a program whose section headers were removed has names; both
+/// can still run.
 ///
 /// # Errors
-/// See [`NamesError`]: one invalid entry makes the others doubtful, so none is used.
+/// [`NamesError`]. If one entry is invalid, the others are not used either, because they may be wrong too.
 pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
     match host_file::read(path, LARGEST_IMAGE) {
         Ok(program) => of_program(&program),
-        // The command that runs the program reports this error.
+        // The command that runs the program reports the I/O error.
         Err(_) => Ok(RegionNames::default()),
     }
 }
@@ -95,7 +95,7 @@ pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
 /// Reads the names from the bytes of a program.
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn of_program(program: &[u8]) -> Result<RegionNames, NamesError> {
     let mut names = BTreeMap::new();
     for section in elf::sections(program, SECTION).map_err(NamesError::Section)? {
@@ -114,7 +114,7 @@ pub fn of_program(program: &[u8]) -> Result<RegionNames, NamesError> {
     Ok(RegionNames::new(names))
 }
 
-/// Parses the entries of a section.
+/// Parses the entries of a section and adds them to `names`.
 fn add_all(names: &mut BTreeMap<u16, String>, mut section: &[u8]) -> Result<(), NamesError> {
     while !section.is_empty() {
         let (number, rest) = section.split_first_chunk().ok_or(NamesError::Truncated)?;
@@ -140,7 +140,7 @@ fn add(names: &mut BTreeMap<u16, String>, number: u32, name: &[u8]) -> Result<()
         });
     };
     let known = names.entry(region).or_insert_with(|| name.to_owned());
-    // If several source files include a header that names regions, its entries are repeated.
+    // An entry is repeated if several source files include the header that defines it.
     if known != name {
         return Err(NamesError::TwoNames {
             region,
@@ -191,7 +191,7 @@ mod tests {
                 Ok(names(&[(0, "A"), (32_766, "a-b_9")])),
             ),
             (entry(1, longest.as_bytes()), Ok(names(&[(1, &longest)]))),
-            // Two source files include the same header.
+            // Two source files include the header that defines the name.
             (entry(1, b"a").repeat(2), Ok(names(&[(1, "a")]))),
             (
                 [entry(1, b"a"), entry(1, b"b")].concat(),
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Every error is one short line of plain text.
+    /// Every error is formatted as one short line of plain text.
     #[test]
     fn what_is_wrong_is_a_short_line() {
         for section in [
@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// This test's own program has no such section: one is appended, and replaces an existing one in the section
-    /// headers.
+    /// This test's own executable has no such section. The test appends one, which replaces an existing section in the
+    /// section headers.
     #[test]
     fn a_program_has_a_section_of_names_or_none() {
         let own = std::fs::read("/proc/self/exe").unwrap();
@@ -267,8 +267,8 @@ mod tests {
             let texts = [b"\0", SECTION, b"\0"].concat();
             let mut file = own[..64].to_vec();
             let place = 64 + 3 * 64;
-            // The section header table: its offset, the size of an entry, their number, and the index of the string
-            // table.
+            // The ELF header's fields for the section headers: their offset, the size of one, their number, and the
+            // index of the section with their names.
             file[40..48].copy_from_slice(&64u64.to_le_bytes());
             file[58..64].copy_from_slice(&[64, 0, 3, 0, 1, 0]);
             file.extend(header(0, 0, 0, 0, 0));
@@ -307,7 +307,7 @@ mod tests {
             other: 2,
         };
         assert_eq!(found, Err(two));
-        // No truncation of such a file makes the reader panic.
+        // The reader must not panic on any truncation of such a file.
         let whole = program(0, size, 0, &content);
         for length in 0..whole.len() {
             let _ = of_program(&whole[..length]);

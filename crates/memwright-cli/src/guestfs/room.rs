@@ -1,27 +1,27 @@
-//! Calculates how much memory a guest needs for its configuration, before its program runs.
+//! Calculates how much memory a guest's configuration requires, before its program runs.
 //!
-//! The figures are generous: a guest that passes the check boots, and one that fails it would have almost no memory
+//! The constants are rounded up: a guest that passes the check boots, and one that fails it would have almost no memory
 //! left.
 
 use crate::guestfs::tree::{Node, Tree};
 use crate::model::size::{SwapKind, SwapSize};
 
-/// Bytes that the kernel itself takes: image, first tables, heap.
+/// The number of bytes that the kernel itself uses: image, first page tables, heap.
 const KERNEL: u64 = 8 << 20;
-/// Bytes that each further CPU takes: stacks, and per-CPU lists.
+/// The number of bytes that each additional CPU uses: stacks and per-CPU lists.
 const CPU: u64 = 170 << 10;
-/// Bytes of metadata per page in the frame allocator.
+/// The number of bytes of metadata per page in the frame allocator.
 const PAGE_RECORD: u64 = 72;
-/// Bytes of a file, folder or link in addition to its contents, in the tree and in its folder.
+/// The number of bytes that a file, folder or link uses in addition to its contents, including its entry in its folder.
 const NODE: u64 = 1100;
-/// The number of files, folders and devices that every guest has, rounded up.
+/// The number of files, folders and devices in every guest, rounded up.
 const OWN_NODES: u64 = 100;
-/// Bytes of metadata that each page of an empty swap device takes: on a disk, and in compressed memory, which also
-/// needs an index.
+/// The number of bytes of metadata for each page of an empty swap device, on a disk and in compressed memory (zram),
+/// which also needs an index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
-/// One in `RESERVE_SHARE` pages outside the hugetlb pool is reserved, but at least `LEAST_RESERVE` bytes and at most
-/// `MOST_RESERVE` bytes.
+/// With a hugetlb pool, one in `RESERVE_SHARE` pages outside the pool is reserved, but at least `LEAST_RESERVE` bytes
+/// and at most `MOST_RESERVE` bytes.
 const RESERVE_SHARE: u64 = 64;
 const LEAST_RESERVE: u64 = 1 << 20;
 const MOST_RESERVE: u64 = 16 << 20;
@@ -31,30 +31,30 @@ const PAGE: u64 = 4096;
 /// The requested configuration of a guest.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its files.
+    /// The sizes of its files.
     pub files: Files,
-    /// Its CPUs.
+    /// The number of its CPUs.
     pub cpus: u8,
-    /// Bytes of its hugetlb pool.
+    /// The size of its hugetlb pool in bytes.
     pub pool: u64,
     /// Its swap devices.
     pub swap: &'a [SwapSize],
 }
 
 impl Wanted<'_> {
-    /// Returns whether this much memory is enough.
+    /// Returns whether this amount of memory, in bytes, suffices.
     pub fn fits(&self, memory: u64) -> bool {
         self.missing(memory) == 0
     }
 
-    /// Returns the number of bytes that are missing.
+    /// Returns by how many bytes this amount of memory is too small; 0 if it suffices.
     fn missing(&self, memory: u64) -> u64 {
         let files = &self.files;
-        // The file system takes at most half of the frames, and has one inode for two frames (mm/shmem.c,
+        // The file system uses at most half of the frames, and has one inode per two frames (mm/shmem.c,
         // `shmem_default_max_blocks` and `shmem_default_max_inodes`).
         let halves = files.pages.max(files.nodes.saturating_add(OWN_NODES));
         let halves = halves.saturating_mul(2 * PAGE);
-        // The kernel's heap also takes at most half of the frames.
+        // The kernel's heap also uses at most half of the frames.
         let heap = files
             .nodes
             .saturating_mul(NODE)
@@ -64,17 +64,18 @@ impl Wanted<'_> {
         self.bytes().max(halves).saturating_sub(usable)
     }
 
-    /// Returns the smallest memory that is enough, in MiB.
+    /// Returns the minimum amount of memory that suffices, in MiB.
     pub fn mebibytes(&self) -> u64 {
         let mut memory: u64 = 0;
-        // The added memory needs metadata itself, a fraction of its size: this ends after a few steps.
+        // The added memory needs metadata too, but only a fraction of its size, so the loop ends after a few
+        // iterations.
         while memory < u64::MAX && !self.fits(memory) {
             memory = memory.saturating_add(self.missing(memory).max(PAGE));
         }
         memory.div_ceil(1 << 20)
     }
 
-    /// Returns the bytes of swap device metadata.
+    /// Returns the size of the swap devices' metadata in bytes.
     fn slots(&self) -> u64 {
         let slots = |swap: &SwapSize| {
             let each = match swap.kind {
@@ -86,7 +87,7 @@ impl Wanted<'_> {
         self.swap.iter().map(slots).sum()
     }
 
-    /// Returns how many bytes the guest needs independently of the size of its memory.
+    /// Returns how many bytes the guest requires, apart from what depends on the size of its memory.
     fn bytes(&self) -> u64 {
         let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
@@ -101,7 +102,7 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// Returns how many bytes of a memory of this size are left for [`Wanted::bytes`].
+    /// Returns how many of `memory` bytes remain for [`Wanted::bytes`].
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
         let reserve = match self.pool {
@@ -112,19 +113,19 @@ impl Wanted<'_> {
     }
 }
 
-/// The sizes of a guest's files, in the archive and unpacked.
+/// The sizes of a guest's files, in the archive and after unpacking.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Files {
-    /// Bytes of the archive.
+    /// The size of the archive in bytes.
     pub archived: u64,
-    /// Pages of their contents.
+    /// The number of pages of the files' contents.
     pub pages: u64,
     /// The number of files, folders and links.
     pub nodes: u64,
 }
 
 impl Files {
-    /// Returns the sizes of a tree.
+    /// Returns the sizes of a tree's files.
     pub fn of(tree: &Tree) -> Self {
         let mut files = Self::default();
         for (path, node) in tree.nodes() {
@@ -137,7 +138,7 @@ impl Files {
                     (size, size.div_ceil(PAGE))
                 }
             };
-            // A header of 110 bytes, and padding of the name and the contents to multiples of four.
+            // A header of 110 bytes. The name and the contents are padded to multiples of four bytes.
             let name = path.as_os_str().len() as u64 + 120;
             let archived = name.saturating_add(contents);
             files.archived = files.archived.saturating_add(archived);
@@ -205,7 +206,7 @@ mod tests {
         }
         tree.add_text("/one", 0o644, "x");
         let files = Files::of(&tree);
-        // The root is counted too.
+        // The root folder is counted too.
         assert_eq!((files.pages, files.nodes), (1, 1002));
         assert!((122_000..125_000).contains(&files.archived), "{files:?}");
         for (nodes, pages, least) in [

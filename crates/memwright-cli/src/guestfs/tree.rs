@@ -1,4 +1,4 @@
-//! The guest's file tree, assembled on the host.
+//! The guest's files, collected on the host.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::host::host_file::other_kind;
 
-/// The maximum number of links that are followed while one path is resolved, as on Linux (fs/namei.c, MAXSYMLINKS).
+/// The maximum number of links that are followed in one path, as on Linux (fs/namei.c, MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
 
 /// The entry at a path of the guest.
@@ -30,7 +30,7 @@ pub enum Node {
     Link { target: PathBuf },
 }
 
-/// Files by their absolute path in the guest; no path has a link among its parents.
+/// Nodes by their absolute path in the guest. No parent of a path is a link.
 #[derive(Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<PathBuf, Node>,
@@ -38,12 +38,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Adds the file or folder at an absolute path of the host at the same path of the guest, with every link along the
-    /// path, so that it resolves in the guest as it does here. A folder is added with its contents. Returns the path
-    /// without links.
+    /// Adds the file or folder at an absolute path of the host at the same path of the guest. Every link along the path
+    /// is added too, so that the path resolves in the guest as on the host. A folder is added with its contents.
+    /// Returns the path with all links resolved.
     ///
     /// # Errors
-    /// I/O errors of reading the host's files; `NotFound` is kept as the cause.
+    /// I/O errors of reading the host's files. `NotFound` remains available as the error's cause.
     pub fn add_host_path(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let resolved = self
             .add_links(path)
@@ -58,7 +58,7 @@ impl Tree {
     /// I/O errors of reading the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         if let Some(own) = filled_by_kernel(guest) {
-            // An entry that cannot be copied at all is reported first.
+            // An entry of a kind that cannot be copied is reported first.
             copied_kind(host)?;
             bail!(
                 "{}: the guest's kernel fills {} itself, no file of the host can be there",
@@ -69,7 +69,7 @@ impl Tree {
         self.add_own_copy(host, guest)
     }
 
-    /// Adds a file at a path that is reserved for the command itself, such as a module that the guest's kernel loads.
+    /// Adds a file at a path that is reserved for the command, such as a module for the guest's kernel to load.
     ///
     /// # Errors
     /// I/O errors of reading the host's files.
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// Adds a file with the given contents, unless the path exists already.
+    /// Adds a file with this text, unless the path already exists.
     pub fn add_text(&mut self, guest: &str, mode: u32, contents: &str) {
         let node = Node::Text {
             mode,
@@ -91,32 +91,32 @@ impl Tree {
         self.add_below(Path::new(guest), node);
     }
 
-    /// Adds a file with these bytes, unless the path exists already.
+    /// Adds a file with these bytes, unless the path already exists.
     pub fn add_bytes(&mut self, guest: &Path, mode: u32, contents: Vec<u8>) {
         let node = Node::Text { mode, contents };
         self.nodes.entry(guest.to_owned()).or_insert(node);
     }
 
-    /// Adds a node and its parent folders, unless the path exists already or leads through a file.
+    /// Adds a node and its parent folders, unless the path already exists or leads through a file.
     pub fn add_below(&mut self, guest: &Path, node: Node) {
         if self.add_parents(guest).is_ok() {
             self.nodes.entry(guest.to_owned()).or_insert(node);
         }
     }
 
-    /// Adds a folder, unless the path exists already.
+    /// Adds a folder, unless the path already exists.
     pub fn add_empty_folder(&mut self, guest: &Path, mode: u32) {
         self.nodes
             .entry(guest.to_owned())
             .or_insert(Node::Folder { mode });
     }
 
-    /// Returns every node in the order of paths, parents before their contents.
+    /// Returns all nodes, sorted by path, so that a folder is before its contents.
     pub fn nodes(&self) -> impl Iterator<Item = (&Path, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_path(), node))
     }
 
-    /// Returns the entries of folders that were skipped, and why.
+    /// Returns the skipped entries of folders, each with the reason.
     pub fn skipped(&self) -> &[(PathBuf, String)] {
         &self.skipped
     }
@@ -133,17 +133,17 @@ impl Tree {
             .sum()
     }
 
-    /// Adds an empty folder at the path of a host folder, with the folders and links along the path.
+    /// Adds an empty folder at the path of a host folder, and the folders and links along the path.
     ///
     /// # Errors
-    /// I/O errors of walking the path.
+    /// I/O errors of resolving the path.
     pub fn add_host_folder(&mut self, path: &Path) -> anyhow::Result<()> {
         self.add_links(path)
             .map(drop)
             .with_context(|| path.display().to_string())
     }
 
-    /// Walks `path` on the host and adds the folders and links along it; returns the path without links.
+    /// Resolves `path` on the host and adds the folders and links along it. Returns the path with all links resolved.
     fn add_links(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let mut rest: Vec<PathBuf> = components(path);
         let mut resolved = PathBuf::from("/");
@@ -174,7 +174,7 @@ impl Tree {
                 resolved = PathBuf::from("/");
             }
             rest.extend(components(&target));
-            // Links in /proc and /dev belong to the kernel, here and in the guest.
+            // Links in /proc and /dev belong to the kernel, on the host and in the guest.
             if filled_by_kernel(&next).is_none() {
                 self.place(&next, Node::Link { target })?;
             }
@@ -200,7 +200,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts a node at a path, and replaces a file or link there; a folder with contents is not replaced.
+    /// Inserts a node at a path, replacing a file or a link, but not a folder that has contents.
     fn place(&mut self, guest: &Path, node: Node) -> anyhow::Result<()> {
         check_length(guest).with_context(|| guest.display().to_string())?;
         self.add_parents(guest)?;
@@ -220,7 +220,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns whether anything is below a path.
+    /// Returns whether any node is below a path.
     fn has_contents(&self, guest: &Path) -> bool {
         let behind = (Bound::Excluded(guest), Bound::Unbounded);
         let mut behind = self.nodes.range::<Path, _>(behind);
@@ -253,7 +253,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds an entry of a folder that is not itself a folder.
+    /// Adds a folder's entry that is not itself a folder.
     fn add_entry(&mut self, host: PathBuf, guest: &Path) -> anyhow::Result<()> {
         let context = || host.display().to_string();
         let about = fs::symlink_metadata(&host).with_context(context)?;
@@ -281,7 +281,7 @@ impl Tree {
 /// Returns the metadata of a file or folder that is to be copied into the guest.
 ///
 /// # Errors
-/// I/O errors, and an error for anything that is neither.
+/// I/O errors, and an error for anything that is neither a file nor a folder.
 fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     let about = fs::metadata(host).with_context(|| host.display().to_string())?;
     match other_kind(about.file_type()).filter(|_| !about.is_dir()) {
@@ -290,8 +290,8 @@ fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     }
 }
 
-/// Returns the folder that the guest's kernel fills, if the path is in one: files of the archive there would be hidden,
-/// or are parameters from the command to the kernel.
+/// Returns the folder filled by the guest's kernel that contains the path, if any. The kernel would hide files of the
+/// archive in such a folder, or would read them as parameters from this command.
 fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
     let own = ["/dev", "/proc", "/sys", "/.memwright"];
     own.into_iter()
@@ -299,7 +299,8 @@ fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
         .find(|own| guest.starts_with(own))
 }
 
-/// Refuses a path that is longer than the guest's kernel accepts: PATH_MAX with the NUL, and NAME_MAX for each name.
+/// Returns an error for a path that exceeds the limits of the guest's kernel: PATH_MAX including the NUL, and NAME_MAX
+/// for each name.
 fn check_length(path: &Path) -> io::Result<()> {
     let too_long = |name: &OsStr, most: usize| name.as_bytes().len() > most;
     let is_long = too_long(path.as_os_str(), 4095) || path.iter().any(|name| too_long(name, 255));
@@ -309,7 +310,7 @@ fn check_length(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the components of a path, last first, without `.` and the root.
+/// Returns the components of a path in reverse order, without `.` and the root.
 fn components(path: &Path) -> Vec<PathBuf> {
     let mut parts: Vec<PathBuf> = path
         .components()
@@ -451,7 +452,7 @@ mod tests {
             assert_eq!(added.is_ok(), allowed, "{guest}: {added:?}");
         }
         assert!(tree.add_host_path(Path::new("/proc/self/status")).is_err());
-        // If the complete root is added, the folders that the guest provides itself are left out.
+        // A copy of the complete root does not include the folders that the guest provides itself.
         let mut tree = Tree::default();
         tree.add_copy(&host.path().join("root"), Path::new("/"))
             .unwrap();
@@ -475,7 +476,7 @@ mod tests {
         let mut why: Vec<_> = tree.skipped().iter().map(|(_, why)| why.as_str()).collect();
         why.sort_unstable();
         assert_eq!(why, ["is a named pipe", "is a socket"]);
-        // A loop of links is copied as it is; resolving it fails.
+        // A loop of links is copied unchanged; resolving it fails.
         assert_eq!((tree.nodes().count(), tree.size()), (4, 1));
         for path in [&*pipe, &host.path().join("loop"), Path::new("/dev/zero")] {
             assert!(tree.add_copy(path, Path::new("/x")).is_err(), "{path:?}");

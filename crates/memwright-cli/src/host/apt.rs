@@ -1,5 +1,5 @@
-//! Downloads packages of Debian's archive with apt's own tools and unpacks them into a private folder; nothing is
-//! installed. Finds which packages are.
+//! Downloads packages of Debian's archive with apt's own tools and unpacks them into a private folder, without
+//! installing them. Also finds which packages are installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, ensure};
 
 use crate::host::bounded::{self, PATIENCE};
 
-/// The keyring that signs Debian's archive, itself part of Debian.
+/// The keyring with the keys of Debian's archive, which is part of Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// One suite of the archive. Package lists, settings and downloads of apt are inside the folder.
+/// One suite of the archive. The folder `work` contains apt's package lists, settings and downloads.
 #[derive(Debug)]
 pub struct Archive<'a> {
     work: &'a Path,
@@ -38,7 +38,7 @@ impl<'a> Archive<'a> {
     /// Returns the output of `apt-cache show` for a package.
     ///
     /// # Errors
-    /// One line if the suite does not have it.
+    /// One line if the suite does not contain the package.
     pub fn show(&self, package: &str) -> anyhow::Result<String> {
         let name = format!("{package}/{}", self.suite);
         self.apt("apt-cache", &["show".to_owned(), name])
@@ -47,7 +47,7 @@ impl<'a> Archive<'a> {
     /// Downloads packages and unpacks them into the folder `root`.
     ///
     /// # Errors
-    /// One line if a program is missing or fails.
+    /// One line if apt-get or dpkg is missing or fails.
     pub fn unpack(&self, packages: &[&str]) -> anyhow::Result<()> {
         let mut download = vec!["download".to_owned()];
         let names = packages.iter();
@@ -73,10 +73,10 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Downloads a package and extracts its single file whose path matches `pattern`, with tar's wildcards, to `place`.
+    /// Downloads a package, and extracts the only file whose path matches `pattern` (with tar's wildcards) to `place`.
     ///
     /// # Errors
-    /// One line if a program is missing or fails, or the package has no such file.
+    /// One line if a program is missing or fails, or if the package does not contain such a file.
     pub fn unpack_one(&self, package: &str, pattern: &str, place: &Path) -> anyhow::Result<()> {
         let name = format!("{package}/{}", self.suite);
         self.apt("apt-get", &["download".to_owned(), name])?;
@@ -91,7 +91,7 @@ impl<'a> Archive<'a> {
             .arg(&path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // dpkg reports an error when tar stops reading early.
+            // dpkg prints an error when tar stops reading early.
             .stderr(Stdio::null())
             .spawn()
             .context("dpkg cannot be started")?;
@@ -102,7 +102,7 @@ impl<'a> Archive<'a> {
             .stdout(fs::File::create(place)?)
             .status()
             .context("tar cannot be started")?;
-        // The status is ignored: dpkg fails if tar exits before it has read everything.
+        // The status is ignored, because dpkg fails if tar exits before it has read everything.
         let _ = unpack.wait();
         fs::remove_file(&path)?;
         let length = fs::metadata(place)?.len();
@@ -113,7 +113,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Runs one of apt's programs with all its state inside the folder.
+    /// Runs one of apt's programs, with all of apt's state inside the folder.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;
         let mut command = Command::new(program);
@@ -140,7 +140,7 @@ pub fn not_installed<'a>(packages: &[&'a str]) -> Option<Vec<&'a str>> {
     for package in packages {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${db:Status-Status}", package]);
-        // It fails for a package that it does not know.
+        // dpkg-query fails for a package that was never installed.
         if bounded::output(&mut query, PATIENCE).ok()?.stdout != b"installed" {
             missing.push(*package);
         }
@@ -151,7 +151,7 @@ pub fn not_installed<'a>(packages: &[&'a str]) -> Option<Vec<&'a str>> {
 /// Returns the mirror of Debian's archive that this machine uses for a release.
 ///
 /// # Errors
-/// One line if there is none.
+/// One line if no such mirror is configured.
 pub fn mirror_of(release: &str) -> anyhow::Result<String> {
     let mirror = choose_mirror(&targets()?, release).map(str::to_owned);
     mirror.with_context(|| format!("apt knows no mirror of Debian {release} (apt-get update?)"))
@@ -160,13 +160,13 @@ pub fn mirror_of(release: &str) -> anyhow::Result<String> {
 /// Returns the mirror of Debian's archive that this machine uses for any release.
 ///
 /// # Errors
-/// One line if there is none.
+/// One line if no such mirror is configured.
 pub fn mirror() -> anyhow::Result<String> {
     let mirror = choose_any_mirror(&targets()?).map(str::to_owned);
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
 }
 
-/// Returns lines `label|codename|address` of apt's configured sources.
+/// Returns apt's configured sources, one per line, as `label|codename|address`.
 fn targets() -> anyhow::Result<String> {
     finish(Command::new("apt-get").args([
         "indextargets",
@@ -187,10 +187,10 @@ fn choose_any_mirror(listing: &str) -> Option<&str> {
     found.next().map(|(_, address)| address)
 }
 
-/// Runs a command to its end and returns its output; on failure, its messages become one line.
+/// Runs a command until it exits, and returns its output. If it fails, the error contains its messages as one line.
 ///
 /// # Errors
-/// If it cannot be started, or fails.
+/// If the command cannot be started, or if it fails.
 pub fn finish(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,7 +1,7 @@
 //! Runs another program with a limit on its time and its output.
 //!
-//! The program can be anything with the right name in `PATH`: one that never exits, or never stops printing, must not
-//! block the command.
+//! Any executable in `PATH` can have the name of the program. One that never exits, or never stops printing, must not
+//! block this command.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,7 +15,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The time limit for a program that prints its version or its options.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Returns the time limit for a program's answer if the complete command is limited to `limit`: the shorter of the two.
+/// Returns the time limit for a program's answer: [`PATIENCE`], or `limit` (that of the complete command) if it is
+/// shorter.
 pub fn patience(limit: Option<Duration>) -> Duration {
     limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
 }
@@ -23,14 +24,14 @@ pub fn patience(limit: Option<Duration>) -> Duration {
 /// The maximum size of a program's output in bytes.
 pub const LONGEST_ANSWER: usize = 1 << 20;
 
-/// Why a program gave no answer.
+/// Why a program gave no usable answer.
 #[derive(Debug)]
 pub enum Unanswered {
     /// It could not be started, or its output could not be read.
     Failed(io::Error),
-    /// It did not exit within this time.
+    /// It did not exit within this time limit.
     Late(Duration),
-    /// It printed more than the maximum.
+    /// It printed more than [`LONGEST_ANSWER`] bytes.
     Endless,
 }
 
@@ -54,9 +55,9 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Runs a program that takes no input to its end and returns what it printed.
+/// Runs a program without input until it exits, and returns its output.
 ///
-/// The program runs in a new process group. If it fails to answer, the group is killed.
+/// The program runs in a new process group, which is killed if the program gives no answer.
 ///
 /// # Errors
 /// See [`Unanswered`].
@@ -90,7 +91,7 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<Output, Unanswer
     })
 }
 
-/// A program and its descendants. Dropping this value kills them.
+/// A process group with a program and its descendants. Dropping this value kills them.
 struct Group(Child);
 
 impl Drop for Group {
@@ -100,7 +101,7 @@ impl Drop for Group {
         }
         let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
-            // The group exists as long as its first process has not been waited for.
+            // The group exists until its first process has been waited for.
             let _ = kill_process_group(id, Signal::KILL);
         }
         let _ = self.0.wait();
@@ -109,7 +110,7 @@ impl Drop for Group {
 
 type Collected = Result<Vec<u8>, Unanswered>;
 
-/// Reads a stream in a thread, which ends at the end of the stream or at the maximum size.
+/// Reads a stream in a new thread, which stops at the end of the stream or at the maximum size.
 fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Collected> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -123,7 +124,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Collected> {
             Ok(_) => Ok(data),
             Err(error) => Err(error.into()),
         };
-        // The receiver is gone if the program was too late.
+        // If the program exceeded the time limit, there is no receiver.
         let _ = sender.send(collected);
     });
     receiver

@@ -1,4 +1,4 @@
-//! Builds C programs on the user's machine and keeps them in the cache.
+//! Builds C programs on the user's machine and stores them in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::model::hash::hash_part;
 
-/// The time limit of a compiler for one of these small programs.
+/// The time limit for compiling one of these small programs.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// An installed C compiler.
@@ -23,14 +23,14 @@ pub struct Compiler {
     version: String,
 }
 
-/// The name and contents of a source.
+/// The name and the contents of a source file.
 pub type Source = (&'static str, &'static str);
 
 impl Compiler {
-    /// Returns the first of these that works.
+    /// Returns the first of these compilers that is installed and works.
     ///
     /// # Errors
-    /// One line if none does.
+    /// One line if none of them works.
     pub fn first_of(names: &[&'static str]) -> anyhow::Result<Self> {
         names
             .iter()
@@ -45,16 +45,16 @@ impl Compiler {
             })
     }
 
-    /// Returns its name.
+    /// Returns the command name of the compiler.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the folder in the cache that is named after the hash of these sources and the compiler. Equal programs
-    /// are built once, and always have the same path: a program's own path is in its memory.
+    /// Returns the folder in the cache that is named after the hash of these sources and the compiler. A program is
+    /// therefore built once and always has the same path, which matters because a program's own path is in its memory.
     ///
     /// # Errors
-    /// If there is no home for a cache, or the folder cannot be created.
+    /// If no folder for a cache can be determined, or if the folder cannot be created.
     pub fn folder(&self, kind: &str, parts: &[&str]) -> anyhow::Result<PathBuf> {
         let mut hash = Sha256::new();
         for part in parts.iter().chain(&[self.name, &*self.version]) {
@@ -70,10 +70,10 @@ impl Compiler {
         Ok(folder)
     }
 
-    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless it exists.
+    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless the file exists.
     ///
     /// # Errors
-    /// If the compiler rejects the source; I/O errors of writing files.
+    /// If the compiler rejects a source, or I/O errors of writing files.
     pub fn build(
         &self,
         folder: &Path,
@@ -85,7 +85,8 @@ impl Compiler {
         if program.exists() {
             return Ok(program);
         }
-        // Another command can build at the same time: each works in a private folder, and the last rename wins.
+        // Several commands can build at the same time. Each uses a private folder, and the last one to rename its file
+        // wins.
         let work = PrivateFolder::within(folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         for (name, text) in sources {
@@ -94,7 +95,7 @@ impl Compiler {
         }
         let names = sources.iter().map(|(name, _)| name);
         let units = names.filter(|name| name.ends_with(".c"));
-        // The names are relative, so that the binary does not contain the folder.
+        // The names are relative, so that the binary does not contain the path of the folder.
         let mut command = Command::new(self.name);
         command
             .args(flags)
@@ -113,7 +114,7 @@ impl Compiler {
     }
 }
 
-/// Returns the version text of a compiler, if it is installed.
+/// Returns the version text of a compiler, or `None` if it is not installed.
 fn version(compiler: &str) -> Option<String> {
     let output = bounded::output(Command::new(compiler).arg("--version"), PATIENCE).ok()?;
     let text = || String::from_utf8_lossy(&output.stdout).into_owned();

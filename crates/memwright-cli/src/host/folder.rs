@@ -1,5 +1,5 @@
-//! Temporary folders that are removed with the command that created them, the removal of those left by killed commands,
-//! and the folder of `--keep`.
+//! Temporary folders that are removed when their command exits, or later if the command was killed; and the folder of
+//! `--keep`.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,17 +13,17 @@ use crate::host::host_file;
 
 /// The prefix of the names of temporary folders.
 const PREFIX: &str = "memwright-";
-/// The file that is locked while the command lives. A folder without it is not one of ours, whatever its name.
+/// The file that is locked while the command runs. A folder without it was not created by this module, whatever its
+/// name is.
 const LOCK: &str = "memwright.lock";
-/// The name of that file before it is locked: a command that finds the file under its final name knows that it was
-/// locked.
+/// The name of that file before it is locked. A file under its final name has therefore been locked.
 const UNLOCKED: &str = "memwright.lock.new";
 /// The maximum length of a socket's path (sun_path of unix(7) is 108 bytes with the terminator).
 pub const LONGEST_SOCKET: usize = 107;
-/// The longest name of a socket in the folder, including the slash.
+/// The maximum length of the name of a socket in the folder, including the slash.
 const SOCKET_NAME: usize = "/control.sock".len();
 
-/// A temporary folder that only this user can enter. It is locked until the command exits or is killed.
+/// A temporary folder that only this user can access. It is locked until the command exits or is killed.
 #[derive(Debug)]
 pub struct PrivateFolder {
     directory: TempDir,
@@ -31,10 +31,10 @@ pub struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Creates a folder within `parent`, and removes folders there that killed commands left.
+    /// Creates a folder in `parent`, after removing the folders there that killed commands left behind.
     ///
     /// # Errors
-    /// I/O errors of creating and locking it. A folder that cannot be removed is left behind.
+    /// I/O errors of creating and locking the folder. Errors of removing other folders are ignored.
     pub fn within(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
@@ -54,7 +54,7 @@ impl PrivateFolder {
     }
 }
 
-/// Removes the folders of commands that have exited. Another user's folders cannot be opened, and stay.
+/// Removes the folders of commands that have exited. The folders of other users cannot be opened and are not removed.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -63,7 +63,7 @@ fn remove_abandoned(parent: &Path) {
         if entry.file_name().to_string_lossy().starts_with(PREFIX)
             && is_abandoned(&entry.path()).unwrap_or(false)
         {
-            // Another command may be removing it at the same time.
+            // Another command may be removing the folder at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -73,15 +73,16 @@ fn is_abandoned(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    // In a world-writable folder, another user's folder can contain anything under that name.
+    // In a world-writable folder, another user's folder can contain any kind of file under that name.
     let (lock, _) = host_file::open(&folder.join(LOCK))?;
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// Returns a folder that exists as long as its value; in /tmp if TMPDIR is too deep for a socket.
+/// Returns a folder that exists until the value is dropped. It is in /tmp if the path of TMPDIR is too long for a
+/// socket.
 ///
 /// # Errors
-/// I/O errors of creating it.
+/// I/O errors of creating the folder.
 pub fn private_folder() -> std::io::Result<PrivateFolder> {
     let folder = PrivateFolder::within(&std::env::temp_dir())?;
     if folder.path().as_os_str().len() + SOCKET_NAME <= LONGEST_SOCKET {
@@ -90,10 +91,10 @@ pub fn private_folder() -> std::io::Result<PrivateFolder> {
     PrivateFolder::within(Path::new("/tmp"))
 }
 
-/// Returns the folder of `--keep` as an absolute path, after creating it if it is missing.
+/// Returns the absolute path of the folder of `--keep`, which is created if it does not exist.
 ///
 /// # Errors
-/// I/O errors of creating it.
+/// I/O errors of creating the folder.
 pub fn kept_folder(path: &Path) -> anyhow::Result<PathBuf> {
     let context = || format!("cannot make the folder {}", path.display());
     fs::create_dir_all(path).with_context(context)?;
@@ -132,7 +133,7 @@ mod tests {
         fs::write(host.path().join("memwright-file"), "x").unwrap();
         let living = PrivateFolder::within(host.path()).unwrap();
         let name = living.path().file_name().unwrap().to_str().unwrap();
-        // Creating another folder removes the abandoned ones.
+        // Creating another folder removes the abandoned folders.
         drop(PrivateFolder::within(host.path()).unwrap());
         let mut expected = vec![
             name,

@@ -1,8 +1,8 @@
-//! Opens the host's files that the command reads.
+//! Opens files of the host that the command reads.
 //!
-//! A path can name a file that has no end (`/dev/zero`), that blocks until another process opens it (a named pipe), or
-//! that acts on being opened (a tape). Every file of a user is therefore opened here: only a regular file is accepted,
-//! opening never blocks, and a read is limited to the size that the caller accepts.
+//! A path can name a file that never ends (`/dev/zero`), that blocks until another process opens it (a named pipe), or
+//! that has an effect when it is opened (a tape). Every file that a user names is therefore opened here: only regular
+//! files are accepted, opening never blocks, and a read is limited to the size that the caller accepts.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -17,12 +17,12 @@ use crate::model::hash::hexadecimal_hash;
 use crate::model::hashed_file::HashedFile;
 use crate::model::size::in_mebibytes;
 
-/// The maximum size of a kernel image: with debug information, a `vmlinux` takes hundreds of megabytes.
+/// The maximum size of a kernel image in bytes. With debug information, a `vmlinux` has hundreds of megabytes.
 pub const LARGEST_IMAGE: u64 = 4 << 30;
-/// The maximum size of a JSON document, and of a settings file.
+/// The maximum size of a JSON document or a settings file in bytes.
 pub const LARGEST_DOCUMENT: u64 = 64 << 20;
 
-/// Describes a file that is not a regular file, in words.
+/// Describes the kind of a file that is not a regular file.
 ///
 /// Returns `None` for a regular file.
 pub fn other_kind(kind: FileType) -> Option<&'static str> {
@@ -46,10 +46,10 @@ pub fn other_kind(kind: FileType) -> Option<&'static str> {
 /// # Errors
 /// I/O errors of opening; `IsADirectory` for a folder and `InvalidInput` for anything else that is not a regular file.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // Opening a device can have an effect, so check first.
+    // The kind is checked first, because opening a device can have an effect.
     refuse_other_kinds(&fs::metadata(path)?)?;
-    // In between, the path can come to name another file. Even then this open must not wait for the writer of a pipe,
-    // and a read must not wait for contents that the kernel generates (/proc/kmsg).
+    // The path can be changed to another file after the check. Even then, this open must not wait for the writer of a
+    // named pipe, and a read must not wait for contents that the kernel generates (/proc/kmsg).
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options()
         .read(true)
@@ -78,15 +78,15 @@ fn refuse_other_kinds(about: &Metadata) -> io::Result<()> {
 /// Reads a complete regular file of at most `most` bytes.
 ///
 /// # Errors
-/// The errors of [`open`], I/O errors of reading, and `FileTooLarge` if the file is larger than `most`, or grows beyond
-/// that while it is read.
+/// The errors of [`open`], I/O errors of reading, and `FileTooLarge` if the file is larger than `most` or becomes
+/// larger while it is read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, about) = open(path)?;
     if about.len() > most {
         return Err(too_large(most));
     }
     let mut data = Vec::new();
-    // Files that the kernel generates report a length of 0, and other files can grow.
+    // Files that the kernel generates report a length of 0, and other files can grow while they are read.
     file.take(most.saturating_add(1)).read_to_end(&mut data)?;
     if data.len() as u64 > most {
         return Err(too_large(most));
@@ -94,21 +94,22 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Reads a regular file whose length was `size` when it was listed. If it has grown since, only `size` bytes are read.
+/// Reads a regular file whose length was `size` when its folder was listed. If it has grown since then, only `size`
+/// bytes are read.
 ///
 /// # Errors
 /// The errors of [`read`], and an error if the file has become shorter.
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;
-        // A file of /proc has contents although its length is 0.
+        // A file in /proc has contents although its length is 0.
         let grew = fs::metadata(path)?.len() > 0;
         return Ok(if grew { Vec::new() } else { data });
     }
     let (file, _) = open(path)?;
     let mut data = Vec::new();
     (&file).take(size).read_to_end(&mut data)?;
-    // A file of /sys reports a length of one page, and has less.
+    // A file in /sys reports the length of a page although it contains less.
     if data.len() as u64 == size || file.metadata()?.len() == size {
         return Ok(data);
     }
@@ -128,14 +129,15 @@ fn too_large(most: u64) -> io::Error {
 /// Reads a JSON file.
 ///
 /// # Errors
-/// One line with the reason.
+/// One line with the reason why the file cannot be read or parsed.
 pub fn read_json(path: &Path) -> anyhow::Result<serde_json::Value> {
     let context = || path.display().to_string();
     let text = read(path, LARGEST_DOCUMENT).with_context(context)?;
     serde_json::from_slice(&text).with_context(context)
 }
 
-/// Hashes a file; one that has been removed meanwhile has no hash.
+/// Returns the path and hash of a file. The hash is empty if the file cannot be read, for example because it was
+/// removed.
 pub fn hashed_file(path: &Path) -> HashedFile {
     let sha256 = read(path, LARGEST_IMAGE)
         .map(|data| hexadecimal_hash(&data))
@@ -213,7 +215,7 @@ mod tests {
         for (most, fits) in [(0, false), (4, false), (5, true), (u64::MAX, true)] {
             assert_eq!(read(&path, most).is_ok(), fits, "{most}");
         }
-        // A sparse file would take long to read: the length is checked first.
+        // A sparse file would take long to read, so the length is checked before.
         let sparse = File::create(host.path().join("sparse")).unwrap();
         sparse.set_len(1 << 42).unwrap();
         let error = read(&host.path().join("sparse"), 1 << 20).unwrap_err();

@@ -1,4 +1,4 @@
-//! The host's resources: files, folders, processes, signals, the cache, the C compiler, package archives.
+//! Resources of the host: files, folders, processes, signals, the cache, the C compiler, and package archives.
 
 pub mod apt;
 pub mod bounded;

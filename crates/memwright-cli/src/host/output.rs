@@ -1,4 +1,4 @@
-//! The command's own output to standard output and standard error.
+//! Writes the command's own output to standard output and standard error.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
     suspended(|| write_fully(io::stdout().as_fd(), text)).map_err(failed)
 }
 
-/// Returns the error of a failed write to standard output.
+/// Converts the error of a write to standard output into the error to report.
 pub fn failed(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Closed.into(),
@@ -22,17 +22,17 @@ pub fn failed(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Writes to standard error. If it is closed, the text is lost, as for any program.
+/// Writes to standard error. If that is closed, the text is discarded, as for any program.
 pub fn show(text: &[u8]) {
     let _ = suspended(|| write_fully(io::stderr().as_fd(), text));
 }
 
-/// Prints one line for the user, like [`show`]: `eprintln!` would panic if standard error is closed.
+/// Prints one line for the user, with [`show`] because `eprintln!` panics if standard error is closed.
 pub fn say(line: &str) {
     show(format!("memwright: {line}\n").as_bytes());
 }
 
-/// Writes all bytes at once and unbuffered, even if another process made the descriptor non-blocking.
+/// Writes all bytes without buffering, even if another process has made the descriptor non-blocking.
 ///
 /// # Errors
 /// The errors of write(2).
@@ -44,7 +44,7 @@ pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
                 let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
-                // The write is retried even if the wait was interrupted.
+                // The write is retried even if a signal interrupted the wait.
                 let _ = poll(&mut wait, None);
             }
             Err(error) => return Err(error.into()),

@@ -1,6 +1,6 @@
-//! Progress of the command: a spinner for each stage on a terminal, a line for each stage elsewhere.
+//! Displays the progress of the command: on a terminal a spinner for each stage, elsewhere a line for each stage.
 //!
-//! A stage displays its elapsed time, and the time that it took on its last run.
+//! A stage displays its elapsed time, and the time that it took in its last run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,18 +16,18 @@ use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
 use crate::host::output::say;
 
-/// The spinners of this command.
+/// The spinners of this command, which share the terminal.
 static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
-/// The number of spinners that are drawn.
+/// The number of spinners that are currently drawn.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
 /// The interval at which a spinner is redrawn.
 const TURN: Duration = Duration::from_millis(120);
-/// The file with the times of stages.
+/// The name of the file with the times of stages.
 const TIMES: &str = "times.json";
-/// The maximum number of stages whose times are kept.
+/// The maximum number of stages whose times are stored.
 const MOST: usize = 1000;
 
-/// A stage that takes a while. Dropping it removes its spinner.
+/// A stage of the command. Dropping it removes its spinner.
 #[must_use]
 pub struct Stage {
     name: String,
@@ -36,7 +36,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Begins a stage. `name` says what is done, and on what; it is also the key under which the time is kept.
+    /// Begins a stage. `name` is displayed, and is also the key under which the stage's time is stored.
     pub fn begin(name: &str) -> Self {
         let expected = file().and_then(|path| Times::read(&path).of(name));
         let is_terminal = io::stderr().is_terminal();
@@ -62,9 +62,9 @@ impl Stage {
         }
     }
 
-    /// Ends the stage successfully: its time is the estimate for the next stage of this name.
+    /// Ends the stage successfully, and stores its time as the estimate for the next stage of this name.
     pub fn done(self) {
-        // Another command can write the same file; at worst an estimate is lost.
+        // If another command writes the file at the same time, one of the estimates is lost.
         if let Some(path) = file() {
             let _ = Times::note(&path, &self.name, self.began.elapsed());
         }
@@ -80,7 +80,7 @@ impl Drop for Stage {
     }
 }
 
-/// Runs a function that writes to the terminal while no spinner is drawn.
+/// Hides the spinners while a function writes to the terminal.
 pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
     match DRAWN.load(Ordering::Relaxed) {
         0 => write(),
@@ -92,7 +92,7 @@ fn file() -> Option<PathBuf> {
     Some(cache::folder().ok()?.join(TIMES))
 }
 
-/// Formats seconds for the user.
+/// Formats a duration in words.
 fn words(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -106,7 +106,7 @@ fn words(time: Duration) -> String {
 struct Times(BTreeMap<String, u64>);
 
 impl Times {
-    /// Reads the kept times; none if the file is missing or damaged.
+    /// Reads the stored times. Returns none if the file does not exist or is malformed.
     fn read(path: &Path) -> Self {
         let bytes = host_file::read(path, LARGEST_DOCUMENT).unwrap_or_default();
         Self(serde_json::from_slice(&bytes).unwrap_or_default())
@@ -116,7 +116,7 @@ impl Times {
         self.0.get(name).copied().map(Duration::from_millis)
     }
 
-    /// Records the time of a stage. Threads of a command are serialized.
+    /// Records the time of a stage. A mutex serializes the threads of a command.
     fn note(path: &Path, name: &str, time: Duration) -> io::Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Returns SIGINT, SIGTERM and SIGHUP, without those that were ignored when the command started: a shell ignores SIGINT
-/// for a command that a script starts with `&`, and nohup(1) ignores SIGHUP. They must not end such a command.
+/// Returns those of SIGINT, SIGTERM and SIGHUP that were not ignored when the command started. A shell ignores SIGINT
+/// for a command that a script starts with `&`, and nohup(1) ignores SIGHUP; these signals must not end such a command.
 pub fn ending() -> Vec<i32> {
     static ENDING: OnceLock<Vec<i32>> = OnceLock::new();
-    // Read once: installing a handler replaces the inherited disposition.
+    // The mask is read only once, because installing a handler replaces the inherited disposition.
     let found = ENDING.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         without_ignored(&[SIGINT, SIGTERM, SIGHUP], ignored(&status))
@@ -17,7 +17,7 @@ pub fn ending() -> Vec<i32> {
     found.clone()
 }
 
-/// Returns the mask of ignored signals in `/proc/PID/status` (proc_pid_status(5)): bit 0 is signal 1.
+/// Returns the mask of ignored signals in the text of `/proc/PID/status` (proc_pid_status(5)); bit 0 is signal 1.
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Tracks the files that a command reads and writes.
+//! Records which files a command reads and writes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -12,20 +12,20 @@ use anyhow::{Context, bail};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// How long to wait until the reader of a named pipe opens it.
+/// How long to wait until another process opens a named pipe for reading.
 const READER_COMES: Duration = Duration::from_secs(10);
-/// The interval at which the pipe is checked for a reader.
+/// The interval between two attempts to open the pipe.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The files that a command reads or writes. A new output is checked against them, so that the command writes no file
-/// twice, and no file that it reads.
+/// The files that a command reads or writes. A new output is compared with them, so that the command writes no file
+/// twice and overwrites no file that it reads.
 #[derive(Debug, Default)]
 pub struct Taken {
     files: BTreeMap<(u64, u64), String>,
 }
 
 impl Taken {
-    /// Records a file that is read, and its description for the user.
+    /// Records a file that the command reads. `what` describes the file in error messages.
     pub fn read(&mut self, what: &str, about: &Metadata) {
         if let Some(identity) = identity(about) {
             self.files
@@ -34,23 +34,23 @@ impl Taken {
         }
     }
 
-    /// Records the file at a path, if it exists.
+    /// Records the file at a path, if it exists, as one that the command reads.
     pub fn read_path(&mut self, what: &str, path: &Path) {
         if let Ok(about) = fs::metadata(path) {
             self.read(what, &about);
         }
     }
 
-    /// Records all files that another part of the command reads or writes.
+    /// Adds the files that another part of the command has recorded.
     pub fn extend(&mut self, other: Self) {
         self.files.extend(other.files);
     }
 
-    /// Creates or truncates the file of an option.
+    /// Creates or truncates the output file of an option.
     ///
     /// # Errors
-    /// I/O errors of creating it; a file that the command reads, or that another option names too; a named pipe without
-    /// a reader.
+    /// I/O errors of creating the file, and an error if the command also reads the file, if another option names it
+    /// too, or if it is a named pipe without a reader.
     pub fn create(&mut self, option: &str, path: &Path) -> anyhow::Result<File> {
         let context = || format!("cannot write {}", path.display());
         self.check(path)?;
@@ -62,10 +62,10 @@ impl Taken {
         Ok(file)
     }
 
-    /// Refuses to write to a recorded file.
+    /// Returns an error if the file at this path is already recorded.
     ///
     /// # Errors
-    /// If it is recorded.
+    /// If the file is recorded.
     pub fn check(&self, path: &Path) -> anyhow::Result<()> {
         let about = fs::metadata(path).ok();
         let identity = about.as_ref().and_then(identity);
@@ -76,14 +76,14 @@ impl Taken {
     }
 }
 
-/// Returns an identity of the file that does not depend on its path. Returns `None` for a device, because several
-/// options can write to one.
+/// Returns an identity of a file that does not depend on its path. Returns `None` for a device, because several options
+/// can write to the same device.
 fn identity(about: &Metadata) -> Option<(u64, u64)> {
     let kind = about.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| (about.dev(), about.ino()))
 }
 
-/// Opens a file for writing. Waits until a named pipe has a reader.
+/// Opens a file for writing. If it is a named pipe, waits until it has a reader.
 fn open(path: &Path) -> io::Result<File> {
     let is_pipe = fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
     if !is_pipe {

@@ -1,4 +1,4 @@
-//! A column of a comparison as given on the command line: a kernel image, and the options that differ for it.
+//! A column of a comparison: a kernel image, and the options that differ from those of the command.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::model::change::{Change, KEYS, Key, derived_name};
 use crate::model::image::{Image, split_name};
 use crate::model::plan::ImagePlan;
 
-/// A kernel image, and the changed options of the runs on it.
+/// A kernel image, and the options that differ for its runs.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// The image; its name is that of the column.
+    /// The image, whose name is also that of the column.
     pub image: Image,
-    /// The changed options.
+    /// The options that differ.
     pub changes: Vec<Change>,
 }
 
@@ -24,7 +24,8 @@ impl Column {
     /// column is named after the image and the changes.
     ///
     /// # Errors
-    /// One line if there is no such image, or the file is not one; an unknown key. [`Column::plan`] checks the values.
+    /// One line if there is no such image, if the file is not a kernel image, or if a key is unknown. [`Column::plan`]
+    /// checks the values.
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let (named, changes) = split(text)?;
         let mut opened = image::open(named)?;
@@ -42,10 +43,10 @@ impl Column {
         })
     }
 
-    /// Returns the plan of a command with the changes of this column.
+    /// Returns the plan of a command with the changes of this column applied.
     ///
     /// # Errors
-    /// A value that its option would reject.
+    /// If an option rejects the value of a change.
     pub fn plan(&self, common: &ImagePlan) -> anyhow::Result<ImagePlan> {
         let mut plan = common.clone();
         for change in &self.changes {
@@ -56,7 +57,7 @@ impl Column {
         Ok(plan)
     }
 
-    /// Returns this column with more words on its kernel's command line and in its name.
+    /// Returns this column with words added to its kernel's command line and to its name.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         let mut more = self.clone();
@@ -68,7 +69,7 @@ impl Column {
         more
     }
 
-    /// Returns what is added to the kernel's command line; `None` if another option is changed too.
+    /// Returns the words that the column adds to the kernel's command line; `None` if it also changes another option.
     pub fn appended(&self) -> Option<String> {
         let words = self.changes.iter().map(|change| match change.key {
             Key::Append => Some(change.value.as_str()),
@@ -88,7 +89,7 @@ impl Column {
     }
 }
 
-/// Returns the program that a column runs instead of the command's. Returns `None` for an invalid column, whose error
+/// Returns the program that a column runs instead of the command's; `None` if the column is invalid, an error that
 /// [`Column::open`] reports.
 pub fn other_program(text: &str) -> Option<OsString> {
     let (_, changes) = split(text).ok()?;

@@ -1,4 +1,4 @@
-//! Several columns side by side: one program on each of their kernels.
+//! Columns of a comparison: one program on the kernel of each column.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::model::plan::ImagePlan;
 use crate::model::words::ending;
 use crate::qemu::runs::Runs;
 
-/// Opens columns, each under a unique name.
+/// Opens columns, and checks that their names are unique.
 ///
 /// # Errors
-/// A column that cannot be opened; two columns of the same name.
+/// If a column cannot be opened, or if two columns have the same name.
 pub fn open(texts: &[String]) -> anyhow::Result<Vec<Column>> {
     let columns = texts.iter().map(|text| Column::open(text));
     let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
@@ -34,7 +34,7 @@ pub fn open(texts: &[String]) -> anyhow::Result<Vec<Column>> {
 /// Checks that each column has a unique name.
 ///
 /// # Errors
-/// Two columns of the same name.
+/// If two columns have the same name.
 pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
     for (index, column) in columns.iter().enumerate() {
         let name = &column.image.name;
@@ -48,7 +48,7 @@ pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Columns that share a laboratory.
+/// Columns of the same kind of kernel with the same plan, which share a laboratory.
 #[derive(Debug)]
 struct Group<'a> {
     system: System,
@@ -62,16 +62,16 @@ impl Group<'_> {
     }
 }
 
-/// The plans of several columns.
+/// The plans of several columns, one for each group of columns that share it.
 #[derive(Debug)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 
 impl<'a> Groups<'a> {
-    /// Returns the plans of the columns; columns with the same changes share a plan. With `--keep`, each plan has a
-    /// subfolder.
+    /// Returns the plans of the columns. Columns with the same changes share a plan. With `--keep`, each plan has its
+    /// own subfolder.
     ///
     /// # Errors
-    /// A change that its option would reject.
+    /// If an option rejects the value of a change.
     pub fn of(columns: &'a [Column], plan: &ImagePlan) -> anyhow::Result<Self> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for column in columns {
@@ -119,8 +119,8 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Runs the program on each image, with one guest per core at the same time, and returns the results in the order of
-/// the images.
+/// Runs the program on each image, with one guest per core in parallel, and returns the results in the order of the
+/// images.
 ///
 /// # Errors
 /// If a guest gives no result.
@@ -157,8 +157,8 @@ pub fn measure(
     Ok(all)
 }
 
-/// Prints how the program ended on a kernel if it did not exit with 0: its counts are then possibly not those of the
-/// intended work. `place` identifies the run among several.
+/// Prints how the program ended on a kernel if its exit code was not 0, because its counts are then possibly not those
+/// of the intended work. `place` identifies the run among several.
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}

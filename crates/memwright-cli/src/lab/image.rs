@@ -12,7 +12,7 @@ use crate::model::image::{Image, MEMWRIGHT, System, split_name};
 /// Parses `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
 ///
 /// # Errors
-/// One line if there is no such image, or the file is not one.
+/// One line if there is no such image, or if the file is not a kernel image.
 pub fn open(text: &str) -> anyhow::Result<Image> {
     let context = || format!("--kernel {text}");
     let (name, image) = split_name(text);

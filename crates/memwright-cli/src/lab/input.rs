@@ -1,4 +1,4 @@
-//! What the runs of a command have in common: standard input, and the rehearsals of their programs.
+//! What the runs of a command share: standard input, and the rehearsals of their programs.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -13,16 +13,16 @@ use crate::memwright::input::Source;
 use crate::model::failure::{Failure, TIMEOUT};
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// What is read or found once for all guests of a command.
+/// What a command determines once for all of its guests.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: OnceLock<Vec<u8>>,
-    /// The runs that have found the files of `--root`.
+    /// The rehearsals, which determined the files of `--root` that the programs use.
     pub rehearsals: Rehearsals,
 }
 
 impl Input {
-    /// Returns an empty input, whatever standard input contains.
+    /// Returns an empty input. Standard input is not read.
     pub fn none() -> Self {
         Self {
             bytes: OnceLock::from(Vec::new()),
@@ -30,7 +30,8 @@ impl Input {
         }
     }
 
-    /// Returns the input of a guest of Memwright's kernel, which requests it piece by piece. A terminal gives no input.
+    /// Returns the input of a guest of Memwright's kernel, which requests it in pieces. A terminal is treated as empty
+    /// input.
     pub fn source(&self) -> Source {
         match self.bytes.get() {
             Some(bytes) => Source::Bytes(bytes.clone()),
@@ -39,10 +40,11 @@ impl Input {
         }
     }
 
-    /// Reads all of it. A terminal gives none: in the guest, standard input is a file.
+    /// Reads standard input completely. A terminal is treated as empty input, because the guest's standard input is a
+    /// file.
     ///
     /// # Errors
-    /// Input that does not end within `limit`, or does not fit into the memory of the guest.
+    /// If the input does not end within `limit`, or does not fit in the guest's memory.
     pub fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
         let input = match self.bytes.get() {
             Some(input) => input,
@@ -59,7 +61,7 @@ impl Input {
     }
 }
 
-/// Reads all of standard input, which must fit into the guest and end within the time limit of a run.
+/// Reads standard input completely. It must fit in the guest's memory and end within the time limit of a run.
 fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
     let end = Instant::now() + limit;
     let stdin = rustix::stdio::stdin();
@@ -76,7 +78,7 @@ fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
                 "--timeout expired: standard input has no end yet".to_owned(),
             ));
         }
-        // If polling fails, the read reports the error.
+        // If polling fails, the following read returns the error.
         let got = retry_on_intr(|| rustix::io::read(stdin, &mut piece[..]));
         let got = got.context("cannot read standard input")?;
         if got == 0 {

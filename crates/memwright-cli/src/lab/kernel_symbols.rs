@@ -1,7 +1,7 @@
-//! The names of a kernel's functions: from the image itself, or from `/proc/kallsyms` in a separate boot.
+//! Finds the names of a kernel's functions, in the image itself or in `/proc/kallsyms` of a separate boot.
 //!
-//! The boot is not the one that is counted, because reading the file changes counts. Its list is kept in the cache
-//! under the image's hash; with `nokaslr`, its addresses are those of every boot.
+//! The boot is separate from the counted one because reading the file changes counts. Its list is stored in the cache
+//! under the image's hash. With `nokaslr`, the addresses in the list are those of every boot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::model::image::Image;
 use crate::qemu::runs::Runs;
 use crate::states::State;
 
-/// The list of a kernel's functions, and its hash.
+/// The functions of a kernel, and the hash of their list.
 pub struct Names {
     /// The functions, with debug information if it was requested.
     pub source: Source,
@@ -45,10 +45,10 @@ impl Names {
     }
 }
 
-/// Returns the path of an image's debug information: kept next to the image, or inside it.
+/// Returns the path of an image's debug information: a file next to the image, or the image itself.
 ///
 /// # Errors
-/// If there is none.
+/// If the image has no debug information.
 pub fn debug_file(image: &Image) -> anyhow::Result<PathBuf> {
     kept::debug_file(&image.path).with_context(|| {
         let name = &image.name;
@@ -65,11 +65,11 @@ pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
 }
 
-/// Finds the functions of an image. `guest` is configured like the guests that are counted, and `state` is the saved
-/// state from which the counted guests start.
+/// Finds the functions of an image. `guest` has the configuration of the counted guests, and `state` is the snapshot
+/// from which they start.
 ///
 /// # Errors
-/// If the image cannot be read, or a required boot gives no result.
+/// If the image cannot be read, or if a boot is needed and gives no result.
 pub fn find(
     image: &Image,
     guest: &Guest,
@@ -106,7 +106,7 @@ pub fn find(
     Ok(Names::new(symbols, &text))
 }
 
-/// Boots a guest whose program is its first process, which prints the list.
+/// Boots a guest whose program is the init process, which prints `/proc/kallsyms`.
 fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec<u8>> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let archive = folder.path().join("initrd.cpio");
@@ -121,7 +121,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     let said = linux_run::run(&guest, runs, state)?;
     match said.outcome {
         Outcome::Exited(0) => Ok(said.output),
-        // The kernel lacks the file, so there are no names.
+        // The kernel does not have the file, so there are no names.
         Outcome::Exited(_) | Outcome::Killed(_) | Outcome::NotStarted(_) => Ok(Vec::new()),
     }
 }
@@ -139,7 +139,7 @@ fn write_archive(archive: &Path) -> anyhow::Result<()> {
     initrd::write(archive, &manifest, &tree).map(drop)
 }
 
-/// Writes the list atomically: other commands find the complete list or none.
+/// Writes the list atomically, so that other commands find the complete list or none.
 fn keep(place: &Path, text: &[u8]) -> anyhow::Result<()> {
     let parent = place.parent().context("the cache has no folder")?;
     fs::create_dir_all(parent)?;

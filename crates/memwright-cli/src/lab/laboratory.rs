@@ -1,5 +1,4 @@
-//! Everything that the runs of one command share on every kernel: the program and its files, the machine, the QEMU, the
-//! plugin.
+//! What the runs of one command share on every kernel: the program and its files, the machine, QEMU, and the plugin.
 
 use crate::count::tree;
 use crate::guestfs::prepare::{KernelOptions, check_swap, prepare};
@@ -52,20 +51,20 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
 
-/// The guest's first process, built with this command: the user's machine needs no compiler for it, and its bytes are
-/// the same everywhere. Empty if it could not be built.
+/// The guest's init process, which is built together with this command, so that the user needs no compiler and its
+/// bytes are equal on every machine. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
-/// The folder in which the guest's first process looks for its own files.
+/// The folder in the guest with the init process's own files.
 const OWN: &str = "/.memwright";
-/// The archive from which every image without modules boots.
+/// The file name of the initrd from which every image without modules boots.
 const BOOT: &str = "initrd.cpio";
-/// The archive of the program and its files.
+/// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
-/// Memwright's kernel.
+/// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
-/// The folder that a dry run names in place of the real one.
+/// The path that a dry run prints in place of the temporary folder.
 const DRY: &str = "/tmp/memwright-run";
-/// The default time limit of guests.
+/// The default time limit of the guests.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
 /// A program that is ready to run on any Linux kernel, or on Memwright's.
@@ -75,43 +74,43 @@ pub struct Laboratory<'a> {
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
-    // What the program has seen of the tree of `--root` on Memwright.
+    // What the program looked up in the tree of `--root` in its rehearsal on Memwright.
     seen: Option<Arc<Record>>,
     input: Vec<u8>,
     files: PathBuf,
     swap: Option<SwapSize>,
     names: RegionNames,
-    // The region that is profiled, if it is not the complete run.
+    // The region to profile; `None` for the complete run.
     region: Option<u16>,
     machine: Machine,
     qemu: OsString,
     qemu_sha256: OnceLock<String>,
     version: Version,
     counting: Counting,
-    // Removed when this value is dropped.
+    // The folder is removed when this value is dropped.
     _folder: PrivateFolder,
 }
 
-/// A profile, and the names of all functions of its kernel as in [`Measured::names`].
+/// A profile, and the names of its kernel's functions as in [`Measured::names`].
 type Named = (Profile, Option<BTreeSet<String>>);
 
 /// The results of a program on one kernel.
 pub struct Measured {
-    /// The first run.
+    /// The outcome of the first run.
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
-    /// The names of the kernel's functions; `None` if inlined functions are counted separately, so that a name that one
-    /// kernel lacks is a difference.
+    /// The names of the kernel's functions. `None` if inlined functions are counted separately: a name that only one
+    /// kernel has is then a difference.
     pub names: Option<BTreeSet<String>>,
 }
 
 impl<'a> Laboratory<'a> {
-    /// Finds QEMU, builds what is needed, and packs the guest's files. In a `dry_run`, nothing is packed without
-    /// `--keep`.
+    /// Finds QEMU, builds the plugin if it is needed, and packs the guest's files. A `dry_run` packs nothing unless
+    /// `--keep` is set.
     ///
     /// # Errors
-    /// The program is missing or cannot be run; a required tool is missing.
+    /// If the program does not exist or cannot be executed, or if a required tool is missing.
     pub fn open(
         plan: &'a ImagePlan,
         input: &Input,
@@ -189,7 +188,7 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// Returns the files of a guest of this image: the command must not overwrite them.
+    /// Returns the files of a guest with this image, which the command must not overwrite.
     pub fn taken(&self, image: &Image) -> Taken {
         let mut taken = self.prepared.taken();
         taken.read_path("a kernel image", &image.path);
@@ -211,7 +210,7 @@ impl<'a> Laboratory<'a> {
         shell_line(&self.qemu, &line)
     }
 
-    /// Runs the program on an image, twice unless verification is off.
+    /// Runs the program on an image; twice, unless verification is disabled.
     ///
     /// # Errors
     /// If a guest gives no result.
@@ -253,8 +252,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Runs the program once more, uncounted, and returns the paths in the tree of `--root` that it looked up and that its
-    /// guest lacks. Returns `None` without a tree, and if runs are not verified.
+    /// Runs the program once more without counting, and returns the paths in the tree of `--root` that it looked up and
+    /// that its guest lacks. Returns `None` if there is no tree or if verification is disabled.
     fn missed(
         &self,
         image: &Image,
@@ -276,7 +275,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some(missed(&root.open()?, seen, &said.not_found)))
     }
 
-    /// Combines the runs on an image. The first is the result; another one verifies it.
+    /// Combines the runs on an image. The first run is the result, and a second one verifies it.
     fn conclude(
         &self,
         image: &Image,
@@ -315,24 +314,24 @@ impl<'a> Laboratory<'a> {
         self.qemu_sha256.get_or_init(|| version::hash(&self.qemu))
     }
 
-    /// Returns how many guests run at once for an image: two if a second run verifies the first.
+    /// Returns how many guests run in parallel for an image: two if a second run verifies the first.
     pub fn guests_of_an_image(&self) -> usize {
         if self.plan.verify { 2 } else { 1 }
     }
 
-    /// Returns a heading for the runs on this image.
+    /// Returns a heading for the runs on an image.
     pub fn heading(&self, image: &Image) -> String {
         format!("{} on {}", self.plan.setup.command[0].display(), image.name)
     }
 
-    /// Returns the saved state from which runs on this image start, or `None` if they boot.
+    /// Returns the snapshot from which runs on this image start, or `None` if they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        // If CPUs run in turns, the first turns after a restore depend on the host. A state has no disk.
+        // If CPUs take turns, the first turns after a restore depend on the host. A snapshot does not contain a disk.
         if self.machine.cpus > 1 || self.machine.disk.is_some() {
             return Ok(None);
         }
         let guest = self.guest(image);
-        // Without the plugin, the state can be one of several that differ by a few instructions.
+        // Without the plugin, snapshots of the same guest can differ by a few instructions.
         let uncounted =
             || plugin(&self.qemu, self.version).map_or(Counting::Nothing, Counting::Halts);
         let qemu = format!("{} {}", self.version, self.qemu_sha256());
@@ -340,7 +339,7 @@ impl<'a> Laboratory<'a> {
         states::of(&guest, &uncounted, image, &qemu, self.plan.cold, runs)
     }
 
-    /// Returns the set of guests that run at the same time and are ended by a signal or the time limit.
+    /// Returns the set of guests that run in parallel. A signal or the time limit ends all of them.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -362,7 +361,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the archive from which a guest boots: a separate one for an image that comes with modules.
+    /// Returns the path of the initrd from which a guest boots, which is a separate one for an image stored with
+    /// modules.
     fn boot(&self, image: &Image) -> PathBuf {
         match self.swap {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
@@ -382,7 +382,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the region to profile, or `None` if nothing is profiled.
+    /// Returns the number of the region to profile, or `None` if there is no profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
             Measure::Nothing | Measure::Events => None,
@@ -390,7 +390,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Creates the archive of an image that comes with the modules for swap.
+    /// Writes the initrd of an image that is stored with the modules for swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
         let Some(swap) = self.swap else {
             return Ok(());
@@ -403,7 +403,7 @@ impl<'a> Laboratory<'a> {
         initrd::write_tree(archive, &tree)
     }
 
-    /// Symbolizes the plugin's profile; also returns the names of all functions.
+    /// Symbolizes the plugin's profile. Also returns the names of all functions.
     fn profile(
         &self,
         image: &Image,
@@ -457,7 +457,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
-    /// Returns `None` if no debug information is needed; otherwise whether source lines are needed, too.
+    /// Returns `None` if no debug information is needed, and otherwise whether source lines are needed too.
     fn by_source(&self) -> Option<bool> {
         match self.plan.measure {
             Measure::Functions { detail, .. } => match detail {
@@ -469,7 +469,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the other settings of the guest, for documents.
+    /// Returns the guest's settings for documents.
     fn settings(&self) -> Vec<String> {
         let input = hexadecimal_hash(&self.input);
         let Setup { policies, .. } = &self.plan.setup;
@@ -535,7 +535,7 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-/// Runs `count` guests in parallel.
+/// Runs `count` guests in parallel and returns their results.
 fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
@@ -550,7 +550,7 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow:
         .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
 }
 
-/// Refuses options that Memwright's kernel does not support.
+/// Returns an error for options that Memwright's kernel does not support.
 fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
     if !setup.append.is_empty() {
         return Err(anyhow!(
@@ -560,13 +560,13 @@ fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
     check_swap(&setup.swap)
 }
 
-/// Writes Memwright's kernel.
+/// Writes the image of Memwright's kernel to a file.
 fn write_kernel(place: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", place.display());
     std::fs::write(place, kernel::image()?).with_context(context)
 }
 
-/// Returns the one swap device that a Linux guest can have.
+/// Returns the swap device of a Linux guest, which can have at most one.
 fn only_swap(wanted: &[SwapSize]) -> anyhow::Result<Option<SwapSize>> {
     match wanted {
         [] => Ok(None),
@@ -575,7 +575,7 @@ fn only_swap(wanted: &[SwapSize]) -> anyhow::Result<Option<SwapSize>> {
     }
 }
 
-/// Returns the files from which a guest boots.
+/// Returns the files of the initrd: the init process.
 fn first_process() -> Tree {
     let mut tree = Tree::default();
     tree.add_empty_folder(Path::new(OWN), 0o700);
@@ -592,7 +592,7 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
         let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
         prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
     }
-    // A program of a root finds what it would find on its own machine.
+    // A program in a tree of `--root` finds the files of that tree, as on its own machine.
     if prepared.root.is_some() {
         let place = Path::new(OWN).join("root");
         prepared.tree.add_bytes(&place, 0o600, Vec::new());
@@ -609,10 +609,11 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
     };
 }
 
-/// Checks what can be measured, and run, on this machine and kernel.
+/// Checks that the plan can be run and measured on this machine and kind of kernel.
 ///
 /// # Errors
-/// Functions with several CPUs; words that the kernel's command line cannot have; no first process for Linux.
+/// If functions are requested with several CPUs, if the kernel's command line cannot contain the words, or if the init
+/// process for Linux could not be built.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
     if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
@@ -631,10 +632,10 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
     Ok(())
 }
 
-/// Returns the number of the region that is profiled, or `None` for the complete run.
+/// Returns the number of the region to profile, or `None` for the complete run.
 ///
 /// # Errors
-/// A region that the program does not name.
+/// If the program gives no region this name.
 fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
     let region = match measure {
         Measure::Nothing | Measure::Events => None,
@@ -646,10 +647,10 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
         .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))
 }
 
-/// Returns how this QEMU counts what is to be measured.
+/// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// Memwright's kernel without a plugin.
+/// If the kernel is Memwright's and there is no plugin.
 fn counting(
     measure: &Measure,
     system: System,
@@ -676,8 +677,8 @@ fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Builds the plugin for this QEMU. If it cannot be built, or QEMU does not support plugins, prints that the rows that
-/// need it are not measured.
+/// Builds the plugin for this QEMU. If that fails, or if QEMU does not support plugins, prints that the rows which need
+/// the plugin are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     match plugin(qemu, version) {
         Ok(plugin) => Counting::Plugin(plugin),
@@ -690,11 +691,11 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     }
 }
 
-/// The memory of a guest from which on Linux enables transparent huge pages: it needs 512 MiB beyond what the kernel
-/// itself takes (`mm/huge_memory.c`, `hugepage_init`).
+/// The minimum memory of a guest with which Linux enables transparent huge pages, in bytes: 512 MiB in addition to what
+/// the kernel itself uses (`mm/huge_memory.c`, `hugepage_init`).
 const HUGE_PAGES_FROM: u64 = 576 << 20;
 
-/// Prints that Linux has no transparent huge pages in this guest, if they were requested explicitly.
+/// Prints that Linux disables transparent huge pages in this guest, if the user requested them explicitly.
 fn say_where_huge_pages_are_off(setup: &Setup) {
     let is_asked = setup.thp == "always" || !setup.thp_sizes.is_empty();
     if is_asked && setup.memory().bytes() < HUGE_PAGES_FROM {
@@ -704,7 +705,7 @@ fn say_where_huge_pages_are_off(setup: &Setup) {
     }
 }
 
-/// Reads the names that a program gives its regions. If they are invalid, prints why, and the regions have none.
+/// Reads the names that a program gives its regions. If they are invalid, prints the reason and returns no names.
 fn region_names_or_say(prepared: &Prepared) -> RegionNames {
     prepared.region_names().unwrap_or_else(|error| {
         say(&format!(

@@ -22,10 +22,10 @@ use crate::qemu::process::Process;
 use crate::qemu::runs::Runs;
 use crate::states::{Listener, State};
 
-/// Runs the program, from a saved state if there is one, and returns the outcome.
+/// Runs the program, from a snapshot if there is one, and returns the outcome.
 ///
 /// # Errors
-/// If the guest gives no result: one line that says what is known about it.
+/// If the guest gives no result. The error is one line with what is known about the guest.
 pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<Said> {
     let folder = private_folder().context("cannot make a folder for the guest")?;
     let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));

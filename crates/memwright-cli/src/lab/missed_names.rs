@@ -1,21 +1,21 @@
 //! Finds the names that a program looked up on a Linux kernel and that its guest lacked.
 //!
-//! The guest has the files of the tree of `--root` that the run on Memwright used. A program that looks up another name of
-//! the tree on this kernel does not find it there, although it would on a machine that has the whole tree.
+//! The guest has those files of the tree of `--root` that the run on Memwright used. If a program looks up another name
+//! of the tree on this kernel, it does not exist there, although it would exist on a machine with the complete tree.
 
 use std::collections::BTreeSet;
 
 use crate::guestfs::root::{Record, RootTree};
 use crate::host::output::say;
 
-/// The number of names that are printed for a kernel.
+/// The maximum number of names that are printed for a kernel.
 const MOST_PRINTED: usize = 5;
 
-/// Returns the paths in the tree that were looked up in vain and that the run on Memwright did not find, either: all that
-/// it found are in the guest, unless the program has removed them.
+/// Returns the paths in the tree that the program looked up without success, except those that the run on Memwright
+/// found: these are in the guest unless the program has removed them.
 pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<String> {
     let in_tree = not_found.iter().filter_map(|path| {
-        // A path that this machine cannot resolve either is not missed.
+        // A path that does not resolve in the tree either is not a missed one.
         let path = root.resolve(path).ok().flatten()?;
         let was_found = matches!(seen.node(&path), Some(Some(_)));
         (!was_found && !path.is_empty()).then_some(path)
@@ -25,7 +25,7 @@ pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<Stri
     paths.iter().map(shown).collect()
 }
 
-/// Prints the names that were missed on a kernel, if there are any.
+/// Prints the names that the program missed on a kernel, if any.
 pub fn say_missed(kernel: &str, names: Option<&[String]>) {
     let names = names.unwrap_or_default();
     for name in names.iter().take(MOST_PRINTED) {
@@ -67,7 +67,7 @@ mod tests {
             ("/lib/inner/unused", Some("/lib/inner/unused")),
             ("/lib/link/unused", Some("/lib/inner/unused")),
             ("/lib/./inner/../inner/unused", Some("/lib/inner/unused")),
-            // In the tree, but the program has removed it from the guest.
+            // The program removed this file of the tree from its guest.
             ("/lib/used", None),
             ("/lib/absent", None),
             ("/lib/loop", None),

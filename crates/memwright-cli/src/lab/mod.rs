@@ -1,4 +1,4 @@
-//! Runs a program on any kernel image, Linux's or Memwright's, counted from outside.
+//! Runs a program on any kernel image, Linux's or Memwright's, with counts measured by QEMU.
 
 pub mod column;
 pub mod columns;

@@ -1,4 +1,4 @@
-//! Runs one guest of Memwright's kernel, which counts itself, among others.
+//! Runs one of several guests with Memwright's kernel, which reports its own counts.
 
 use anyhow::anyhow;
 use memwright_linux_abi::channel::{NO_ROOM, Outcome};
@@ -10,10 +10,10 @@ use crate::memwright::session::Streams;
 use crate::model::failure::Failure;
 use crate::qemu::runs::Runs;
 
-/// Runs it, and captures the program's output. Also returns how the program ended, and a text about that.
+/// Runs the guest and captures the program's output. Also returns how the program ended, with the guest's text.
 ///
 /// # Errors
-/// If the guest could not start, or gave no result.
+/// If the guest could not start, or if it gave no result.
 pub fn run(
     run: &Run<'_>,
     input: &Input,

@@ -1,7 +1,7 @@
-//! Finds the files of the tree of `--root` that a program uses, by a run on Memwright's kernel.
+//! Determines which files of the tree of `--root` a program uses, by a run on Memwright's kernel.
 //!
-//! A kernel image has no lower tree: its guest gets these files before it starts. On every kernel the program then finds
-//! the same.
+//! A guest of a kernel image has no lower layer for the tree, so it gets these files before it starts. The program then
+//! finds the same files on every kernel.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +20,11 @@ use crate::model::failure::Failure;
 use crate::model::plan::{ImagePlan, OwnPlan, Setup};
 use crate::qemu::runs::Runs;
 
-/// The rehearsals of a command. Guests that differ in other settings share one.
+/// The rehearsals of a command. Guests that differ only in other settings share a rehearsal.
 #[derive(Debug, Default)]
 pub struct Rehearsals(Mutex<Vec<(Program, Arc<Record>)>>);
 
-/// What a rehearsal depends on.
+/// The inputs on which a rehearsal depends.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
     command: Vec<OsString>,
@@ -33,11 +33,11 @@ struct Program {
     root: RootChoice,
 }
 
-/// Adds the files that the program uses of the tree of `--root` to those of its guest. Returns what the program looked
-/// up; `None` if no tree was chosen.
+/// Adds the files of the tree of `--root` that the program uses to those of its guest. Returns what the program looked
+/// up, or `None` if there is no tree.
 ///
 /// # Errors
-/// If the rehearsal did not run to the program's end, or a file cannot be read.
+/// If the program did not end in the rehearsal, or if a file cannot be read.
 pub fn add_files(
     prepared: &mut Prepared,
     plan: &ImagePlan,
@@ -71,7 +71,7 @@ pub fn add_files(
     Ok(Some(seen))
 }
 
-/// Runs the program on Memwright's kernel, and returns what it has seen of the tree.
+/// Runs the program on Memwright's kernel, and returns what it looked up in the tree.
 fn rehearse(plan: &ImagePlan, input: &Input) -> Result<Record, Failure> {
     let setup = Setup {
         append: Vec::new(),

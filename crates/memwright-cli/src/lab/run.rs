@@ -14,9 +14,9 @@ use crate::qemu::runs::Runs;
 
 /// A plan that is ready to run.
 pub enum Ready<'a> {
-    /// On Memwright's kernel, which counts itself.
+    /// On Memwright's kernel, which reports its own counts.
     Own(Box<Run<'a>>, &'a Input),
-    /// On a kernel image.
+    /// On a kernel image, with counts measured by QEMU.
     Image(Box<Laboratory<'a>>, &'a Image),
 }
 
@@ -26,17 +26,17 @@ pub struct Answer {
     pub document: Saved,
     /// How the program ended.
     pub outcome: Outcome,
-    /// What it wrote to standard output.
+    /// The program's standard output.
     pub output: Vec<u8>,
-    /// What it wrote to standard error.
+    /// The program's standard error.
     pub errors: Vec<u8>,
 }
 
 impl<'a> Ready<'a> {
-    /// Finds the program and everything that it needs to run. In a `dry_run`, nothing is packed without `--keep`.
+    /// Finds the program and its dependencies, and prepares the run. A `dry_run` packs nothing unless `--keep` is set.
     ///
     /// # Errors
-    /// The program is missing or cannot be run; a required tool is missing.
+    /// If the program does not exist or cannot be executed, or if a required tool is missing.
     pub fn open(plan: &'a Plan, input: &'a Input, dry_run: bool) -> Result<Self, Failure> {
         Ok(match plan {
             Plan::Own(plan) => Self::Own(Box::new(Run::open(plan)?), input),
@@ -50,7 +50,7 @@ impl<'a> Ready<'a> {
     /// Returns the QEMU command line, quoted for a shell.
     ///
     /// # Errors
-    /// If it cannot be determined.
+    /// If the command line cannot be determined, for example without QEMU.
     pub fn line(&self) -> anyhow::Result<String> {
         match self {
             Self::Own(run, _) => run.line(),
@@ -58,7 +58,7 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Runs it, and captures the program's output.
+    /// Runs the plan and captures the program's output.
     ///
     /// # Errors
     /// If a guest gives no result.

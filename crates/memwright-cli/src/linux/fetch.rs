@@ -1,4 +1,4 @@
-//! Stores a kernel image under a name: from a Debian package, or a copy of the user's own.
+//! Stores a kernel image under a name: one from a Debian package, or a copy of the user's file.
 
 use std::borrow::Cow;
 use std::fs;
@@ -19,12 +19,13 @@ use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
 
-/// The package that depends on the newest image package.
+/// The package that depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Stores an image under a name.
 ///
 /// # Errors
-/// A usage error if the image is not as described; an environment error if it cannot be fetched or stored.
+/// A usage error if the argument does not describe an image, or an environment error if the image cannot be downloaded
+/// or stored.
 pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure> {
     let work = work_folder().map_err(Failure::Environment)?;
     let fresh = work.path().join("kernel");
@@ -49,14 +50,14 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
-/// Returns a folder in which an image is prepared: an incomplete one never gets its name.
+/// Returns a folder in which an image is prepared, so that an incomplete image never has its final name.
 fn work_folder() -> anyhow::Result<PrivateFolder> {
     let parent = folder()?;
     fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
     PrivateFolder::within(&parent).with_context(|| format!("cannot write to {}", parent.display()))
 }
 
-/// Describes the prepared image, and gives it its name.
+/// Writes the description of the prepared image, and renames its folder to its final name.
 fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<Kept> {
     let configuration = host_file::read(&fresh.join(CONFIGURATION), LARGEST_DOCUMENT).ok();
     let kept = Kept {
@@ -77,7 +78,7 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Copies the image of `[NAME=]PATH`.
+/// Copies the image at PATH of `[NAME=]PATH`.
 fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
     let (name, path) = split_name(text);
     let path = Path::new(path);
@@ -93,7 +94,7 @@ fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
     Ok((name.into_owned(), source))
 }
 
-/// Unpacks the newest image of a suite.
+/// Downloads and unpacks the newest image of a suite.
 fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<String> {
     say(&format!(
         "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
@@ -117,8 +118,8 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
     Ok(format!("{package} {version}"))
 }
 
-/// Moves the image and its configuration out of an unpacked package: from `/boot`, or from the folder of the modules,
-/// where Debian has them since 7.2.
+/// Moves the image and its configuration out of an unpacked package. They are in `/boot`, or in the folder of the
+/// modules, where Debian installs them since 7.2.
 fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     let mut folders = vec![root.join("boot")];
     let modules = fs::read_dir(root.join("usr/lib/modules"));
@@ -138,7 +139,7 @@ fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the further packages if the image of the first stanza is split over several.
+/// Returns the names of the other packages if the image of the first stanza is split into several.
 fn parts(shown: &str) -> Vec<String> {
     let depends = shown
         .lines()
@@ -152,7 +153,7 @@ fn parts(shown: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Copies the modules of an unpacked package to `folder`, with names that sort in the order of loading.
+/// Copies the modules of an unpacked package to `folder`, under names that sort in the order of loading.
 fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir(folder)?;
     for parent in ["usr/lib/modules", "lib/modules"] {
@@ -172,7 +173,7 @@ fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the image package on which the first stanza depends, and its version.
+/// Returns the name and version of the image package on which the first stanza depends.
 fn newest(shown: &str) -> Option<(String, String)> {
     let value = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field));
     let depends = value("Depends: ")?.split(',');

@@ -1,14 +1,14 @@
-//! Parses the frames that the guest's first process writes.
+//! Parses the frames that the guest's init process writes.
 
 use memwright_linux_abi::channel::Outcome;
 
 use crate::count::said::Said;
 use crate::model::hash::hexadecimal;
 
-/// The last frame of the first process if it cannot unpack the program: an empty one.
+/// The empty frame with which the init process ends its output if it cannot unpack the program.
 pub const NOT_UNPACKED: &[u8] = b"f\0\0\0\0";
 
-/// Parses what the first process wrote; `None` if a part is missing.
+/// Parses the output of the init process; `None` if a part of it is missing.
 pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     let (mut output, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut notes, mut not_found) = (Vec::new(), Vec::new());
@@ -23,7 +23,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'w' => warnings.extend_from_slice(body),
             b'm' => not_found.push(body.to_vec()),
             b'b' => notes.extend_from_slice(body),
-            // The value of its clock when its state could be saved.
+            // The guest's clock at the point at which its state could be saved.
             b'r' => {}
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
@@ -31,7 +31,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         }
         bytes = rest;
     }
-    // A wait status: a signal in the low seven bits, else the exit code above (wait(2)).
+    // A wait status as of wait(2): a signal in the low seven bits, or the exit code in the byte above.
     let status = status?;
     let outcome = match (refusal, status & 0x7f) {
         (Some(number), _) => Outcome::NotStarted(number),
@@ -50,7 +50,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     })
 }
 
-/// Returns the build ID from the notes of an ELF file: type 3, owner GNU.
+/// Returns the build ID from the notes of an ELF file (owner GNU, type 3).
 fn build_id(mut notes: &[u8]) -> Option<String> {
     let whole = |length: u32| Some(usize::try_from(length).ok()?.next_multiple_of(4));
     loop {

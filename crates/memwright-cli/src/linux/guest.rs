@@ -11,51 +11,53 @@ use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 
-/// No mitigations for hardware bugs that TCG does not have, and no randomized layout: runs repeat, and the code paths
-/// have no extra steps.
+/// The command line disables mitigations, because TCG does not have the hardware bugs and they would add steps to code
+/// paths, and layout randomization, so that runs repeat.
 const COMMAND_LINE: &str =
     "mitigations=off nokaslr norandmaps quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 
-/// A kernel, a program and a machine, the same for every run.
+/// A kernel, a program and a machine. Every run uses the same.
 #[derive(Debug, Clone)]
 pub struct Guest {
-    /// The QEMU to use.
+    /// The path of QEMU.
     pub qemu: OsString,
     /// The kernel: a bzImage, or a vmlinux.
     pub image: PathBuf,
-    /// The archive from which it boots: the first process, and modules.
+    /// The initrd from which the kernel boots: the init process, and modules.
     pub boot: PathBuf,
-    /// The archive of the program and its files, which the first process unpacks.
+    /// The archive with the program and its files, which the init process unpacks.
     pub program: PathBuf,
-    /// Whether the first process reports the names that the program looks up in vain. The program then runs under a
-    /// filter, and its counts are not those of other runs.
+    /// Whether the init process reports the names that the program looked up without success. The program then runs
+    /// under a seccomp filter, and its counts differ from those of other runs.
     pub reports_names: bool,
     /// Words that are appended to the kernel's command line.
     pub append: String,
     /// The machine.
     pub machine: Machine,
-    /// The means by which it is counted.
+    /// The QEMU features that count the run.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), that the plugin profiles.
+    /// The region that the plugin profiles, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN) for the complete run;
+    /// `None` for no profile.
     pub profile: Option<u16>,
 }
 
-/// How a guest starts, and what happens at the save point: the last point that does not depend on the program.
+/// How a guest starts, and whether it stops at the save point, the last point that does not depend on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// It boots, and continues past the save point.
+    /// The guest boots, and continues past the save point.
     Boot,
-    /// It boots, and stops at the save point; QEMU connects its monitor to this socket.
+    /// The guest boots, and stops at the save point. QEMU connects its monitor to this socket.
     Stop { monitor: &'a Path },
-    /// It starts at the save point with a saved state, which QEMU receives through the monitor on this socket.
+    /// The guest starts at the save point from a snapshot, which QEMU receives through the monitor on this socket.
     Saved { monitor: &'a Path },
 }
 
-/// The number of bytes of a command line that x86-64 kernels read (COMMAND_LINE_SIZE, without the terminator): they
+/// The maximum length of a command line of x86-64 kernels in bytes (COMMAND_LINE_SIZE without the terminator), which
 /// silently ignore the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
-/// Returns the file of the disk of the guest whose serial line is in this file.
+/// Returns the path of the file that backs the disk of a guest. `serial` is the file of its serial line, in the same
+/// folder.
 pub fn disk_beside(serial: &Path) -> PathBuf {
     serial.with_file_name("disk")
 }
@@ -68,10 +70,10 @@ fn command_line(append: &str) -> String {
     }
 }
 
-/// Checks that a kernel reads all of its command line.
+/// Checks that the kernel's command line does not exceed the length that kernels read.
 ///
 /// # Errors
-/// One line with the length.
+/// One line with the length of the command line.
 pub fn check_command_line(append: &str) -> anyhow::Result<()> {
     let length = command_line(append).len();
     anyhow::ensure!(
@@ -82,8 +84,8 @@ pub fn check_command_line(append: &str) -> anyhow::Result<()> {
 }
 
 impl Guest {
-    /// Returns QEMU's arguments, with the guest's serial line in this file, and its disk, if there is one, beside it. A run
-    /// by this command adds [`Wires`].
+    /// Returns QEMU's arguments. The output of the guest's serial line is written to the file `serial`, and its disk is
+    /// in the same folder. `wires` is `None` for a command line that the user runs without this command.
     pub fn arguments(
         &self,
         serial: &Path,
@@ -118,7 +120,7 @@ impl Guest {
     /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // Every guest has the file, so that a state does not depend on the program.
+            // The file exists in every guest, so that the snapshot does not depend on the program.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 let name = match self.reports_names {

@@ -1,4 +1,4 @@
-//! A Linux kernel image: its path, its format and its version.
+//! A Linux kernel image: its format, and its version text.
 
 use std::{fmt, io};
 
@@ -6,7 +6,7 @@ use object::LittleEndian;
 use object::elf::{ELFMAG, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
 
-/// A file that is not a kernel image that QEMU boots.
+/// The error for a file that is not a kernel image which QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotBootable(String);
 
@@ -18,29 +18,29 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Returns whether an error of opening an image means that the image is absent or cannot boot, for example after a
-/// failed build. The build does not cause other errors.
+/// Returns whether an error of opening an image means that the image is absent or cannot boot, as after a failed build.
+/// Other errors have causes other than the build.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
 }
 
-/// The offset of the magic number in the boot header, and the number (Documentation/arch/x86/boot.rst).
+/// The offset of the boot header's magic number, and the number itself (Documentation/arch/x86/boot.rst).
 const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
-/// The field of the header that points to the version text, relative to the end of the first sector.
+/// The field of the boot header with the offset of the version text from the end of the first sector.
 const VERSION: std::ops::Range<usize> = 0x20e..0x210;
 const SECTOR: usize = 0x200;
 
-/// The beginning of the version text of an uncompressed image, before a digit (init/version.c).
+/// The beginning of the version text in an uncompressed image, which a digit follows (init/version.c).
 const BANNER: &[u8] = b"Linux version ";
-/// The owner and type of the note by which QEMU boots an ELF file: it has the 32-bit entry point
+/// The owner and type of the note with the 32-bit entry point that QEMU uses to boot an ELF file
 /// (include/xen/interface/elfnote.h).
 const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
 
-/// Checks that the bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
+/// Checks that the bytes are a bzImage, or a vmlinux that QEMU can boot. `what` identifies the file in the error.
 ///
 /// # Errors
-/// One line if they are not.
+/// One line with the reason if QEMU cannot boot them.
 pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
     let refused = |why: &str| Err(NotBootable(format!("{what}: {why}")));
     if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
@@ -55,7 +55,7 @@ pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
     }
 }
 
-/// Returns whether a note segment has the note of the entry point.
+/// Returns whether a segment of notes contains the note with the entry point.
 fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     for segment in header.program_headers(LittleEndian, bytes)? {
@@ -71,7 +71,7 @@ fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
     Ok(false)
 }
 
-/// Returns the version text of an uncompressed image, after the words that every version has.
+/// Returns the version text of an uncompressed image, without the words with which every version text begins.
 fn banner(bytes: &[u8]) -> Option<String> {
     let mut places = bytes.windows(BANNER.len() + 1);
     let at = places.position(|place| {
@@ -82,7 +82,7 @@ fn banner(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 
-/// Returns the version text: release, builder and time of the build.
+/// Returns the version text of an image: release, builder and time of the build.
 pub fn version(bytes: &[u8]) -> String {
     if bytes.starts_with(&ELFMAG) {
         return banner(bytes).unwrap_or_default();

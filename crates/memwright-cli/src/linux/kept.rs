@@ -1,4 +1,4 @@
-//! Linux kernel images that are kept in the cache under names.
+//! Linux kernel images that are stored in the cache under names.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -12,7 +12,7 @@ use crate::linux::modules::{self, LISTS};
 use crate::model::image::MEMWRIGHT;
 use crate::model::size::SwapKind;
 
-/// The prefix of names that refer to a package.
+/// The prefix of names that refer to a Debian package.
 pub const DEBIAN: &str = "debian:";
 /// The file name of the image.
 pub const IMAGE: &str = "vmlinuz";
@@ -20,17 +20,17 @@ pub const IMAGE: &str = "vmlinuz";
 pub const CONFIGURATION: &str = "config";
 /// The file name of its description.
 pub const ABOUT: &str = "about.json";
-/// The folder of the modules that are kept with the image.
+/// The name of the folder with the modules that are stored with the image.
 pub const MODULE_FOLDER: &str = "modules";
-/// The kernel with its debug information, if that was fetched.
+/// The file name of the kernel with debug information, if that was downloaded.
 pub const DEBUG: &str = "vmlinux.debug";
 
-/// The description of a kept image.
+/// The description of a stored image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Its name on the command line.
     pub name: String,
-    /// The package and its version, or the path from which it was copied.
+    /// The package and its version, or the path from which the image was copied.
     pub source: String,
     /// SHA-256 of the image.
     pub sha256: String,
@@ -38,15 +38,16 @@ pub struct Kept {
     pub config_sha256: Option<String>,
     /// The version text of the image.
     pub version: String,
-    /// The version of the lists of modules by which a package's modules were stored.
+    /// The version of the lists that determined which of the package's modules were stored.
     #[serde(default)]
     pub modules: u32,
 }
 
-/// Resolves an image on the command line: a path, or the name of a kept image.
+/// Resolves an image given on the command line: a path, or the name of a stored image.
 ///
 /// # Errors
-/// One line if it is neither: an [`io::Error`] of the kind `NotFound`, unless it is a name of Debian's.
+/// One line if it is neither. The cause is an [`io::Error`] of the kind `NotFound`, unless the name has the prefix
+/// [`DEBIAN`].
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
     if path.is_file() || text.contains('/') {
@@ -67,18 +68,18 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     }
 }
 
-/// Returns the folder of all kept images.
+/// Returns the folder of all stored images.
 ///
 /// # Errors
-/// One line if there is no home for a cache.
+/// One line if no folder for a cache can be determined.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("kernels"))
 }
 
-/// Returns the folder of a name, which must be valid as a folder name.
+/// Returns the folder of the image with this name, which must be valid as a folder name.
 ///
 /// # Errors
-/// An invalid name; no home for a cache.
+/// If the name is invalid, or if no folder for a cache can be determined.
 pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte);
     ensure!(
@@ -89,7 +90,8 @@ pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder()?.join(name))
 }
 
-/// Returns the image in a folder; `None` if there is none, or a package's was stored without modules that are needed now.
+/// Returns the image in a folder; `None` if there is none, or if a package was stored without modules that are now
+/// needed.
 fn read(folder: &Path) -> Option<Kept> {
     let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
     let kept: Kept = serde_json::from_slice(&text.ok()?).ok()?;
@@ -97,7 +99,8 @@ fn read(folder: &Path) -> Option<Kept> {
     is_current.then_some(kept)
 }
 
-/// Returns the possible path of an image's debug information: next to it, or the image itself if it is an ELF file.
+/// Returns the path where an image's debug information would be: a file next to it, or the image itself if it is an ELF
+/// file.
 pub fn debug_file(image: &Path) -> Option<PathBuf> {
     let beside = image.with_file_name(DEBUG);
     if beside.is_file() {
@@ -109,10 +112,10 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
-/// Returns the modules for this kind of swap that are kept with an image, in the order in which they are loaded.
+/// Returns the stored modules of an image for this kind of swap, in the order in which they are loaded.
 ///
 /// # Errors
-/// A module that cannot be read.
+/// If a module cannot be read.
 pub fn modules(image: &Path, kind: SwapKind) -> anyhow::Result<Vec<PathBuf>> {
     let folder = image.with_file_name(MODULE_FOLDER);
     let Ok(entries) = fs::read_dir(&folder) else {
@@ -127,10 +130,10 @@ pub fn modules(image: &Path, kind: SwapKind) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns every kept image, by name.
+/// Returns every stored image, sorted by name.
 ///
 /// # Errors
-/// One line if there is no home for a cache.
+/// One line if no folder for a cache can be determined.
 pub fn all() -> anyhow::Result<Vec<Kept>> {
     let entries = fs::read_dir(folder()?).into_iter().flatten().flatten();
     let mut kept: Vec<Kept> = entries.filter_map(|entry| read(&entry.path())).collect();
@@ -138,10 +141,10 @@ pub fn all() -> anyhow::Result<Vec<Kept>> {
     Ok(kept)
 }
 
-/// Removes a kept image.
+/// Removes a stored image.
 ///
 /// # Errors
-/// No kernel of this name; I/O errors of removing a folder.
+/// If there is no image with this name, or I/O errors of removing its folder.
 pub fn remove(name: &str) -> anyhow::Result<()> {
     let folder = place(name)?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Linux kernels as guests: images, and the inputs and outputs of a guest.
+//! Linux kernels as guests: their images, and a guest's inputs and outputs.
 
 pub mod fetch;
 pub mod frames;

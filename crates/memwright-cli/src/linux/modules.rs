@@ -1,14 +1,14 @@
-//! The modules of Linux kernels that the command's guests need.
+//! The modules of Linux kernels that guests load.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::model::size::SwapKind;
 
-/// The version of the lists: a Debian kernel that was stored with another one is fetched again.
+/// The version of these lists. A Debian kernel that was stored with another version is downloaded again.
 pub const LISTS: u32 = 1;
 
-/// What swap in compressed memory needs, in the order of loading.
+/// The modules for swap in compressed memory (zram), in the order of loading.
 const ZRAM: &[&str] = &[
     "lib/lz4/lz4_compress",
     "lib/lz4/lz4hc_compress",
@@ -18,7 +18,7 @@ const ZRAM: &[&str] = &[
     "drivers/block/zram/zram",
 ];
 
-/// What a disk needs, in the order of loading.
+/// The modules for a disk, in the order of loading.
 const DISK: &[&str] = &[
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
@@ -28,13 +28,13 @@ const DISK: &[&str] = &[
     "drivers/block/virtio_blk",
 ];
 
-/// Returns the paths of all modules below the folder of a kernel's modules, without suffixes, in the order of loading. A
-/// kernel lacks those that are built in, or that it does not need.
+/// Returns the paths of all modules relative to the folder of a kernel's modules, without suffixes, in the order of
+/// loading. A kernel lacks those that are built in or that it does not need.
 pub fn all() -> impl Iterator<Item = &'static str> {
     ZRAM.iter().chain(DISK).copied()
 }
 
-/// Returns whether a stored module, as `05-zram.ko.xz`, is one that this kind of swap needs.
+/// Returns whether this kind of swap needs a stored module, whose name has the form `05-zram.ko.xz`.
 pub fn serves(stored: &Path, kind: SwapKind) -> bool {
     let list = match kind {
         SwapKind::Zram => ZRAM,

@@ -1,4 +1,4 @@
-//! Determines why a guest gave no result, from its last output and QEMU's.
+//! Determines why a guest gave no result, from the last output of the guest and of QEMU.
 
 use std::fmt;
 use std::fs;
@@ -9,9 +9,9 @@ use std::path::Path;
 pub enum NoResult {
     /// The kernel panicked, with this message.
     Panicked(String),
-    /// QEMU printed this and the kernel nothing: QEMU failed before the kernel ran.
+    /// QEMU failed before the kernel printed anything. The value is QEMU's message.
     QemuFailed(String),
-    /// The kernel stopped without a panic, after this last line.
+    /// The guest ended without a panic. The value is the last line of its output.
     Ended(String),
     /// Neither QEMU nor the kernel printed anything.
     Silent,
@@ -35,7 +35,7 @@ impl NoResult {
         match (panic, signal, last(serial), last(errors)) {
             (Some(panic), ..) => Self::Panicked(panic.to_owned()),
             (None, Some(signal), ..) => Self::QemuFailed(format!("killed by signal {signal}")),
-            // If the kernel printed something, QEMU ran it, so QEMU's message is a warning.
+            // If the kernel printed anything, QEMU started it, so QEMU's message is only a warning.
             (None, None, Some(line), _) => Self::Ended(line),
             (None, None, None, Some(line)) => Self::QemuFailed(line),
             (None, None, None, None) => Self::Silent,

@@ -10,7 +10,7 @@ use crate::memwright::window::Window;
 /// Decodes the payload of a result frame into the outcome and its text.
 ///
 /// # Errors
-/// If it is too short or of an unknown kind.
+/// If the payload is too short or of an unknown kind.
 pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
     let Some(outcome) = Outcome::decode(payload) else {
         bail!(
@@ -23,7 +23,7 @@ pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
     Ok((outcome, String::from_utf8_lossy(text).trim_end().to_owned()))
 }
 
-/// Splits a stream into frames.
+/// Splits a stream from the guest's debug console into frames.
 #[derive(Debug)]
 pub struct Frames<R> {
     input: R,
@@ -32,8 +32,8 @@ pub struct Frames<R> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Reads frames from `input` and their payloads from the window. `input` may be buffered, with at most
-    /// [`STREAM_BUFFER`](memwright_linux_abi::channel::STREAM_BUFFER) bytes.
+    /// Reads frames from `input`, and their payloads from `window`. `input` may be a buffered reader, with a buffer of
+    /// at most [`STREAM_BUFFER`](memwright_linux_abi::channel::STREAM_BUFFER) bytes.
     pub fn new(input: R, window: Window) -> Self {
         Self {
             input,
@@ -45,7 +45,7 @@ impl<R: Read> Frames<R> {
     /// Returns the next frame; `None` at the end of the stream.
     ///
     /// # Errors
-    /// If the stream ends within a frame or contains something other than frames.
+    /// If the stream ends within a frame, or contains bytes that are not a frame.
     pub fn next(&mut self) -> anyhow::Result<Option<(Channel, &[u8])>> {
         let mut header = [0; FRAME_HEADER];
         let got = read_up_to(&mut self.input, &mut header).context("cannot read from QEMU")?;
@@ -89,7 +89,7 @@ impl<R: Read> Frames<R> {
 /// Fills `buffer` unless the input ends first; returns the number of bytes read.
 ///
 /// # Errors
-/// The input cannot be read.
+/// I/O errors of reading `input`.
 pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -107,7 +107,7 @@ pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize>
 mod tests {
     use super::*;
 
-    /// Returns what a guest writes to its debug console for a frame.
+    /// Returns the bytes that a guest writes to its debug console for a frame.
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![kind];
         bytes.extend((payload.len() as u32).to_le_bytes());
@@ -130,7 +130,7 @@ mod tests {
         window
     }
 
-    /// A stream that is read in pieces of one size.
+    /// A stream that returns pieces of at most one size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn frames_come_whole_however_the_stream_is_cut() {
         let long = vec![b'x'; 3 * PACE + 1];
-        // A payload that looks like frames is still a payload.
+        // A payload that contains the bytes of frames is still one payload.
         let inner = [frame(2, b""), frame(9, b"")].concat();
         let sent: [(Channel, &[u8]); 6] = [
             (Channel::Stdout, b"hello"),

@@ -15,7 +15,7 @@ use crate::model::memwright_run::{Document, SCHEMA};
 use crate::model::plan::OwnPlan;
 use crate::model::settings::{settings, terminals};
 
-/// The hashes of everything that ran.
+/// SHA-256 of the program, its companions and the kernel.
 #[derive(Debug, Clone)]
 pub struct Hashes {
     program: HashedFile,
@@ -35,8 +35,8 @@ impl Hashes {
     }
 }
 
-/// Returns the document of a run. `input` is the hash of the program's standard input, and `seen` describes what it saw
-/// of the tree of `--root`.
+/// Returns the document of a run. `input` is the SHA-256 of the program's standard input, and `seen` lists what the
+/// program looked up in the tree of `--root`.
 pub fn document(
     plan: &OwnPlan,
     machine: &Machine,

@@ -1,4 +1,4 @@
-//! Runs one guest with Memwright's kernel, from the start of QEMU to its end.
+//! Runs one guest with Memwright's kernel, from the start of QEMU until its exit.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,52 +21,52 @@ use crate::qemu::process::{Cut, Process};
 
 /// The inputs of a guest, and the destinations of its output.
 pub struct Drive<'a> {
-    /// The QEMU to use.
+    /// The path of QEMU.
     pub qemu: &'a OsString,
-    /// Its arguments.
+    /// QEMU's arguments.
     pub line: &'a [OsString],
     /// The files and sockets that the arguments name.
     pub places: &'a Places,
-    /// QEMU's standard input: a pipe if QEMU writes its log into one.
+    /// QEMU's standard input: a pipe if QEMU writes its log into a pipe.
     pub stdin: Stdio,
-    /// The file of QEMU's standard error.
+    /// The file to which QEMU's standard error is redirected.
     pub errors: &'a Path,
     /// The source of the program's standard input.
     pub source: Source,
-    /// The tree of `--root`.
+    /// The server of the tree of `--root`; `None` without a tree.
     pub root: Option<Arc<Mutex<RootServer>>>,
-    /// The destination of its output.
+    /// The destination of the program's output.
     pub streams: Streams,
-    /// The symbols for backtraces.
+    /// The kernel's symbols, for backtraces.
     pub symbols: &'a Symbols,
-    /// The `--trace` file.
+    /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
-    /// The log file that `--keep` keeps.
+    /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
-    /// Whether the kernel's log goes to standard error.
+    /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// Receives a message for every backtrace, and is dropped when the run is over.
+    /// The sender of a message for every backtrace. It is dropped when the run has ended.
     pub progress: Sender<()>,
 }
 
 /// The outcome of a guest.
 pub struct Driven {
-    /// Its output and result.
+    /// The guest's output and result.
     pub report: Report,
-    /// Why it was cut short, if it was.
+    /// Why the command ended the run early; `None` if it did not.
     pub cut: Option<Cut>,
-    /// SHA-256 of the input that the program was given.
+    /// SHA-256 of the standard input that the program received.
     pub input: String,
-    /// Whether a terminal was read.
+    /// Whether the input was read from a terminal.
     pub was_live: bool,
 }
 
 impl Drive<'_> {
-    /// Starts QEMU and waits for its end. `attend` receives the process as soon as it exists, and the server of its
-    /// input.
+    /// Starts QEMU and waits until it exits. `attend` is called with QEMU's process and the server of the program's
+    /// input as soon as both exist.
     ///
     /// # Errors
-    /// If QEMU cannot be started, or the guest's output is damaged. QEMU has ended by then.
+    /// If QEMU cannot be started, or the guest's output is malformed. QEMU has exited when this returns.
     pub fn run(self, attend: impl FnOnce(&Arc<Process>, &InputServer)) -> anyhow::Result<Driven> {
         let window =
             Window::create(&self.places.window).context("cannot make the window to the guest")?;

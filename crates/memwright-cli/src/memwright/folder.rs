@@ -15,7 +15,7 @@ pub const KEPT: [&str; 5] = ["kernel", "initrd.cpio", "log", "qemu.log", "comman
 pub struct RunFolder {
     places: Places,
     keep: Option<PathBuf>,
-    // Removed when this value is dropped.
+    // The folder is removed when this value is dropped.
     private: PrivateFolder,
 }
 
@@ -23,7 +23,7 @@ impl RunFolder {
     /// Creates the folders.
     ///
     /// # Errors
-    /// I/O errors of creating folders.
+    /// I/O errors of creating the folders.
     pub fn create(keep: Option<&Path>) -> anyhow::Result<Self> {
         let private = private_folder().context("cannot make a temporary folder")?;
         let keep = keep.map(kept_folder).transpose()?;
@@ -40,12 +40,12 @@ impl RunFolder {
         &self.places
     }
 
-    /// Returns the path of a file that outlives the run only with `--keep`.
+    /// Returns the path of a file that is kept after the run; `None` without `--keep`.
     pub fn kept(&self, name: &str) -> Option<PathBuf> {
         Some(self.keep.as_ref()?.join(name))
     }
 
-    /// Returns the path of a file that exists as long as the run.
+    /// Returns the path of a file that exists at least until the run ends.
     pub fn file(&self, name: &str) -> PathBuf {
         self.keep
             .as_deref()

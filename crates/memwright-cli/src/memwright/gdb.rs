@@ -1,4 +1,4 @@
-//! `--gdb`: the port, and the command line for the user.
+//! `--gdb`: finds a free port, and formats the command line of gdb for the user.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::model::shell::shell_line;
 
-/// The default port of gdb stubs.
+/// The port that gdb stubs use by default.
 pub const USUAL_PORT: u16 = 1234;
 
 /// Returns a port of this machine that is free now, the default port if possible.
@@ -21,7 +21,7 @@ pub fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr().context("no port for gdb")?.port())
 }
 
-/// Returns the command line that starts gdb with the kernel's symbols and connects it.
+/// Returns the command line that starts gdb with the kernel's symbols and connects it to QEMU.
 pub fn line(kernel: &Path, port: u16) -> String {
     let arguments = [
         kernel.as_os_str().to_owned(),

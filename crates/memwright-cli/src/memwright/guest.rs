@@ -1,4 +1,4 @@
-//! One run of a program on Memwright's kernel, counted like a run on any other kernel.
+//! One run of a program on Memwright's kernel, counted by QEMU as on any other kernel.
 
 use crate::memwright::drive::Drive;
 use std::ffi::OsString;
@@ -27,12 +27,12 @@ use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 use crate::qemu::runs::Runs;
 
-/// A program and a machine, the same for every run.
+/// A program and its machine. Every run uses the same.
 #[derive(Debug)]
 pub struct OwnGuest<'a> {
-    /// The QEMU to use.
+    /// The path of QEMU.
     pub qemu: OsString,
-    /// The kernel.
+    /// The kernel image.
     pub kernel: PathBuf,
     /// The archive of the program and its files.
     pub initrd: PathBuf,
@@ -40,14 +40,15 @@ pub struct OwnGuest<'a> {
     pub input: &'a [u8],
     /// The machine.
     pub machine: Machine,
-    /// The means by which it is counted.
+    /// The QEMU features that count the run.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), that the plugin profiles.
+    /// The region that the plugin profiles, or [`THE_RUN`](memwright_linux_abi::channel::THE_RUN) for the complete run;
+    /// `None` for no profile.
     pub profile: Option<u16>,
 }
 
 impl OwnGuest<'_> {
-    /// Returns QEMU's arguments. A run by this command adds [`Wires`].
+    /// Returns QEMU's arguments. `wires` is `None` for a command line that the user runs without this command.
     pub fn arguments(&self, places: &Places, wires: Option<&Wires>) -> Vec<OsString> {
         let memory = wires.map(Wires::memory_paths);
         let backing = Backing::of(memory.as_deref());
@@ -58,7 +59,8 @@ impl OwnGuest<'_> {
         line
     }
 
-    /// Returns the paths of the files and sockets of a run. All but the kernel and the archive are in this folder.
+    /// Returns the paths of the files and sockets of a run. Except for the kernel and the archive, they are in
+    /// `folder`.
     pub fn places(&self, folder: &Path) -> Places {
         Places {
             kernel: self.kernel.clone(),
@@ -70,7 +72,7 @@ impl OwnGuest<'_> {
     /// Runs the program and returns the outcome.
     ///
     /// # Errors
-    /// If the guest gives no result: one line that says what is known about it.
+    /// If the guest gives no result. The error is one line with what is known about the guest.
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let places = self.places(folder.path());
@@ -123,8 +125,8 @@ impl OwnGuest<'_> {
 /// Returns how the program ended.
 ///
 /// # Errors
-/// If the guest did not report it, with QEMU's messages in `errors`; or if the guest had too little memory to start the
-/// program.
+/// If the guest did not report how the program ended (the error then includes `errors`, QEMU's messages), or if the
+/// guest had too little memory to start the program.
 fn outcome(report: &Report, errors: &str) -> anyhow::Result<Outcome> {
     match &report.outcome {
         Some((Outcome::NotStarted(NO_ROOM), text)) => {

@@ -1,10 +1,10 @@
-//! Answers the guest's requests: for input from the command's own standard input, and for files from the tree of
+//! Serves the guest's requests: for standard input, which is the command's own, and for files from the tree of
 //! `--root`.
 //!
-//! The guest stops until the answer has arrived, so it cannot notice how long that takes. From a pipe or file, the
-//! answer is as long as requested, unless the input ends first: every run receives the same bytes in the same pieces.
-//! From a terminal the answer is a line, like a read of the terminal itself; such a run does not repeat. After Ctrl-C a
-//! pending request is withdrawn, so that the guest can continue and PROGRAM gets its signal.
+//! The guest's CPUs are stopped until the answer arrives, so the guest cannot observe how long that takes. From a pipe
+//! or a file, the answer has the requested length unless the input ends, so every run receives the same bytes in the
+//! same pieces. From a terminal, the answer is one line, as for a read of the terminal itself; such a run does not
+//! repeat. Ctrl-C withdraws a pending request, so that the guest can continue and PROGRAM receives the signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -27,19 +27,19 @@ use crate::model::hash::hexadecimal;
 pub enum Source {
     /// This command's standard input.
     Descriptor,
-    /// These bytes.
+    /// These bytes, which are read in place of standard input.
     Bytes(Vec<u8>),
 }
 
 /// A request of the guest.
 enum Request {
-    /// At most this many bytes of standard input.
+    /// A request for at most this many bytes of standard input.
     Input(u32),
-    /// A part of the tree of `--root`.
+    /// A request for a part of the tree of `--root`, with its payload.
     Root(Vec<u8>),
 }
 
-/// The requesting end of the input server.
+/// The end of the input server that sends requests to its thread.
 #[derive(Debug)]
 pub struct InputServer {
     requests: Sender<Request>,
@@ -49,10 +49,10 @@ pub struct InputServer {
 }
 
 impl InputServer {
-    /// Starts a server that writes answers into the window and their lengths into the socket of COM1.
+    /// Starts the server's thread, which writes answers into the window and their lengths into the socket of COM1.
     ///
     /// # Errors
-    /// Errors of creating a pair of sockets.
+    /// Errors of creating a socket pair.
     pub fn start(
         socket: PathBuf,
         area: AnswerArea,
@@ -66,7 +66,7 @@ impl InputServer {
         let told = live.clone();
         let given = Arc::new(Mutex::new(Sha256::new()));
         let hash = given.clone();
-        // The thread can still be blocked in a read when the run ends; the exit of the process then ends the thread.
+        // The thread can still be blocked in a read when the run ends. It ends when this process exits.
         thread::spawn(move || {
             let is_descriptor = matches!(source, Source::Descriptor);
             let (taken, ended) = match source {
@@ -85,12 +85,12 @@ impl InputServer {
                         let terminal = is_descriptor && io::stdin().is_terminal();
                         told.fetch_or(terminal, Ordering::Relaxed);
                         let answer = server.answer(wanted as usize, terminal);
-                        // A panic elsewhere must not lose the hash of the given input.
+                        // If another thread panicked, the hash of the given input must still be available.
                         let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
                         hash.update(answer.as_deref().unwrap_or_default());
                         answer
                     }
-                    // A guest without a tree does not ask for one.
+                    // A guest without a tree sends no such request.
                     Request::Root(payload) => root.as_ref().map(|root| {
                         let mut root = root.lock().unwrap_or_else(PoisonError::into_inner);
                         root.answer(&payload)
@@ -110,7 +110,7 @@ impl InputServer {
         })
     }
 
-    /// Sends a request for at most `wanted` bytes.
+    /// Sends a request for at most `wanted` bytes of standard input.
     pub fn request(&self, wanted: u32) {
         // Sending fails only if the server has ended, and then QEMU has exited.
         let wanted = wanted.min(INPUT_AREA as u32);
@@ -119,18 +119,18 @@ impl InputServer {
 
     /// Sends a request for a part of the tree of `--root`.
     pub fn request_root(&self, payload: &[u8]) {
-        // As above.
+        // As in `request`, sending fails only if the server has ended.
         let _ = self.requests.send(Request::Root(payload.to_vec()));
     }
 
-    /// Returns a function that withdraws a pending request; it does not affect later requests.
+    /// Returns a function that withdraws the pending request. Later requests are not affected.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
         // The write fails only if the server has ended and closed the other end.
         move || drop((&*waker).write_all(&[0]))
     }
 
-    /// Returns the SHA-256 of the input that the guest has been given.
+    /// Returns the SHA-256 of the input that the guest has received.
     pub fn hash(&self) -> String {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         hexadecimal(&given.clone().finalize())
@@ -142,23 +142,23 @@ impl InputServer {
     }
 }
 
-/// The answering end.
+/// The end of the input server that answers requests.
 struct Server {
     woken: UnixStream,
-    /// Bytes for the next requests: the complete input, or bytes that were read for a request that was withdrawn.
+    /// Bytes for the next requests: the complete input, or bytes that were read for a request that was then withdrawn.
     taken: Vec<u8>,
     ended: bool,
 }
 
 impl Server {
-    /// Reads at most `wanted` bytes of standard input; none at its end, or if it cannot be read. `None` if the request
-    /// is withdrawn.
+    /// Reads at most `wanted` bytes of standard input. The result is empty at the end of the input or if it cannot be
+    /// read, and `None` if the request is withdrawn.
     fn answer(&mut self, wanted: usize, terminal: bool) -> Option<Vec<u8>> {
         self.forget_wakes();
         loop {
             if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
                 let rest = self.taken.split_off(self.taken.len().min(wanted));
-                // After an end of input that was typed at a terminal, more input can follow.
+                // After an end of input at a terminal (Ctrl-D), more input can follow.
                 self.ended &= !terminal;
                 return Some(std::mem::replace(&mut self.taken, rest));
             }
@@ -167,7 +167,8 @@ impl Server {
             }
             let start = self.taken.len();
             self.taken.resize(wanted, 0);
-            // `io::stdin()` would read ahead: input that PROGRAM does not read is left to the next reader.
+            // `io::stdin()` would read ahead. Input that PROGRAM does not read must stay available to the next process
+            // that reads it.
             let got = rustix::io::retry_on_intr(|| {
                 rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
             });
@@ -177,13 +178,13 @@ impl Server {
         }
     }
 
-    /// Waits until input is available; false if the request is withdrawn first.
+    /// Waits until input is available. Returns false if the request is withdrawn first.
     fn wait(&mut self) -> bool {
         let mut events = [
             PollFd::new(&self.woken, PollFlags::IN),
             PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN),
         ];
-        // If polling fails, the read reports the error.
+        // If polling fails, the following read returns the error.
         let waited = rustix::io::retry_on_intr(|| poll(&mut events, None));
         waited.is_err() || events[0].revents().is_empty()
     }
@@ -194,7 +195,8 @@ impl Server {
     }
 }
 
-/// Writes an answer into the window and sends its length, or sends that the request was withdrawn.
+/// Writes an answer into the window and sends its length to the guest. If the request was withdrawn, sends a notice of
+/// that.
 fn send(
     socket: &Path,
     connection: &mut Option<UnixStream>,

@@ -9,18 +9,18 @@ use anyhow::{Context, bail};
 
 use crate::host::host_file::{self, LARGEST_IMAGE};
 
-/// Built for bare metal by the build script; empty if `MEMWRIGHT_BUILD_KERNEL` is 0.
+/// The image that the build script compiles for bare metal; empty if `MEMWRIGHT_BUILD_KERNEL` is 0.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
 
-/// The environment variable that names another image.
+/// The environment variable with the path of another image.
 const VARIABLE: &str = "MEMWRIGHT_KERNEL";
 
-/// Returns the image that the environment names.
+/// Returns the path in the environment variable, or `None` if it is unset or empty.
 fn named() -> Option<OsString> {
     env::var_os(VARIABLE).filter(|path| !path.is_empty())
 }
 
-/// Returns the path of the image; of the command itself if the image is embedded.
+/// Returns the path of the image, or that of this command if the image is embedded.
 pub fn path() -> PathBuf {
     named().map_or_else(|| env::current_exe().unwrap_or_default(), PathBuf::from)
 }
@@ -28,7 +28,7 @@ pub fn path() -> PathBuf {
 /// Returns the image to boot: `MEMWRIGHT_KERNEL`, or the embedded one.
 ///
 /// # Errors
-/// If the file cannot be read, or no image is named or embedded.
+/// If the file cannot be read, or if no image is embedded and the variable is unset.
 pub fn image() -> anyhow::Result<Cow<'static, [u8]>> {
     if let Some(path) = named() {
         let data = host_file::read(Path::new(&path), LARGEST_IMAGE)

@@ -1,4 +1,4 @@
-//! Runs on Memwright's kernel, which communicates with this command by frames, a window and sockets.
+//! Runs on Memwright's kernel, which exchanges frames with this command through a shared window and sockets.
 
 pub mod channel;
 pub mod document;

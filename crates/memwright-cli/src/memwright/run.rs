@@ -44,12 +44,12 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// What can end a run early.
+/// What can end a run before its program exits.
 pub enum Attendance<'a> {
-    /// A single run: the first SIGINT is passed to PROGRAM, and when `--timeout` expires the guest prints backtraces of
-    /// its CPUs.
+    /// A single run. The first SIGINT is forwarded to PROGRAM, and when `--timeout` expires the guest prints backtraces
+    /// of its CPUs.
     Alone(&'a SignalWatch),
-    /// One of several guests, which are ended together.
+    /// One of several guests, which the command ends together.
     Among(&'a Runs),
 }
 
@@ -57,25 +57,25 @@ pub enum Attendance<'a> {
 pub struct Wiring<'a> {
     /// The program's standard input.
     pub source: Source,
-    /// Its output.
+    /// The destination of the program's output.
     pub streams: Streams,
     /// The file of `--trace`.
     pub trace: Option<TraceFile>,
-    /// The files that must not be overwritten.
+    /// The files that the command must not overwrite.
     pub taken: &'a Taken,
 }
 
 /// The result of a run.
 pub struct Finished {
-    /// The account. That of a guest that did not report how it ended can have no rows.
+    /// The account. It can be empty if the guest did not report how it ended.
     pub document: Document,
     /// The guest's output and result.
     pub report: Report,
-    /// Why the run was cut short, if it was.
+    /// Why the command ended the run early; `None` if it did not.
     pub cut: Option<Cut>,
     /// What QEMU wrote to its standard error.
     pub errors: String,
-    /// What the guest has seen of the tree of `--root`.
+    /// What the guest looked up in the tree of `--root`.
     pub seen: Record,
 }
 
@@ -83,7 +83,8 @@ impl<'a> Run<'a> {
     /// Finds the program, and collects the guest's files.
     ///
     /// # Errors
-    /// The program is missing or cannot be run; a machine that this kernel does not support; files that do not fit.
+    /// If the program does not exist or cannot be executed, if this kernel does not support the machine, or if the
+    /// files do not fit in the guest.
     pub fn open(plan: &'a OwnPlan) -> Result<Self, Failure> {
         prepare::check_swap(&plan.setup.swap)?;
         let told = KernelOptions {
@@ -105,7 +106,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns the files of the guest: the command must not overwrite them.
+    /// Returns the guest's files, which the command must not overwrite.
     pub fn taken(&self) -> Taken {
         self.prepared.taken()
     }
@@ -118,7 +119,7 @@ impl<'a> Run<'a> {
     /// Finds QEMU, and checks that it can run this guest.
     ///
     /// # Errors
-    /// If there is no such QEMU.
+    /// If no suitable QEMU is found.
     pub fn check_qemu(&self) -> anyhow::Result<(OsString, Version)> {
         let patience = bounded::patience(self.plan.care.timeout);
         let qemu = version::program(&self.machine, patience)?;
@@ -126,10 +127,10 @@ impl<'a> Run<'a> {
         Ok((qemu, version))
     }
 
-    /// Returns the QEMU command line. With `--keep` its files exist, so that it can be run.
+    /// Returns the QEMU command line. With `--keep`, the files that it names exist, so that the user can run it.
     ///
     /// # Errors
-    /// If no QEMU is found; I/O errors of writing the files.
+    /// If no QEMU is found, or I/O errors of writing the files.
     pub fn line(&self) -> anyhow::Result<String> {
         const DRY: &str = "/tmp/memwright-run";
         let patience = bounded::patience(self.plan.care.timeout);
@@ -148,10 +149,11 @@ impl<'a> Run<'a> {
         Ok(shell_line(&qemu, &line))
     }
 
-    /// Runs the program to its end, or until the run is cut short.
+    /// Runs the program until it exits, or until the command ends the run early.
     ///
     /// # Errors
-    /// Anything that prevents the run; what happens inside the guest is in [`Finished`].
+    /// If the run cannot start or the guest's output is malformed. A failure inside the guest is reported in
+    /// [`Finished`].
     pub fn run(
         &self,
         attendance: &Attendance<'_>,
@@ -164,8 +166,8 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Querying QEMU's version takes as long as packing, and hashing takes as long as a short run: the version is
-        // queried in parallel.
+        // Querying QEMU's version takes as long as packing the initrd, and hashing as long as a short run. The version
+        // is therefore queried in parallel.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())
@@ -229,14 +231,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Opens the tree that the guest shows as its root.
+    /// Opens the tree of `--root` and creates its server.
     fn serve_root(&self) -> anyhow::Result<Option<Arc<Mutex<RootServer>>>> {
         let root = self.prepared.root.as_ref();
         let tree = root.map(RootChoice::open).transpose()?;
         Ok(tree.map(|tree| Arc::new(Mutex::new(RootServer::new(tree)))))
     }
 
-    /// Starts the guest and waits for its end.
+    /// Starts the guest and waits until it ends.
     fn drive(
         &self,
         attendance: &Attendance<'_>,
@@ -290,7 +292,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes the files that QEMU boots.
+    /// Writes the kernel and the initrd that QEMU boots.
     fn pack(&self, places: &Places, image: &[u8]) -> anyhow::Result<()> {
         fs::write(&places.kernel, image)
             .with_context(|| format!("cannot write {}", places.kernel.display()))?;
@@ -304,9 +306,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns what the guest has seen of the tree, and whether a file of it changed meanwhile.
+/// Returns what the guest looked up in the tree, and whether one of these files changed during the run.
 fn seen(root: &Mutex<RootServer>) -> (Record, bool) {
-    // A panic of the server has ended the run.
+    // If the server panicked, the run has already ended.
     let root = root.lock().unwrap_or_else(PoisonError::into_inner);
     (root.record().clone(), root.has_changed())
 }

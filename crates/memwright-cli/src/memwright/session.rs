@@ -1,4 +1,4 @@
-//! One run of the guest, from its first frame to the end of QEMU.
+//! One run of the guest, from its first frame until QEMU exits.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -21,40 +21,40 @@ use crate::qemu::process::{Cut, Process};
 /// The destination of the program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// This command's own output, immediately.
+    /// The output is written at once to this command's own.
     Forward,
-    /// The [`Report`].
+    /// The output is collected in the [`Report`].
     Keep,
 }
 
-/// The destinations of the guest's frames.
+/// The destinations of the contents of the guest's frames.
 pub struct Session<'a> {
-    /// The process to end when standard output is closed.
+    /// QEMU's process, which is ended when the reader of standard output closes it.
     pub process: &'a Process,
-    /// Answers input requests.
+    /// The server of input requests.
     pub input: &'a InputServer,
     /// The destination of the program's output.
     pub streams: Streams,
-    /// The symbols for backtraces.
+    /// The kernel's symbols, for backtraces.
     pub symbols: &'a Symbols,
-    /// The `--trace` file.
+    /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
-    /// The log file that `--keep` keeps.
+    /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
-    /// Whether the kernel's log goes to standard error.
+    /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// Receives a message for every backtrace; dropping it signals the end of the run.
+    /// The sender of a message for every backtrace. Dropping it signals the end of the run.
     pub progress: Sender<()>,
 }
 
 /// The output and result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How PROGRAM ended, with the guest's text; none if the guest did not report it.
+    /// How PROGRAM ended, with the guest's text; `None` if the guest did not report it.
     pub outcome: Option<(Outcome, String)>,
     /// The guest's account.
     pub account: Account,
-    /// The tail of the kernel's log, for a run that fails.
+    /// The last part of the kernel's log, which is printed if the run fails.
     pub log: Vec<u8>,
     /// Whether the kernel panicked or printed backtraces.
     pub backtrace: bool,
@@ -65,7 +65,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Describes what happened to a guest that did not report how it ended.
+    /// Describes the state of a guest that did not report how PROGRAM ended.
     pub fn silence(&self) -> &'static str {
         match self.backtrace {
             true => "the kernel panicked",
@@ -74,14 +74,14 @@ impl Report {
     }
 }
 
-/// How many bytes of the log are printed after a failure.
+/// The number of bytes of the log that are printed after a failure.
 const LOG_TAIL: usize = 4096;
 
 impl Session<'_> {
-    /// Forwards frames until the guest's output ends.
+    /// Processes frames until the guest's output ends.
     ///
     /// # Errors
-    /// If the stream is damaged, or a file cannot be written. The caller then ends QEMU.
+    /// If the stream is malformed or a file cannot be written. The caller must then end QEMU.
     pub fn run(mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
         let report = self.forward(output, window)?;
         self.trace.map_or(Ok(()), TraceFile::end)?;
@@ -95,7 +95,7 @@ impl Session<'_> {
             match frames.next() {
                 Ok(Some((kind, payload))) => self.frame(kind, payload, &mut report)?,
                 Ok(None) => return Ok(report),
-                // QEMU was killed in the middle of a frame.
+                // The command killed QEMU while it wrote a frame.
                 Err(_) if self.process.was_cut().is_some() => return Ok(report),
                 Err(error) => return Err(error),
             }
@@ -131,7 +131,7 @@ impl Session<'_> {
                 let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
                 show(text.as_bytes());
                 self.keep(text.as_bytes())?;
-                // Without a timeout, there is no receiver.
+                // Sending fails without a timeout, because there is no receiver.
                 let _ = self.progress.send(());
             }
             Channel::Result => report.outcome = Some(decode_result(payload)?),
@@ -144,7 +144,7 @@ impl Session<'_> {
             return;
         }
         if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
-            // A closed reader ends the run like SIGPIPE ends a program; a full disk is a failure.
+            // A closed pipe ends the run as SIGPIPE ends a program. Other errors, such as a full disk, are failures.
             self.process.cut(match error.raw_os_error() {
                 Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
                 Some(_) | None => Cut::OutputClosed,

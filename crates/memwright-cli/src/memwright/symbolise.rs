@@ -18,14 +18,14 @@ struct Function {
 }
 
 impl Symbols {
-    /// Reads the symbol table of an ELF image; without a valid table there are no symbols.
+    /// Reads the symbol table of an ELF image. Without a valid table, the result has no symbols.
     pub fn read(image: &[u8]) -> Self {
         let mut functions = read_functions(image).unwrap_or_default();
         functions.sort_by_key(|function| function.start);
         Self { functions }
     }
 
-    /// Appends `function+offset` to the address of every line that reads `  at 0x...`.
+    /// Appends `function+offset` to each line of the form `  at 0x...`.
     pub fn annotate(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() * 2);
         for line in text.split_inclusive('\n') {
@@ -40,14 +40,14 @@ impl Symbols {
         out
     }
 
-    /// Returns `function+offset` for an address inside a function.
+    /// Returns `function+offset` for an address inside a function, or `None` for other addresses.
     pub fn name(&self, address: u64) -> Option<String> {
         let after = self
             .functions
             .partition_point(|function| function.start <= address);
         let function = &self.functions[after.checked_sub(1)?];
         let offset = address - function.start;
-        // A return address can be directly after a function that ends in a call.
+        // A return address can be the address after the function's last instruction, if that instruction is a call.
         (offset <= function.size)
             .then(|| format!("{:#}+{offset:#x}", rustc_demangle::demangle(&function.name)))
     }

@@ -1,4 +1,4 @@
-//! The file of `--trace`: memory events as the guest writes them, or as Chrome trace events.
+//! The file of `--trace`: memory events in the guest's format, or as Chrome trace events.
 
 use crate::model::plan::TraceFormat;
 use std::fs::File;
@@ -8,18 +8,18 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The text before the first Chrome event.
+/// The text before the first of the Chrome events.
 const BEGINNING: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-/// The text after the last.
+/// The text after the last of the Chrome events.
 const END: &str = "\n]}\n";
 
-/// A trace that is being written. Dropping it completes a JSON document that is still open, so that the file of a
-/// failed run can be parsed too.
+/// A trace that is being written. Dropping it completes an unfinished JSON document, so that the file of a failed run
+/// can be parsed too.
 #[derive(Debug)]
 pub struct TraceFile {
     file: File,
     format: TraceFormat,
-    /// The text between the previous Chrome event and the next.
+    /// The text to write before the next Chrome event.
     separator: &'static str,
     ended: bool,
 }
@@ -43,11 +43,11 @@ impl TraceFile {
         Ok(trace)
     }
 
-    /// Writes the events of one frame, each on its own line. They are not buffered: a command that is killed loses none
-    /// that it has received.
+    /// Writes the events of one frame, one per line. The events are not buffered, so a killed command has written every
+    /// event that it received.
     ///
     /// # Errors
-    /// I/O errors of writing; with Chrome's format, a line that is not an event.
+    /// I/O errors of writing. With Chrome's format, also a line that is not an event.
     pub fn write(&mut self, lines: &[u8]) -> anyhow::Result<()> {
         match self.format {
             TraceFormat::Jsonl => {
@@ -68,7 +68,7 @@ impl TraceFile {
         }
     }
 
-    /// Ends the trace.
+    /// Completes the trace and closes the file.
     ///
     /// # Errors
     /// I/O errors of writing.
@@ -93,7 +93,7 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // The command reports the failure that led here.
+        // The caller is already failing and reports that failure.
         let _ = self.close();
     }
 }
@@ -104,7 +104,7 @@ const CANNOT_WRITE: &str = "cannot write the trace";
 /// A line of the guest's trace.
 #[derive(Debug, Deserialize)]
 struct Event {
-    /// Nanoseconds of the guest's clock.
+    /// The time in nanoseconds on the guest's clock.
     clock: u64,
     event: String,
     #[serde(flatten)]
@@ -121,9 +121,10 @@ fn chrome_event(line: &[u8]) -> serde_json::Result<String> {
         event,
         fields,
     } = serde_json::from_slice(line)?;
-    // Chrome's unit is the microsecond. Digits instead of a floating-point number keep every nanosecond.
+    // Chrome's unit is the microsecond. The decimals are written as digits, because a floating-point number could lose
+    // nanoseconds.
     let (microseconds, nanoseconds) = (clock / 1000, clock % 1000);
-    // Events do not name their process or CPU, but chrome://tracing reads no event without a process and a thread.
+    // Events contain no process or CPU, but chrome://tracing rejects an event without a process and a thread.
     Ok(format!(
         r#"{{"name":{},"cat":"memory","ph":"i","s":"t","ts":{microseconds}.{nanoseconds:03},"pid":1,"tid":1,"args":{}}}"#,
         Value::String(event),

@@ -1,4 +1,4 @@
-//! The two threads that watch a run: one for signals, one for `--timeout`.
+//! The two threads that can end a run early: one handles signals, one implements `--timeout`.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -21,31 +21,31 @@ use crate::qemu::qmp;
 
 /// How long to wait for the guest's first backtrace.
 const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
-/// Backtraces are complete after this time without output.
+/// Backtraces count as complete after this time without another one.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
-/// How long to wait until the guest's output has been read by the reader of the command's output.
+/// How long to wait until the reader of the command's output has read the guest's output.
 const OUTPUT_PASSES: Duration = Duration::from_secs(10);
 
-/// How long QEMU takes to deliver a control byte.
+/// The time within which QEMU delivers a control byte to the guest.
 const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
 
-/// Receives the command's signals, from before any file needs to be cleaned up.
+/// Handles the command's signals. It must be created before any file that needs to be removed.
 pub struct SignalWatch {
     handle: Handle,
     state: Arc<Mutex<State>>,
 }
 
-/// The state that a signal handler uses.
+/// The state that the signal thread uses.
 #[derive(Default)]
 struct State {
-    /// The signal that arrived before there was a guest.
+    /// A signal that arrived before the guest was started.
     early: Option<i32>,
     guest: Option<Running>,
     forwarded: bool,
 }
 
-/// A guest to which signals are passed on.
+/// A guest to which the signal thread forwards signals.
 struct Running {
     process: Arc<Process>,
     control: PathBuf,
@@ -55,8 +55,8 @@ struct Running {
 }
 
 impl SignalWatch {
-    /// Starts to handle signals: from now on the first signal ends the command after it has cleaned up, and a second
-    /// one ends it at once.
+    /// Starts to handle signals. From then on, the first signal ends the command after it has removed its files, and a
+    /// second one ends it at once.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -73,7 +73,8 @@ impl SignalWatch {
         Ok(Self { handle, state })
     }
 
-    /// From now on, the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
+    /// Registers the guest. From then on, the first SIGINT is forwarded to PROGRAM; a second SIGINT, SIGTERM and SIGHUP
+    /// end the run.
     pub fn watch(
         &self,
         process: &Arc<Process>,
@@ -92,10 +93,10 @@ impl SignalWatch {
         });
     }
 
-    /// Fails if a signal has arrived.
+    /// Returns an error if a signal has arrived.
     ///
     /// # Errors
-    /// [`Failure::Ended`].
+    /// [`Failure::Ended`], with the signal's exit code.
     pub fn check(&self) -> Result<(), Failure> {
         match hold(&self.state).early {
             None => Ok(()),
@@ -106,7 +107,7 @@ impl SignalWatch {
         }
     }
 
-    /// Returns whether PROGRAM was interrupted, so that the run does not repeat.
+    /// Returns whether a signal was forwarded to PROGRAM, so that the run does not repeat.
     pub fn was_used(&self) -> bool {
         hold(&self.state).forwarded
     }
@@ -121,8 +122,8 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The run was already ended, but the command is blocked because its output is not read. QEMU exits with the
-            // command.
+            // The run was already ended, but the command is blocked because the reader of its output does not read.
+            // QEMU exits together with the command.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);
@@ -133,7 +134,7 @@ impl State {
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();
         }
-        // A QEMU that does not listen yet has not started PROGRAM either.
+        // If QEMU does not accept the connection yet, it has not started PROGRAM either.
         if signal != SIGINT || !first || guest.connection.is_none() {
             guest.process.cut(Cut::Signalled(signal));
         }
@@ -146,21 +147,21 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Locks the state. A panic elsewhere must not keep QEMU alive.
+/// Locks the state. A panic in another thread must not leave QEMU running.
 fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends the control byte; the connection must stay open until the guest has taken it.
+/// Sends the control byte to the guest. The returned connection must stay open until the guest has received it.
 fn interrupt_program(control: &PathBuf) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(control).ok()?;
     stream.write_all(&[CONTROL_INTERRUPT]).ok()?;
     Some(stream)
 }
 
-/// Ends the run when its time is over: requests the guest's backtraces, waits for them, kills QEMU.
+/// Ends the run when its time limit expires: requests backtraces from the guest, waits for them, and kills QEMU.
 ///
-/// `progress` receives a message for every backtrace; its sender is dropped when the run is over.
+/// `progress` receives a message for every backtrace. Its sender is dropped when the run has ended.
 pub fn start_timeout(
     limit: Duration,
     process: Arc<Process>,

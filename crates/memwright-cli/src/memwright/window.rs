@@ -1,5 +1,5 @@
-//! The window: a file that is mapped into the guest's memory. It contains the guest's payloads, and answers to its
-//! requests.
+//! The window: a file that is mapped into the guest's memory. It contains the payloads of the guest's frames, and the
+//! answers to its requests.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates the file and allocates all of its space: QEMU could not report a full disk.
+    /// Creates the file and allocates all of its blocks, because QEMU could not report a full disk.
     ///
     /// # Errors
     /// I/O errors of writing a file.
@@ -31,7 +31,7 @@ impl Window {
         Ok(Self { file, at: 0 })
     }
 
-    /// Reads the next payload, which is as long as `payload`.
+    /// Reads the next payload into `payload`, whose length is that of the payload.
     ///
     /// # Errors
     /// I/O errors of reading the file.
@@ -43,10 +43,10 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the area for answers.
+    /// Returns the area of the window for answers.
     ///
     /// # Errors
-    /// If there are no more descriptors.
+    /// If no descriptor can be duplicated.
     pub fn answers(&self) -> io::Result<AnswerArea> {
         self.file.try_clone().map(AnswerArea)
     }
@@ -57,7 +57,7 @@ impl Window {
 pub struct AnswerArea(File);
 
 impl AnswerArea {
-    /// Writes an answer, at most as long as the area.
+    /// Writes an answer, which must fit in the area.
     ///
     /// # Errors
     /// I/O errors of writing the file.
@@ -70,7 +70,7 @@ impl AnswerArea {
 mod tests {
     use super::*;
 
-    /// Writes a payload like a guest.
+    /// Writes a payload as a guest does.
     fn put(path: &Path, at: &mut usize, payload: &[u8]) {
         let file = File::options().write(true).open(path).unwrap();
         for byte in payload {
@@ -84,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window");
         let mut window = Window::create(&path).unwrap();
-        // The position is just before the end of the ring, as if many payloads had been written.
+        // The position is just before the end of the ring, as after many payloads.
         let mut at = OUTPUT_RING - 3;
         window.at = at;
         for text in ["abc", "", "defgh", "i"] {

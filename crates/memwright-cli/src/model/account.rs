@@ -43,8 +43,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds the lines of one account frame: `NAME VALUE`, `stub NAME COUNT` or `unknown NAME COUNT`. Lines of another
-    /// form are ignored: a kernel that is newer than the command can send more.
+    /// Parses one account frame and adds its lines: `NAME VALUE`, `stub NAME COUNT` or `unknown NAME COUNT`. Lines of
+    /// another form are ignored, because a kernel that is newer than the command can send more.
     pub fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -6,13 +6,14 @@ use crate::model::kernel_run::Qemu;
 use crate::model::pairs;
 use crate::model::records::Record;
 
-/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
+/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
+/// name is added.
 pub const SCHEMA: u32 = 2;
 
 /// The value of `kind` in such a document.
 pub const KIND: &str = "bench";
 
-/// The document. It contains nothing of this machine: equal runs give equal bytes everywhere.
+/// The document. It contains nothing that depends on the host: equal runs produce equal bytes on every machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -45,39 +46,39 @@ pub struct Kernel {
 /// One experiment.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: String,
-    /// Its question.
+    /// The question that the experiment answers, in one line.
     pub question: String,
     /// SHA-256 of the program that every column ran.
     pub program_sha256: String,
-    /// Its runs.
+    /// The runs of the experiment.
     pub runs: Vec<MeasuredRun>,
 }
 
 /// One run of an experiment, in every column.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredRun {
-    /// Distinguishes the run from the experiment's other runs.
+    /// The text that distinguishes the run from the experiment's other runs.
     pub label: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// CPUs of the guest.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
     /// The number of NUMA nodes; absent if it is one.
     #[serde(default = "single", skip_serializing_if = "is_single")]
     pub nodes: u8,
-    /// Its memory in bytes.
+    /// The guest's memory in bytes.
     pub memory: u64,
-    /// Swap of the guest in the syntax of `--swap`; absent if it has none.
+    /// The guest's swap devices in the syntax of `--swap`; absent if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub swap: String,
     /// The emulator.
     pub qemu: Qemu,
-    /// Whether second runs were the same in every column; absent if there were none.
+    /// Whether the second runs had the same records in every column; absent if there were no second runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
-    /// The differences of second runs: column, case and measure.
+    /// The differences between the first and the second runs: column, case and measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
     /// The program's records, by column.
@@ -94,7 +95,7 @@ fn single() -> u8 {
 }
 
 impl Document {
-    /// Returns whether a run did not repeat.
+    /// Returns whether the second run of any experiment differed from the first.
     pub fn differs(&self) -> bool {
         let mut runs = self.experiments.iter().flat_map(|one| &one.runs);
         runs.any(|run| run.repeats == Some(false))

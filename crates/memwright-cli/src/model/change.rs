@@ -14,30 +14,30 @@ use crate::model::thp::parse_thp_size;
 /// An option with a different value in one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The option.
+    /// The option that differs.
     pub key: Key,
-    /// Its value, as it was given.
+    /// Its value, as given on the command line.
     pub value: String,
 }
 
 /// The options that a column can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Adds to the kernel's command line.
+    /// Adds words to the kernel's command line.
     Append,
-    /// CPUs.
+    /// The number of CPUs.
     Cpus,
     /// Memory reserved for hugetlb pages.
     Hugetlb,
-    /// Memory.
+    /// The amount of memory.
     Memory,
-    /// Nodes.
+    /// The NUMA nodes.
     Numa,
     /// Adds a policy of Memwright's kernel.
     Policy,
-    /// Another program.
+    /// Runs another program.
     Program,
-    /// Swap.
+    /// The swap devices.
     Swap,
     /// Which memory gets 2 MiB pages.
     Thp,
@@ -46,7 +46,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns why this kind of kernel does not support the option, if it does not.
+    /// Returns why a kernel of this kind does not support the option, or `None` if it does.
     pub const fn is_refused_by(self, system: System) -> Option<&'static str> {
         match (self, system) {
             (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
@@ -68,7 +68,7 @@ impl Key {
     }
 }
 
-/// The names of the options. All of them except `program` are also options of the command.
+/// The names of the options. All of them except `program` are also options of `memwright` itself.
 pub const KEYS: [(&str, Key); 10] = [
     ("append", Key::Append),
     ("cpus", Key::Cpus),
@@ -142,7 +142,7 @@ impl Change {
     }
 }
 
-/// Returns the name of a column to which the command line gives none.
+/// Returns the name of a column that the command line does not name.
 pub fn derived_name(image: &str, changes: &[Change]) -> String {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     format!("{image} {}", changes.join(" "))

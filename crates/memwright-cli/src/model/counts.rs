@@ -1,27 +1,27 @@
-//! The counts of a guest, taken from outside the guest.
+//! The counts of a guest, measured by QEMU and not by the guest's kernel.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts up to some point in time, or between two points.
+/// Counts from the start of a run to some point in time, or between two points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
     pub user_faults: Faults,
     /// Page faults in kernel mode: nearly all of them in system calls that copy from or to user memory.
     pub kernel_faults: Faults,
-    /// Loads of CR3 with its current value, which flush everything. Absent if the loading CPU is unknown.
+    /// Loads of CR3 with its current value, which flush the TLB. Absent if the CPU that executes a load is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_flushes: Option<u64>,
-    /// Loads of CR3 with another value. Absent if the loading CPU is unknown.
+    /// Loads of CR3 with another value. Absent if the CPU that executes a load is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
-    /// CR4 writes: a change of its global bit flushes everything. Absent without the plugin.
+    /// Writes to CR4: a change of its PGE bit flushes the TLB, including global entries. Absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cr4_writes: Option<u64>,
-    /// INVLPG; absent without the plugin.
+    /// INVLPG instructions; absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invlpg: Option<u64>,
-    /// INVPCID; absent without the plugin.
+    /// INVPCID instructions; absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
     /// Interrupts with Linux's vectors for function calls on other CPUs, mostly TLB shootdowns.
@@ -33,17 +33,17 @@ pub struct Counts {
     pub instructions: Option<Instructions>,
 }
 
-/// Instructions that completed, by the half of the address space that contains them; kernel instructions in interrupts
-/// are counted separately.
+/// Instructions that completed, by the half of the address space that contains their code. Kernel instructions in
+/// interrupts are counted separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
-    /// Those in the lower half.
+    /// Instructions in the lower half.
     pub user: u64,
-    /// Those in the upper half, outside interrupts if these are counted.
+    /// Instructions in the upper half; without those in interrupts, if `interrupts` is present.
     pub kernel: u64,
-    /// Those in the upper half from the first instruction of an interrupt's handler to the return from it, including
-    /// kernel threads that run before the return. If another program runs before the return, the interrupt ends at the
-    /// switch to that program. Absent if the handlers are not known.
+    /// Instructions in the upper half from the first instruction of an interrupt handler to the return from the
+    /// interrupt, including kernel threads that run before the return. If another program runs before the return, the
+    /// interrupt ends at the switch to that program. Absent if the addresses of the handlers are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -51,15 +51,15 @@ pub struct Instructions {
 /// Page faults by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
-    /// Reads with no entry present.
+    /// Reads where no present entry maps the page.
     pub read: u64,
-    /// Writes with no entry present.
+    /// Writes where no present entry maps the page.
     pub write: u64,
-    /// Instruction fetches with no entry present.
+    /// Instruction fetches where no present entry maps the page.
     pub fetch: u64,
     /// Writes to a present page that is not writable.
     pub write_protect: u64,
-    /// Other accesses that a present page does not permit.
+    /// Other accesses to a present page that its entry does not permit.
     pub refused: u64,
 }
 
@@ -91,7 +91,8 @@ impl Faults {
 }
 
 impl Counts {
-    /// Counts an exception or interrupt.
+    /// Counts an exception or interrupt. `error` is the error code of a page fault; `by_instruction` marks an interrupt
+    /// that an instruction raised, which is not counted.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool) {
         match vector {
             PAGE_FAULT if error & USER != 0 => self.user_faults.count(error),
@@ -102,7 +103,7 @@ impl Counts {
         }
     }
 
-    /// Returns the counts from `before` to these.
+    /// Returns the counts between `before` and these counts.
     pub fn since(self, before: Self) -> Self {
         self.by(before, |now, before| now - before)
     }
@@ -150,7 +151,7 @@ impl Counts {
         ]
     }
 
-    /// Returns the counts with these [`Counts::values`]. Rows that are always measured are 0 if they have no value.
+    /// Returns the counts that have these [`Counts::values`]. Rows that every run measures are 0 if they have no value.
     pub fn of_values(values: [Option<u64>; ROWS]) -> Self {
         let faults = |first: usize| {
             let value = |place: usize| values[first + place].unwrap_or_default();
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(one.plus(one).since(one), one);
     }
 
-    /// Each row has a different value, or none if it need not be measured.
+    /// Each row has a distinct value, or none if a run need not measure the row.
     #[test]
     fn values_are_those_of_the_counts() {
         let mut values = [None; ROWS];

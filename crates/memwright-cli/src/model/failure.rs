@@ -4,25 +4,26 @@ use std::fmt;
 
 use memwright_linux_abi::channel::Outcome;
 
-/// Exit code when `--timeout` expired.
+/// The exit code when `--timeout` expires.
 pub const TIMEOUT: u8 = 124;
-/// Exit code of `run` when Memwright itself failed.
+/// The exit code of `run` when Memwright itself fails.
 pub const BROKEN: u8 = 125;
-/// Exit code when PROGRAM cannot be executed.
+/// The exit code when PROGRAM cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// Exit code when PROGRAM, or a file without which it cannot start, was not found.
+/// The exit code when PROGRAM, or a file without which it cannot start, does not exist.
 pub const NOT_FOUND: u8 = 127;
-/// The offset of a signal's number in exit codes.
+/// Added to a signal's number to form the exit code of a program that the signal killed, as shells do.
 pub const SIGNAL_BASE: u8 = 128;
 
-/// Returns the exit code of a command that a signal ended.
+/// Returns the exit code of a command that was ended by a signal.
 pub fn signal_code(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// SIGPIPE's number: a run whose output has no reader ends like a program that got this signal.
+/// SIGPIPE's number: when the reader of its output has closed the pipe, the command ends like a program that got this
+/// signal.
 pub const SIGPIPE: u8 = 13;
-/// ENOENT: PROGRAM was removed, or names a missing interpreter.
+/// ENOENT: the program was removed, or its interpreter does not exist.
 const NO_ENTRY: i32 = 2;
 
 /// Returns the exit code for PROGRAM's outcome.
@@ -36,24 +37,24 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// Exit code of the other commands: a difference was found.
+/// The exit code of the other commands when they find a difference.
 pub const DIFFERENCE: u8 = 1;
-/// Exit code of the other commands: usage.
+/// The exit code of the other commands for a usage error.
 pub const USAGE: u8 = 2;
-/// Exit code of the other commands: QEMU, a compiler or another tool is missing.
+/// The exit code of the other commands when QEMU, a compiler or another tool is missing.
 pub const ENVIRONMENT: u8 = 3;
-/// Exit code of the other commands: no claim is possible.
+/// The exit code of the other commands when they can neither confirm nor refute what they check.
 pub const SKIPPED: u8 = 4;
-/// Exit code of the other commands: a guest crashed, or gave no result in time.
+/// The exit code of the other commands when a guest crashed, or gave no result in time.
 pub const GUEST: u8 = 5;
-/// Exit code of the other commands: the program ended differently, or its output differs.
+/// The exit code of the other commands when the program ended differently, or its output differs.
 pub const OTHER_PROGRAM: u8 = 6;
-/// Exit code of the other commands: the program's memory was mapped differently at a mark, or its marks differ.
+/// The exit code of the other commands when the program's memory was mapped differently at a mark, or its marks differ.
 pub const OTHER_STATE: u8 = 7;
-/// Exit code of the other commands: any other failure.
+/// The exit code of the other commands for any other failure.
 pub const INTERNAL: u8 = 70;
 
-/// The reader of standard output is gone: the command ends like a program that gets SIGPIPE.
+/// The error for a closed reader of standard output. The command then ends like a program that gets SIGPIPE.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -70,26 +71,26 @@ impl std::error::Error for Closed {}
 pub enum Failure {
     /// PROGRAM, its interpreter or a library is missing.
     NotFound(String),
-    /// PROGRAM exists and cannot be executed.
+    /// PROGRAM exists, but cannot be executed.
     NotExecutable(String),
-    /// The options make no sense.
+    /// The options are invalid or contradict each other.
     Usage(anyhow::Error),
     /// A kernel image is absent, or cannot boot.
     NoImage(anyhow::Error),
-    /// Something is missing on this machine: QEMU, a compiler, a kernel image.
+    /// QEMU, a compiler or another tool is missing on this machine.
     Environment(anyhow::Error),
     /// A guest gave no result.
     Guest(anyhow::Error),
-    /// The guests were ended: the exit code of `run`, and the reason.
+    /// The command ended the guests: the exit code of `run`, and the reason.
     Ended(u8, String),
-    /// No claim is possible.
+    /// The command can neither confirm nor refute what it checks.
     Skipped(String),
     /// Anything else.
     Broken(anyhow::Error),
 }
 
 impl Failure {
-    /// Returns whether the reader of standard output is gone: the command then ends without a message.
+    /// Returns whether the reader of standard output has closed it. The command then ends without a message.
     pub fn is_closed_output(&self) -> bool {
         match self {
             Self::Usage(error)
@@ -103,7 +104,7 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code of `memwright run`, whose other codes are PROGRAM's.
+    /// Returns the exit code of `memwright run` for this failure. Its other exit codes are PROGRAM's.
     pub fn exit_code_of_run(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub enum System {
     /// A Linux kernel.
     Linux,
-    /// Memwright's own.
+    /// Memwright's own kernel.
     Memwright,
 }
 
@@ -28,10 +28,10 @@ pub struct Image {
     pub version: String,
 }
 
-/// The name of Memwright's own kernel among images; a file of that name is `./memwright`.
+/// The name that selects Memwright's own kernel in place of an image; a file of that name is given as `./memwright`.
 pub const MEMWRIGHT: &str = "memwright";
 
-/// Splits `[NAME=]PATH`. The text before the sign is not a name if it is empty or contains a slash.
+/// Splits `[NAME=]PATH`. The text before the `=` is not a name if it is empty or contains a slash.
 pub fn split_name(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),

@@ -8,13 +8,14 @@ use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
 use crate::model::region::Region;
 
-/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
+/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
+/// name is added.
 pub const SCHEMA: u32 = 2;
 /// The value of `kind` in such a document.
 pub const KIND: &str = "kernel-run";
 
-/// One program on one kernel. Except for `host`, it contains nothing of this machine: equal runs give equal bytes
-/// everywhere.
+/// One program on one kernel. Nothing except `host` depends on the host: equal runs produce equal bytes on every
+/// machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -23,22 +24,22 @@ pub struct Document {
     pub kind: String,
     /// The program.
     pub program: HashedFile,
-    /// Its arguments, its name first.
+    /// The program's arguments, beginning with `argv[0]`.
     pub arguments: Vec<String>,
     /// Interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
     /// The kernel.
     pub kernel: Kernel,
-    /// SHA-256 of the guest's first process, which is part of this command.
+    /// SHA-256 of the guest's init process, which is embedded in this command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_sha256: Option<String>,
     /// The emulator.
     pub qemu: Qemu,
     /// The guest's memory in bytes.
     pub memory: u64,
-    /// The guest's CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// The guest's other settings: `NAME=VALUE` for each of these options.
+    /// The guest's other settings as `NAME=VALUE`, where NAME is that of the option.
     #[serde(default)]
     pub settings: Vec<String>,
     /// How PROGRAM ended.
@@ -49,14 +50,14 @@ pub struct Document {
     /// SHA-256 of the program's standard error; absent in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors_sha256: Option<String>,
-    /// Whether a second run was the same; absent if there was none.
+    /// Whether a second run gave the same results; absent if there was no second run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
-    /// The differences of the second run: the titles of rows.
+    /// The titles of the rows that differ in the second run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// The paths in the tree of `--root` that the program looked up on this kernel and that its guest lacked, because the
-    /// run on Memwright did not use them; absent if they were not looked for.
+    /// The paths in the tree of `--root` that the program looked up on this kernel and that its guest lacked, because
+    /// the run on Memwright did not use them; absent if the command did not search for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Vec<String>>,
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
@@ -73,7 +74,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Returns whether the run repeats, in words.
+    /// Returns a phrase that states whether the run repeats.
     pub fn repetition(&self) -> String {
         match self.repeats {
             Some(true) => "repeats: a second run was the same, byte for byte".to_owned(),
@@ -90,7 +91,7 @@ pub struct Kernel {
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
-    /// The build ID that it reports to its programs (`/sys/kernel/notes`), if it does.
+    /// The build ID that the kernel exports to programs (`/sys/kernel/notes`); absent if it exports none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
     /// SHA-256 of its configuration, if known.
@@ -102,7 +103,7 @@ pub struct Kernel {
     pub command_line: String,
 }
 
-/// The emulator that it ran in.
+/// The emulator that ran the guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Qemu {
     /// Its version.
@@ -111,7 +112,7 @@ pub struct Qemu {
     pub sha256: String,
 }
 
-/// Properties that can differ on another machine.
+/// Values that depend on the host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
     /// The path of the image.

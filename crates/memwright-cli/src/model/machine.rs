@@ -10,7 +10,7 @@ pub const MOST_CPUS: u8 = 64;
 /// Parses a number of CPUs.
 ///
 /// # Errors
-/// What is expected instead.
+/// The expected format, if `text` is not a supported number.
 pub fn parse_cpus(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(count) if (1..=MOST_CPUS).contains(&count) => Ok(count),
@@ -21,24 +21,24 @@ pub fn parse_cpus(text: &str) -> Result<u8, String> {
 /// The components of a guest's machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
-    /// Its memory.
+    /// The amount of memory of the guest.
     pub memory: MemorySize,
-    /// Its CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// Its nodes.
+    /// The guest's NUMA nodes.
     pub nodes: Nodes,
-    /// Its clock.
+    /// The clock by which the guest's time advances.
     pub clock: Clock,
     /// The mode of its CPUs' local APICs.
     pub apic: Apic,
-    /// Its disk.
+    /// The size of the guest's disk; `None` if it has none.
     pub disk: Option<MemorySize>,
 }
 
 /// The clock of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// Retired instructions. Several CPUs run in turns, in the same order on every run.
+    /// The number of retired instructions. CPUs take turns, in the same order in every run.
     Instructions,
     /// The host's time. CPUs run in parallel.
     Host,
@@ -47,14 +47,14 @@ pub enum Clock {
 /// The mode of a local APIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Apic {
-    /// Registers in memory.
+    /// xAPIC: the registers are memory-mapped.
     Xapic,
-    /// Model-specific registers.
+    /// x2APIC: the registers are model-specific registers.
     X2apic,
 }
 
 impl Apic {
-    /// The policy that selects the mode.
+    /// The key of the policy that selects the mode.
     pub const KEY: &str = "apic";
 
     /// Returns the mode that a policy's value names.
@@ -68,8 +68,8 @@ impl Apic {
 }
 
 impl Machine {
-    /// Returns the machine of a guest. Without a policy it has an x2APIC if and only if it needs a QEMU
-    /// that supports one anyway, so that the machine does not depend on the installed QEMU.
+    /// Returns the machine of a guest. Unless a policy chooses the mode, the CPUs have x2APICs if and only if the guest
+    /// needs a QEMU that supports them in any case, so that the machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies
@@ -109,8 +109,8 @@ impl Machine {
         }
     }
 
-    /// Returns why two runs of this machine can differ, or `None` if they cannot. With a disk, QEMU's own work can end
-    /// the turn of a CPU.
+    /// Returns why two runs of this machine can differ, or `None` if they cannot. With a disk, QEMU's disk I/O can end
+    /// a CPU's turn early.
     pub fn not_repeatable(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.disk) {
             (_, Clock::Host, _) => Some("parallel CPUs"),

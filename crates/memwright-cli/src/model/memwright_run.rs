@@ -1,7 +1,7 @@
 //! The account of a run as a document, which `--json` writes and from which the table is printed.
 //!
-//! It contains nothing of this machine except paths: no QEMU version, no host time. Equal runs give equal bytes
-//! everywhere.
+//! The document contains nothing of the host except paths: no QEMU version and no host time. Equal runs produce equal
+//! bytes on every machine.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,11 @@ use crate::model::account::Value;
 use crate::model::hashed_file::HashedFile;
 use crate::model::pairs;
 
-/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
+/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
+/// name is added.
 pub const SCHEMA: u32 = 2;
 
-/// The document. A field that is missing in a parsed document is empty, so that it equals no field of a run.
+/// The document. A field that a parsed document lacks is empty, so that it never equals the field of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {
@@ -23,7 +24,7 @@ pub struct Document {
     pub schema: u32,
     /// The program.
     pub program: HashedFile,
-    /// Its arguments, its name first.
+    /// The program's arguments, beginning with `argv[0]`.
     pub arguments: Vec<String>,
     /// Interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
@@ -31,25 +32,25 @@ pub struct Document {
     pub kernel_sha256: String,
     /// The guest's memory in bytes.
     pub memory: u64,
-    /// The guest's CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// Its clock.
+    /// The name of the guest's clock.
     pub clock: Cow<'static, str>,
     /// The values of `--policy`.
     pub policies: Vec<String>,
-    /// The guest's other settings: `NAME=VALUE` for each of these options.
+    /// The guest's other settings as `NAME=VALUE`, where NAME is that of the option.
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
-    /// Whether another run gives the same account.
+    /// Whether a second run would give the same account.
     pub repeatable: bool,
     /// Why the run is not repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
-    /// With several CPUs: the rows that another run repeats.
+    /// The names of the rows that have the same values in every run; absent with one CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeating: Option<Vec<String>>,
-    /// The rows.
+    /// The rows of the account, by name.
     #[serde(with = "pairs")]
     pub account: Vec<(String, Value)>,
     /// System calls that returned success without effect, by name, and their counts.
@@ -68,7 +69,7 @@ pub enum Ending {
     Exited(i32),
     /// This signal killed it.
     Killed(i32),
-    /// It could not be started: an error number of Linux.
+    /// It could not be started. The value is Linux's error number.
     NotStarted(i32),
 }
 
@@ -83,7 +84,7 @@ impl From<Outcome> for Ending {
 }
 
 impl Document {
-    /// Returns whether a row is marked as one that repeats.
+    /// Returns whether a row is marked as one that has the same value in every run.
     pub fn repeats(&self, name: &str) -> bool {
         self.repeating
             .iter()

@@ -1,4 +1,4 @@
-//! The requests to the command, and the documents that it returns: pure data, without side effects.
+//! The requests to the command, and the documents that it writes: data types without I/O.
 
 pub mod account;
 pub mod bench;

@@ -11,7 +11,7 @@ const MOST: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes {
     count: u8,
-    /// The memory and CPUs of each node, unless the nodes share them evenly.
+    /// The memory and CPUs of each node; `None` if the nodes divide the guest's memory and CPUs evenly.
     each: Option<[Node; MOST]>,
 }
 
@@ -20,12 +20,12 @@ pub struct Nodes {
 pub struct Node {
     /// MiB of memory.
     pub memory: u64,
-    /// CPUs.
+    /// The number of CPUs.
     pub cpus: u8,
 }
 
 impl fmt::Display for Nodes {
-    /// Formats the nodes in the syntax of the option.
+    /// Formats the nodes in the syntax of `--numa`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(each) = self.each() else {
             return write!(formatter, "{}", self.count);
@@ -39,12 +39,12 @@ impl fmt::Display for Nodes {
 }
 
 impl Nodes {
-    /// Returns `count` nodes that share memory and CPUs evenly.
+    /// Returns `count` nodes that divide the guest's memory and CPUs evenly.
     pub const fn even(count: u8) -> Self {
         Self { count, each: None }
     }
 
-    /// Returns whether there is one node.
+    /// Returns whether the guest has a single node.
     pub fn is_single(&self) -> bool {
         self.count == 1
     }
@@ -54,19 +54,19 @@ impl Nodes {
         Some(&each[..usize::from(self.count)])
     }
 
-    /// Returns the memory of all nodes together, if given explicitly.
+    /// Returns the sum of the nodes' memory, or `None` if the option gives only their number.
     pub fn memory(&self) -> Option<MemorySize> {
         let each = self.each()?;
         let sum = each.iter().map(|node| node.memory).sum();
         Some(MemorySize::from_mebibytes(sum))
     }
 
-    /// Returns the CPUs of all nodes together, if given explicitly.
+    /// Returns the sum of the nodes' CPUs, or `None` if the option gives only the number of nodes.
     pub fn cpus(&self) -> Option<u8> {
         Some(self.each()?.iter().map(|node| node.cpus).sum())
     }
 
-    /// Returns the share of each node in a guest with this memory and these CPUs.
+    /// Returns the memory and CPUs of each node in a guest with this total memory and number of CPUs.
     pub fn shares(&self, memory: MemorySize, cpus: u8) -> Vec<Node> {
         if let Some(each) = self.each() {
             return each.to_vec();
@@ -87,7 +87,7 @@ impl Nodes {
         (0..self.count).map(share).collect()
     }
 
-    /// Returns the bytes of memory of each node in a guest with this memory.
+    /// Returns the memory of each node in bytes, in a guest with this total memory.
     pub fn sizes(&self, memory: MemorySize) -> Vec<u64> {
         let shares = self.shares(memory, 1).into_iter();
         shares.map(|node| node.memory << 20).collect()
@@ -126,7 +126,7 @@ pub fn parse_nodes(text: &str) -> Result<Nodes, String> {
         count += 1;
     }
     let cpus: u32 = each.iter().map(|node| u32::from(node.cpus)).sum();
-    // The first node has the boot CPU.
+    // The first node contains the boot CPU.
     if each[0].cpus == 0 || cpus > u32::from(MOST_CPUS) {
         return Err(format!(
             "expected CPUs on the first node, and {MOST_CPUS} at most"

@@ -11,13 +11,13 @@ pub struct PageTables {
     pub small_writable: u64,
     /// Read-only 4 KiB pages.
     pub small_read_only: u64,
-    /// 4 KiB pages, writable or read-only, that are dirty by the hardware's bit or by Linux's software bit.
+    /// 4 KiB pages, writable or read-only, whose hardware dirty bit or Linux software dirty bit is set.
     pub small_dirty: u64,
     /// Writable 2 MiB pages.
     pub large_writable: u64,
     /// Read-only 2 MiB pages.
     pub large_read_only: u64,
-    /// 2 MiB pages, writable or read-only, that are dirty by either bit.
+    /// 2 MiB pages, writable or read-only, with either dirty bit set.
     pub large_dirty: u64,
     /// 1 GiB pages.
     pub giant: u64,
@@ -31,17 +31,18 @@ pub struct PageTables {
 /// A row of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableRow {
-    /// What it counts.
+    /// What the row counts.
     pub title: &'static str,
-    /// The count.
+    /// The number of entries, or of page tables, that the row counts.
     pub value: u64,
-    /// Whether it counts mappings of the program: if it differs, the kernels did not do the same work. The other rows
-    /// depend on the kernel.
+    /// Whether the row counts mappings of the program: if such a row differs, the kernels did not do the same work. The
+    /// other rows depend on the kernel.
     pub of_program: bool,
 }
 
-/// The row of read-only pages. A kernel chooses how many pages of a file it maps around a fault, so the row differs
-/// between kernels already at a region's beginning. Comparisons therefore use its change between the region's marks.
+/// The title of the row of read-only pages. Each kernel chooses how many pages of a file it maps around a fault, so
+/// this row can differ between kernels even at the begin mark of a region. Comparisons therefore use its change between
+/// the region's marks.
 pub const SMALL_READ_ONLY: &str = "4 KiB, read-only";
 
 impl PageTables {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-/// Writes pairs as an object.
+/// Serializes pairs as an object.
 ///
 /// # Errors
 /// Errors of the serializer.
@@ -17,7 +17,7 @@ pub fn serialize<S: Serializer, V: Serialize>(
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
-/// Reads an object as pairs.
+/// Deserializes an object as pairs.
 ///
 /// # Errors
 /// Errors of the deserializer.

@@ -13,7 +13,7 @@ pub const MOST_POINTS: usize = 10_000;
 /// A parameter and its values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Its name.
+    /// The name, which occurs in braces in the command.
     pub name: String,
     /// Its values, in the order of the command line.
     pub values: Vec<String>,
@@ -43,16 +43,16 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
-    /// Returns its placeholder in a word of the command.
+    /// Returns the placeholder of the parameter in a word of the command: its name in braces.
     fn placeholder(&self) -> String {
         format!("{{{}}}", self.name)
     }
 }
 
-/// Checks that parameters fit the command, and that there are not too many points.
+/// Checks that the command uses every parameter, and that the number of points does not exceed [`MOST_POINTS`].
 ///
 /// # Errors
-/// Two parameters of the same name; one that no word of the command uses; too many points.
+/// If two parameters have the same name, if no word of the command uses a parameter, or if there are too many points.
 pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), String> {
     for (index, one) in parameters.iter().enumerate() {
         let name = &one.name;

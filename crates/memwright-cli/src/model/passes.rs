@@ -1,5 +1,5 @@
-//! The single passes of a region: the counts of the first pass, and the minimum, the median and the maximum of each
-//! row.
+//! Statistics over the passes of a region: the counts of the first pass, and the minimum, the median and the maximum of
+//! each row.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::counts::{Counts, ROWS};
 use crate::model::statistic::Pass;
 
-/// Statistics of the passes of a region. They are taken row by row: the minimum of two rows need not come from the same
-/// pass.
+/// Statistics of the passes of a region. Each row has its own: the minima of two rows need not be from the same pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
     /// The counts of the first pass.
@@ -18,8 +17,8 @@ pub struct Each {
     /// The minimum of each row.
     #[serde(rename = "min")]
     pub least: Counts,
-    /// The median of each row; for an even number of passes the lower of the two in the middle, so that it is the count
-    /// of a pass.
+    /// The median of each row. For an even number of passes it is the lower of the two middle values, so that it is the
+    /// count of an actual pass.
     pub median: Counts,
     /// The maximum of each row.
     #[serde(rename = "max")]
@@ -40,20 +39,20 @@ impl Each {
 
 /// Collects the passes of a region.
 ///
-/// For each row, only the number of occurrences of each value that differs from the first pass's is stored. A row that
-/// is the same in every pass takes no memory, however many passes there are. Distinct values are few, because they add
-/// up: n of them to (n² - n) / 2 or more. In a guest that executes 10^12 instructions, a row has less than 1.5 million
-/// of them.
+/// For each row, `Passes` counts how often each value occurs, and stores an entry only for values that differ from the
+/// first pass's. A row that has the same value in every pass takes no memory, however many passes there are. The number
+/// of distinct values is limited, because n distinct values add up to at least (n² - n) / 2. In a guest that executes
+/// 10^12 instructions, a row has fewer than 1.5 million of them.
 #[derive(Debug, Default)]
 pub struct Passes {
     first: Option<Counts>,
     rows: [Row; ROWS],
 }
 
-/// The values of a row in the passes.
+/// How often each value of a row occurs in the passes.
 #[derive(Debug, Default)]
 struct Row {
-    // Passes with the same value as the first.
+    // The number of passes with the same value as the first.
     same: u64,
     others: BTreeMap<u64, u64>,
     // Whether a pass did not measure the row.
@@ -108,7 +107,7 @@ impl Row {
     }
 }
 
-/// Returns the median; for an even number of values the lower of the two in the middle.
+/// Returns the median; for an even number of values, the lower of the two middle ones.
 fn lower_median(values: &BTreeMap<u64, u64>) -> Option<u64> {
     let half = values.values().sum::<u64>().div_ceil(2);
     let mut seen = 0;
@@ -139,7 +138,7 @@ mod tests {
             (&[][..], None),
             (&[7], None),
             (&[7, 7], Some([7, 7, 7, 7])),
-            // The median of an even number of values is the lower one.
+            // The median of an even number of values is the lower of the middle two.
             (&[1, 2], Some([1, 1, 1, 2])),
             (&[2, 1], Some([2, 1, 1, 2])),
             (&[9, 1, 4], Some([9, 1, 4, 9])),
@@ -149,7 +148,7 @@ mod tests {
             (&[u64::MAX, 0, 3, 3, 8], Some([u64::MAX, 0, 3, u64::MAX])),
         ] {
             let counts = counted.iter().map(|count| Counts {
-                // The two rows go in opposite directions.
+                // One row increases while the other decreases.
                 invlpg: Some(*count),
                 invpcid: Some(u64::MAX - *count),
                 ..Counts::default()

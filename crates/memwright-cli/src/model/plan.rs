@@ -16,38 +16,38 @@ use crate::model::size::{
 };
 use crate::model::thp::{ThpSize, parse_thp_size};
 
-/// A run of a program, which results in one document.
+/// A run of a program, which produces one document.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    /// On Memwright's kernel, which counts itself.
+    /// On Memwright's kernel, which reports its own counts.
     Own(OwnPlan),
-    /// On a kernel image, counted from outside.
+    /// On a kernel image, with counts measured by QEMU.
     Image(ImagePlan, Image),
 }
 
-/// A run on Memwright's kernel, which counts itself and reports its counts.
+/// A run on Memwright's kernel, which reports its own counts.
 #[derive(Debug, Clone)]
 pub struct OwnPlan {
     /// The program and its guest.
     pub setup: Setup,
     /// How the run is supervised.
     pub care: Care,
-    /// The guest's clock.
+    /// The clock by which the guest's time advances.
     pub clock: Clock,
     /// Which of the guest's descriptors 0 to 2 are terminals.
     pub terminals: Terminals,
-    /// Whether the kernel writes every memory event.
+    /// Whether the kernel traces every memory event.
     pub trace: bool,
-    /// Whether system calls are printed.
+    /// Whether the kernel logs the program's system calls.
     pub strace: bool,
-    /// Whether the guest waits for gdb.
+    /// Whether the guest waits for gdb before it boots.
     pub gdb: bool,
     /// The self-test that the kernel runs in place of the program.
     pub selftest: Option<String>,
 }
 
 impl OwnPlan {
-    /// Returns a run without a terminal, whose account is the only result.
+    /// Returns a run without a terminal that produces an account and nothing else.
     pub fn new(setup: Setup, care: Care) -> Self {
         Self {
             setup,
@@ -62,7 +62,7 @@ impl OwnPlan {
     }
 }
 
-/// A run on a kernel image, Linux's or Memwright's, counted by QEMU.
+/// A run on a kernel image, Linux's or Memwright's, with counts measured by QEMU.
 #[derive(Debug, Clone)]
 pub struct ImagePlan {
     /// The program and its guest.
@@ -73,34 +73,34 @@ pub struct ImagePlan {
     pub measure: Measure,
     /// Whether a second run is compared with the first.
     pub verify: bool,
-    /// Whether the kernel boots even if a state is saved, and no state is saved.
+    /// Whether the kernel boots even if a snapshot of the booted guest exists. Such a run saves no snapshot either.
     pub cold: bool,
 }
 
-/// What is counted of a run on a kernel image.
+/// What QEMU counts during a run on a kernel image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Measure {
     /// Nothing.
     Nothing,
-    /// Events.
+    /// Events: page faults, interrupts, flushes and instructions.
     Events,
     /// Events, and instructions by function.
     Functions {
-        /// Of this region; of the complete run if there is none.
+        /// The region to profile; `None` for the complete run.
         region: Option<RegionId>,
-        /// What is listed separately.
+        /// What the profile lists separately.
         detail: Detail,
     },
 }
 
-/// What is listed separately in a profile.
+/// What a profile lists separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Functions as the compiler emitted them.
+    /// Only the functions that the compiler emitted.
     Functions,
-    /// Inlined functions too.
+    /// Inlined functions as well.
     Inlined,
-    /// Inlined functions, and lines of the source.
+    /// Inlined functions, and the lines of the source.
     Lines,
 }
 
@@ -113,7 +113,7 @@ pub struct Terminals {
     pub stdout: bool,
     /// Standard error.
     pub stderr: bool,
-    /// Columns and rows of the terminal, if one of the descriptors knows its size.
+    /// Columns and rows of the terminal, if the size of one of the terminals can be read.
     pub size: Option<(u16, u16)>,
 }
 
@@ -245,8 +245,7 @@ impl Setup {
         self.numa.cpus().unwrap_or(self.cpus)
     }
 
-    /// Returns the guest's settings other than its memory, its CPUs and its policies: names of options, and their
-    /// values.
+    /// Returns the guest's settings other than memory, CPUs and policies, as pairs of an option's name and its value.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![("thp", self.thp.clone())];
         let sizes = self.thp_sizes.iter();
@@ -275,7 +274,7 @@ pub struct Care {
     pub verbose: bool,
 }
 
-/// Parses `K=V` with a non-empty name.
+/// Parses `K=V`. The name must not be empty.
 fn parse_assignment(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
@@ -286,10 +285,10 @@ fn parse_assignment(text: &str) -> Result<String, String> {
 /// Parses a positive number of seconds, including fractions.
 ///
 /// # Errors
-/// What is expected instead.
+/// The expected format, if `text` is not such a number.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        // Less than a nanosecond would round to zero.
+        // A value below one nanosecond would round to zero.
         Ok(seconds) if (1e-9..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         Ok(_) | Err(_) => Err("expected a positive number of seconds".to_owned()),
     }
@@ -301,7 +300,7 @@ pub mod tests {
 
     use super::*;
 
-    /// The options of a guest, and the option that one of them requires.
+    /// Options of a guest, and `--kernel`, which one of them requires.
     #[derive(Debug, Parser)]
     struct Options {
         #[arg(long)]
@@ -310,7 +309,7 @@ pub mod tests {
         setup: Setup,
     }
 
-    /// Returns the setup of a command line with `x` as the program.
+    /// Returns the setup that a command line with these options gives, with `x` as the program.
     pub fn setup(options: &str) -> Setup {
         let words = format!("memwright --kernel k {options} x");
         let words = words.split_ascii_whitespace();

@@ -4,7 +4,7 @@ use memwright::{Policy, PolicyError};
 
 use crate::model::machine::Apic;
 
-/// Checks a complete policy list.
+/// Checks a complete list of policies, separated by commas.
 ///
 /// # Errors
 /// The reason why an entry is invalid.
@@ -18,7 +18,7 @@ pub fn parse_policies(text: &str) -> Result<String, String> {
 /// Checks one `K=V` of a policy list.
 ///
 /// # Errors
-/// The reason why it is invalid.
+/// The reason why the entry is invalid.
 pub fn parse_policy(text: &str) -> Result<String, String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err("expected K=V, for example aslr=7".to_owned());

@@ -1,31 +1,32 @@
-//! A profile by function: the call tree, with the instructions that each function in it executed itself.
+//! A profile by function: the call tree, with the number of instructions that each function itself executed at each
+//! node.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::region_names;
 
-/// The name of all code that is not in a named function.
+/// The name in profiles for all code outside named functions.
 pub const UNATTRIBUTED: &str = "[unattributed]";
 
 /// Instructions of a kernel by function, for a run or a region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The region; absent for the whole run.
+    /// The region's number; absent for the complete run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u16>,
-    /// The name that the program gives it; absent if there is none.
+    /// The name that the program gives the region; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region_name: Option<String>,
-    /// All instructions of the kernel, counted without regard to functions.
+    /// The total number of kernel instructions, counted independently of the functions.
     pub total: u64,
-    /// Frames that ended without a return.
+    /// The number of stack frames that ended without a return.
     pub mismatches: u64,
-    /// SHA-256 of the list of functions; absent if the kernel has none.
+    /// SHA-256 of the kernel's list of functions; absent if the kernel has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbols_sha256: Option<String>,
-    /// The names of functions that were executed, in order.
+    /// The names of the executed functions; [`Call::function`] is an index into this list.
     pub functions: Vec<String>,
-    /// The call tree; each node comes after its caller.
+    /// The nodes of the call tree; each node is after its caller.
     pub calls: Vec<Call>,
     /// Instructions by source line, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,24 +40,24 @@ pub struct Line {
     pub function: String,
     /// The file, relative to the root of the source, and the line number.
     pub place: String,
-    /// Instructions that were executed for this line.
+    /// The number of instructions that were executed for this line.
     pub instructions: u64,
 }
 
 /// A function at one node of the call tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The index of the caller in the tree; absent for an entry to the kernel.
+    /// The index of the caller in [`Profile::calls`]; absent for an entry to the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<u32>,
-    /// The index of its name.
+    /// The index of the function's name in [`Profile::functions`].
     pub function: u32,
-    /// Whether it was entered by an interrupt.
+    /// Whether an interrupt entered the function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt: bool,
-    /// How often it was called at this node.
+    /// How often the function was called at this node.
     pub count: u64,
-    /// The instructions that it executed itself.
+    /// The number of instructions that the function itself executed.
     pub instructions: u64,
 }
 
@@ -69,7 +70,7 @@ impl Profile {
         }
     }
 
-    /// Returns the instructions that were executed at each node and below it.
+    /// Returns the number of instructions at each node, including all nodes below it.
     pub fn inclusive_places(&self) -> Vec<u64> {
         let mut sums: Vec<u64> = self.calls.iter().map(|call| call.instructions).collect();
         for (index, call) in self.calls.iter().enumerate().rev() {
@@ -80,7 +81,7 @@ impl Profile {
         sums
     }
 
-    /// Returns the instructions without a function name.
+    /// Returns the number of instructions outside named functions.
     pub fn unattributed(&self) -> u64 {
         let own = self
             .calls
@@ -89,7 +90,7 @@ impl Profile {
         own.map(|call| call.instructions).sum()
     }
 
-    /// Returns whether this function also occurs among the callers of a node.
+    /// Returns whether the function of this node is also the function of one of the node's callers.
     fn is_recursive(&self, place: usize) -> bool {
         let function = self.calls[place].function;
         let mut above = self.calls[place].caller;
@@ -103,7 +104,7 @@ impl Profile {
         false
     }
 
-    /// Returns each function once, with its own instructions and those including its callees.
+    /// Returns one row per function, with its own instructions and with those including its callees.
     pub fn rows(&self) -> Vec<FunctionRow> {
         let mut rows: Vec<FunctionRow> = self
             .functions
@@ -133,18 +134,18 @@ impl Profile {
 pub struct FunctionRow {
     /// Its name.
     pub name: String,
-    /// How often it was called, including by jumps.
+    /// How often the function was called or entered by a jump.
     pub calls: u64,
-    /// Its own instructions ("self").
+    /// Instructions that the function itself executed ("self").
     pub own: u64,
-    /// Its instructions including those of its callees ("children").
+    /// Instructions of the function and its callees ("children").
     pub with_callees: u64,
 }
 
 /// Parses a percentage.
 ///
 /// # Errors
-/// A text that is not a number from 0 to 100.
+/// If the text is not a number from 0 to 100.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
@@ -156,12 +157,12 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
 pub struct Order {
     /// Whether to sort by instructions including callees.
     pub children: bool,
-    /// Functions with a smaller percentage of all instructions are summed up in one row.
+    /// The minimum percentage of all instructions for a separate row; one row sums up all other functions.
     pub percent_limit: f64,
 }
 
 impl Order {
-    /// Returns the figure by which rows are sorted.
+    /// Returns the number of instructions by which the rows are sorted.
     pub fn figure(self, row: &FunctionRow) -> u64 {
         if self.children {
             row.with_callees
@@ -180,7 +181,8 @@ impl Order {
 pub mod tests {
     use super::*;
 
-    /// Returns a tree of `caller index, function, instructions`, of functions a, b and c.
+    /// Returns a profile with this call tree: each tuple is the caller's index, the index of one of the functions a, b
+    /// and c, and the number of instructions.
     pub fn profile(calls: &[(Option<u32>, u32, u64)]) -> Profile {
         let call = |(caller, function, instructions): &(Option<u32>, u32, u64)| Call {
             caller: *caller,

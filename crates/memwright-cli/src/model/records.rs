@@ -10,7 +10,7 @@ use crate::model::statistic::Statistic;
 pub struct Record {
     /// The case, for example "4 KiB, whole mapping".
     pub case: String,
-    /// What was measured.
+    /// The name of the measure.
     pub measure: String,
     /// The unit of its values.
     pub unit: String,
@@ -29,7 +29,8 @@ pub enum Found {
         #[serde(serialize_with = "plain")]
         value: f64,
     },
-    /// Several values. For a ratio of two series, each statistic is the ratio of that statistic of both.
+    /// The statistics of several values. For a ratio of two series, each statistic is the ratio of the same statistic
+    /// of the two series.
     Series {
         /// The minimum.
         #[serde(serialize_with = "plain")]
@@ -47,7 +48,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// Returns the statistics that tables contain.
+    /// Returns the statistics that tables print for this result.
     pub fn statistics(&self) -> &'static [Statistic] {
         match self {
             Self::Value { .. } => &[Statistic::Value],
@@ -55,7 +56,7 @@ impl Found {
         }
     }
 
-    /// Returns a statistic, or `None` if the result does not have it.
+    /// Returns the value of a statistic, or `None` if the result does not contain it.
     pub fn get(&self, wanted: Statistic) -> Option<f64> {
         match (*self, wanted) {
             (Self::Value { value }, Statistic::Value) => Some(value),
@@ -69,7 +70,7 @@ impl Found {
     }
 }
 
-/// Serializes a whole number without a fraction.
+/// Serializes a whole number without a decimal point.
 fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     // Every integer up to this one is represented exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -82,7 +83,7 @@ fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 /// Parses a program's output.
 ///
 /// # Errors
-/// A line that is not a record, or no record at all unless a note says what the kernel lacks.
+/// If a line is not a record, or if there are no records and no note states what the kernel lacks.
 pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     let (notes, lines): (Vec<&str>, Vec<&str>) =
         output.lines().partition(|line| line.starts_with("note\t"));
@@ -96,7 +97,7 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Returns the differences of two runs: case, measure, statistic, and both values.
+/// Returns the differences between two runs: case, measure, statistic, and both values.
 pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     let names = |records: &[Record]| -> Vec<(String, String)> {
         let names = records
@@ -111,7 +112,8 @@ pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     pairs.map(|(one, other)| difference(one, other)).collect()
 }
 
-/// Returns the first statistic that differs; tables do not show the maximum.
+/// Returns the first statistic that differs. Tables do not print the maximum, so a difference of it alone needs its own
+/// text.
 fn difference(one: &Record, other: &Record) -> String {
     let place = format!("{}: {}", one.case, one.measure);
     for statistic in one.found.statistics() {
@@ -166,7 +168,7 @@ fn parse_line(line: &str) -> Option<Record> {
     let [case, measure, unit] = names else {
         return None;
     };
-    // A figure without a unit is meaningless.
+    // A value without a unit is meaningless.
     if unit.is_empty() {
         return None;
     }

@@ -12,44 +12,44 @@ use crate::model::region_names;
 pub struct Region {
     /// The region's number.
     pub region: u16,
-    /// The name that the program gives it; absent if there is none.
+    /// The name that the program gives the region; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its marks.
+    /// The number of passes, and of marks without a counterpart.
     #[serde(flatten)]
     pub marks: Marks,
     /// The sum of the counts of all passes.
     pub counts: Counts,
-    /// The counts of single passes; absent if there was at most one.
+    /// The statistics of the single passes; absent if there were fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub each: Option<Each>,
-    /// The page tables at its first beginning; absent if they were not read.
+    /// The page tables at the first begin mark; absent if they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_beginning: Option<PageTables>,
-    /// The page tables at its first end.
+    /// The page tables at the first end mark; absent if they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_end: Option<PageTables>,
 }
 
 impl Region {
-    /// Returns its title in reports.
+    /// Returns the region's title in reports.
     pub fn title(&self) -> String {
         region_names::title(self.region, self.name.as_deref())
     }
 }
 
-/// The marks of a region: a pass is a begin mark and the next end mark.
+/// The number of passes of a region, and of marks without a counterpart. A pass is a begin mark and the next end mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// The number of passes.
     pub passes: u64,
-    /// Begin marks while the region was open: the pass is counted from the last of them.
+    /// Begin marks while the region was already open: the pass is counted from the last of them.
     #[serde(default)]
     pub begun_again: u64,
-    /// End marks while the region was not open: nothing is counted.
+    /// End marks while the region was not open, which end no pass.
     #[serde(default)]
     pub not_begun: u64,
-    /// Begin marks without an end mark before the end of the run: nothing is counted.
+    /// Begin marks without an end mark before the end of the run, which begin no pass.
     #[serde(default)]
     pub not_ended: u64,
 }

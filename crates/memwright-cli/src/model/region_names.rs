@@ -1,4 +1,4 @@
-//! The names that a program gives its regions, by `MARK_NAME` of `include/memwright/mark.h`.
+//! The names that a program gives its regions with `MARK_NAME` of `include/memwright/mark.h`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::model::region::Region;
 /// The maximum length of a name.
 pub const LONGEST: usize = 64;
 
-/// The names of regions, by their numbers. No two regions have the same name.
+/// The names of regions, by the regions' numbers. No two regions have the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegionNames(BTreeMap<u16, String>);
 
@@ -39,21 +39,21 @@ impl FromStr for RegionId {
     }
 }
 
-/// A name that no program gives to a region, or that programs give to different ones.
+/// The error for a name that no program gives to a region, or that programs give to different regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnknownRegion {
-    /// No program uses it.
+    /// No program gives this name to a region.
     Unknown {
         /// The name.
         name: String,
-        /// The names in use.
+        /// The names that the programs do give.
         known: Vec<String>,
     },
-    /// Programs that are compared use it for different regions.
+    /// The compared programs give this name to different regions.
     Ambiguous {
         /// The name.
         name: String,
-        /// The regions.
+        /// The numbers of these regions.
         numbers: Vec<u16>,
     },
 }
@@ -84,8 +84,8 @@ impl fmt::Display for UnknownRegion {
 
 impl std::error::Error for UnknownRegion {}
 
-/// Returns whether a text is valid as a region's name: it becomes part of the names of rows, which contain dots, `*`
-/// and `=`.
+/// Returns whether a text is valid as a region's name. The name becomes part of the names of rows, where dots, `*` and
+/// `=` have a meaning of their own, so they are not allowed in it.
 pub fn is_name(text: &str) -> bool {
     let mut letters = text.bytes();
     let is_start = letters
@@ -95,7 +95,7 @@ pub fn is_name(text: &str) -> bool {
     is_start && text.len() <= LONGEST && letters.all(is_part)
 }
 
-/// Formats a region for the user: its number, and its name if it has one.
+/// Formats a region for the user: its number, followed by its name if it has one.
 pub fn title(region: u16, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("region {region} ({name})"),
@@ -109,10 +109,10 @@ pub fn named(row: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, rest))
 }
 
-/// Returns the name of a row, or a pattern of such names, with a region's name replaced by its number.
+/// Replaces the name of a region in the name of a row, or in a pattern of such names, by the region's number.
 ///
 /// # Errors
-/// A name that none of the programs gives to a region, or that they give to different ones.
+/// If no program gives the name to a region, or if programs give it to different regions.
 pub fn numbered(row: &str, programs: &[RegionNames]) -> Result<String, UnknownRegion> {
     match named(row) {
         Some((name, rest)) => Ok(format!("region.{}.{rest}", find(name, programs)?)),
@@ -142,7 +142,7 @@ pub fn number(region: &RegionId, programs: &[RegionNames]) -> Result<u16, Unknow
     }
 }
 
-/// Returns the region to which programs give a name.
+/// Returns the number of the region to which the programs give this name.
 fn find(name: &str, programs: &[RegionNames]) -> Result<u16, UnknownRegion> {
     let all = || programs.iter().flat_map(|names| &names.0);
     let mut numbers: Vec<u16> = all()
@@ -170,18 +170,18 @@ fn find(name: &str, programs: &[RegionNames]) -> Result<u16, UnknownRegion> {
 }
 
 impl RegionNames {
-    /// Returns these names by the numbers of their regions. The names are distinct.
+    /// Returns the names of regions by their numbers. The names must be distinct.
     pub fn new(names: BTreeMap<u16, String>) -> Self {
         Self(names)
     }
 
-    /// Returns the names in documents: those of regions that the program marked.
+    /// Returns the names that a document contains: those of the regions that the program marked.
     pub fn of_regions<'a>(regions: impl Iterator<Item = &'a Region>) -> Self {
         let named = regions.filter_map(|one| Some((one.region, one.name.clone()?)));
         Self(named.collect())
     }
 
-    /// Returns the name of a region, if it has one.
+    /// Returns the name of a region, or `None` if it has none.
     pub fn get(&self, region: u16) -> Option<&str> {
         self.0.get(&region).map(String::as_str)
     }
@@ -191,7 +191,7 @@ impl RegionNames {
         title(region, self.get(region))
     }
 
-    /// Gives the regions their names.
+    /// Sets the name of each of these regions.
     pub fn give(&self, regions: &mut [Region]) {
         for one in regions {
             one.name = self.get(one.region).map(str::to_owned);

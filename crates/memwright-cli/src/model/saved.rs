@@ -1,4 +1,4 @@
-//! Saved documents of runs, of either kind.
+//! Saved documents of runs, on Memwright's kernel or on a kernel image.
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -19,14 +19,15 @@ pub enum Saved {
     Kernel(Box<Document>),
 }
 
-/// The hashes of a program's standard output and standard error; absent if the document does not record them.
+/// The SHA-256 of a program's standard output and of its standard error; `None` where the document does not contain the
+/// hash.
 pub type Printed<'a> = (Option<&'a str>, Option<&'a str>);
 
 impl Saved {
     /// Parses the document of a run.
     ///
     /// # Errors
-    /// If it is not such a document, or has another version.
+    /// If the value is not such a document, or is of another version.
     pub fn parse(value: Value) -> anyhow::Result<Self> {
         if value["kind"] == KIND && value["schema"] == document::SCHEMA {
             let document = serde_json::from_value(value).context("damaged")?;
@@ -39,7 +40,7 @@ impl Saved {
         Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Returns whether another run gives the same counts; `None` if that was not checked.
+    /// Returns whether a second run gives the same counts; `None` if that was not checked.
     pub fn repeats(&self) -> Option<bool> {
         match self {
             Self::Memwright(document) => Some(document.repeatable),
@@ -63,7 +64,7 @@ impl Saved {
         }
     }
 
-    /// Returns the hashes of the program's output.
+    /// Returns the hashes of the program's standard output and standard error.
     pub fn printed(&self) -> Printed<'_> {
         match self {
             Self::Memwright(_) => (None, None),

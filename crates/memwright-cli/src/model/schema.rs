@@ -33,7 +33,7 @@ pub fn published(name: &str) -> Value {
     serde_json::from_str(text).expect("it is JSON")
 }
 
-/// Returns a line for each fault of a document, according to the schema of that name.
+/// Returns one line for each violation of the schema of this name in a document.
 pub fn faults(name: &str, value: &Value) -> Vec<String> {
     let mut registry = Registry::new();
     for (file, _) in PUBLISHED {
@@ -51,12 +51,12 @@ pub fn faults(name: &str, value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns the address of a schema, for references from one to another.
+/// Returns the URI of a schema, for references between schemas.
 fn address(file: &str) -> String {
     format!("schema:/{file}")
 }
 
-/// A schema with a mistake could accept everything.
+/// A schema with an error could accept every document.
 #[test]
 fn every_schema_is_valid_and_refuses_something() {
     for (file, _) in PUBLISHED {

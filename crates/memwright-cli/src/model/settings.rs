@@ -1,10 +1,10 @@
-//! The settings in documents that can shift a count, other than the guest's memory, its CPUs and its policies.
+//! The settings of a run that can change a count, other than memory, CPUs and policies, as documents list them.
 
 use crate::model::hash::hexadecimal_hash;
 use crate::model::plan::{Setup, Terminals};
 
-/// Returns the settings of a guest, as `NAME=VALUE`. `files` describes the files of `--file`, `input` is the hash of
-/// standard input, `on` names extra work of the kernel such as tracing.
+/// Returns the settings of a guest as `NAME=VALUE`. `files` describes the files of `--file`, `input` is the SHA-256 of
+/// standard input, and `on` names features that make the kernel do extra work, such as tracing.
 pub fn settings(setup: &Setup, files: &[String], input: &str, on: &[&'static str]) -> Vec<String> {
     let mut settings = setup.settings();
     let repeated = |name: &'static str, values: &[String]| {
@@ -22,12 +22,12 @@ pub fn settings(setup: &Setup, files: &[String], input: &str, on: &[&'static str
         .collect()
 }
 
-/// Returns the setting of a program that read nothing from standard input, or had none.
+/// Returns the setting for a program that read nothing from standard input, or had none.
 pub fn empty_input() -> String {
     format!("stdin=sha256 {}", hexadecimal_hash(&[]))
 }
 
-/// Returns the settings of the guest's terminals: programs behave differently on them.
+/// Returns the settings for the guest's terminals, on which programs can behave differently.
 pub fn terminals(terminals: &Terminals) -> Vec<String> {
     let descriptors = terminals.descriptors().into_iter();
     let names = descriptors

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemorySize(u64);
 
-/// The minimum with which the kernel boots.
+/// The minimum amount of memory with which the kernel boots, in bytes.
 pub const LEAST: u64 = 16 << 20;
-/// The maximum: frames are numbered with 32 bits, and QEMU's low memory map is simple below this size.
+/// The maximum, in bytes. Frame numbers have 32 bits, and QEMU's low memory map is simple below this size.
 pub const MOST: u64 = 1 << 40;
 
 impl MemorySize {
@@ -23,12 +23,12 @@ impl MemorySize {
         Self(512 << 20)
     }
 
-    /// Returns the memory of a guest of a bench: room for a mapping of 1 GiB on any kernel.
+    /// Returns the memory of a guest in a bench, enough to map 1 GiB on any kernel.
     pub const fn of_bench() -> Self {
         Self(2 << 30)
     }
 
-    /// Returns the memory of a guest of a bench with room for a mapping of 4 GiB.
+    /// Returns the memory of a guest in a bench that maps 4 GiB.
     pub const fn of_large_bench() -> Self {
         Self(5 << 30)
     }
@@ -38,7 +38,7 @@ impl MemorySize {
         Self(1 << 30)
     }
 
-    /// Returns the memory of a guest of a bench for a program that uses more memory than the guest has.
+    /// Returns the memory of a guest in a bench whose program uses more memory than the guest has.
     pub const fn of_small_bench() -> Self {
         Self(128 << 20)
     }
@@ -65,13 +65,13 @@ impl fmt::Display for MemorySize {
     }
 }
 
-/// Parses `512M`, `1G`, `262144K` or a number of bytes; a unit may end in `B` or `iB`, in either case.
+/// Parses `512M`, `1G`, `262144K` or a number of bytes. A unit may end in `B` or `iB`; case is ignored.
 ///
 /// # Errors
 /// The reason why the text is invalid.
 pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     let bytes = parse_bytes(text)?;
-    // Checked first, because a size with a forgotten unit is far too small.
+    // This check is first because a size whose unit is forgotten is far too small.
     if !(LEAST..=MOST).contains(&bytes) {
         return Err(format!(
             "expected at least {}M and at most {}G",
@@ -90,12 +90,12 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
 pub struct HugePages(u64);
 
 impl HugePages {
-    /// Returns their number.
+    /// Returns the number of huge pages.
     pub fn count(self) -> u64 {
         self.0
     }
 
-    /// Returns their size in bytes.
+    /// Returns the size of the huge pages in bytes.
     pub fn bytes(self) -> u64 {
         self.0.saturating_mul(2 << 20)
     }
@@ -133,9 +133,9 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 /// The backing of a swap device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwapKind {
-    /// The guest's memory, compressed.
+    /// The guest's own memory, compressed.
     Zram,
-    /// A disk.
+    /// A disk of the guest.
     Disk,
 }
 
@@ -149,15 +149,15 @@ impl SwapKind {
     }
 }
 
-/// The maximum size of a swap device in bytes: its bitmap of pages must fit in one piece of the kernel's heap.
+/// The maximum size of a swap device in bytes: its bitmap of pages must fit in one allocation of the kernel's heap.
 const MOST_SWAP: u64 = 63 << 30;
 
 /// A swap device of the guest, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapSize {
-    /// Its backing.
+    /// The backing of the device.
     pub kind: SwapKind,
-    /// Its size.
+    /// The size of the device.
     pub size: MemorySize,
 }
 
@@ -169,7 +169,7 @@ impl SwapSize {
 }
 
 impl fmt::Display for SwapSize {
-    /// Formats it in the kernel's syntax.
+    /// Formats the device in the syntax of Memwright's kernel.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.kind.name(), self.size.bytes())
     }

@@ -1,6 +1,6 @@
 //! The statistics of measured values.
 
-/// The statistic that a figure is.
+/// The statistic that a number in a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     /// The only value.
@@ -11,19 +11,19 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
-    /// A statistic of a region's passes. The sum of the passes is a row without a statistic, of the same group and
-    /// title.
+    /// A statistic over the passes of a region. The row with the sum over all passes has the same group and title, but
+    /// no statistic.
     Pass(Pass),
 }
 
-/// The statistic of a region's passes that a figure is.
+/// A statistic over the passes of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// The first pass.
     First,
     /// The minimum of all passes.
     Least,
-    /// The median; for an even number of passes the lower of the two in the middle.
+    /// The median; for an even number of passes, the lower of the two middle values.
     Median,
     /// The maximum of all passes.
     Most,
@@ -43,7 +43,7 @@ impl Pass {
         }
     }
 
-    /// Returns what it adds to the title of a row that stands alone.
+    /// Returns the text that this statistic adds to the title of a row that is printed outside its group.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::First => "first pass",
@@ -66,7 +66,7 @@ impl Statistic {
         }
     }
 
-    /// Returns whether a chart draws it: a series has one bar.
+    /// Returns whether charts draw this statistic: a series has one bar, for its median.
     pub fn is_drawn(self) -> bool {
         match self {
             Self::Value | Self::Median => true,

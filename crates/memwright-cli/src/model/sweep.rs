@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::model::kernel_run;
 use crate::model::parameter::Parameter;
 
-/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
+/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
+/// name is added.
 pub const SCHEMA: u32 = 1;
 /// The value of `kind` in such a document.
 pub const KIND: &str = "sweep";
 
-/// A program on several kernels, once for each combination of its parameters.
+/// The results of a program on several kernels, with one run for each combination of its parameters' values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -19,23 +20,23 @@ pub struct Document {
     pub kind: String,
     /// The command, with the names of parameters in braces.
     pub command: Vec<String>,
-    /// The parameters, of which the last changes fastest.
+    /// The parameters; the value of the last one changes fastest.
     pub parameters: Vec<Parameter>,
-    /// The counts at each point.
+    /// The points of the sweep, each with its counts.
     pub points: Vec<Point>,
 }
 
-/// A combination of values.
+/// A combination of the parameters' values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Point {
     /// The values, in the order of the parameters.
     pub values: Vec<String>,
-    /// The counts on each kernel.
+    /// The documents with the counts, one for each kernel.
     pub columns: Vec<kernel_run::Document>,
 }
 
 impl Document {
-    /// Returns whether no second run differed; also true if there was none.
+    /// Returns whether no second run differed from the first, or there were no second runs.
     pub fn repeats(&self) -> bool {
         let mut columns = self.points.iter().flat_map(|point| &point.columns);
         columns.all(|one| one.repeats != Some(false))

@@ -1,12 +1,12 @@
-//! Which anonymous memory gets pages of a size: `--thp-size`.
+//! The setting of `--thp-size`: which anonymous memory is backed by folios of one size.
 
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 use std::fmt;
 
-/// The setting for pages of one size.
+/// Which anonymous memory is backed by folios of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThpSize {
-    /// The size is 4 KiB shifted left by this.
+    /// The order of the folios: their size is 4 KiB shifted left by this.
     order: u8,
     mode: SizeMode,
 }
@@ -25,7 +25,7 @@ impl ThpSize {
 }
 
 impl fmt::Display for ThpSize {
-    /// Formats it in the syntax of the option, and of Linux's `thp_anon` (since 6.12).
+    /// Formats the setting in the syntax of the option, which is that of Linux's `thp_anon` (since 6.12).
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kibibytes = 4 << self.order;
         if kibibytes % 1024 == 0 {

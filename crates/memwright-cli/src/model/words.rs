@@ -1,8 +1,8 @@
-//! Formats values in words, as in all reports.
+//! Formats values in words for reports.
 
 use crate::model::memwright_run::Ending;
 
-/// Returns the number of CPUs in words.
+/// Returns the number of CPUs as a phrase.
 pub fn cpus(count: u8) -> String {
     match count {
         1 => "1 CPU".to_owned(),
@@ -10,7 +10,7 @@ pub fn cpus(count: u8) -> String {
     }
 }
 
-/// Returns how the program ended, in words.
+/// Returns how the program ended, as a phrase.
 pub fn ending(outcome: Option<Ending>) -> String {
     match outcome {
         Some(Ending::Exited(code)) => format!("exited with code {code}"),

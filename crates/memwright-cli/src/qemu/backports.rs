@@ -1,9 +1,9 @@
 //! A newer QEMU from Debian's backports, unpacked into a private cache.
 //!
-//! Debian 12 has QEMU 7.2, under which one of several CPUs can starve under the instruction clock. Its backports
-//! contain a later QEMU that uses the same installed libraries. The packages are unpacked and never installed: nothing
-//! outside the cache folder changes, and no permission beyond reading the archive is needed. A run that needs the later
-//! QEMU fetches it automatically.
+//! Debian 12 has QEMU 7.2, in which one of several CPUs can starve under the instruction clock. Its backports contain a
+//! later QEMU that uses the same installed libraries. The packages are unpacked but not installed, so nothing changes
+//! outside the cache folder, and no permissions other than reading the archive are needed. A run that needs the later
+//! QEMU downloads it automatically.
 
 use std::fs;
 use std::io::Write;
@@ -17,9 +17,9 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::host::output::say;
 
-/// The value of `MEMWRIGHT_QEMU` that selects this QEMU.
+/// The value of `MEMWRIGHT_QEMU` that selects the QEMU from backports.
 pub const NAME: &str = "backports";
-/// The suite that contains it.
+/// The suite of Debian that contains this QEMU.
 const SUITE: &str = "bookworm-backports";
 /// The packages to unpack: the emulator, its data, its firmware.
 const PACKAGES: [&str; 4] = [
@@ -28,15 +28,15 @@ const PACKAGES: [&str; 4] = [
     "qemu-system-data",
     "seabios",
 ];
-/// The release to which the suite belongs: the machine's mirror for it has the suite too.
+/// The release to which the suite belongs. The mirror that this machine uses for the release also has the suite.
 const RELEASE: &str = "bookworm";
-/// The script in the cache that starts the emulator with its own firmware.
+/// The script in the cache folder that starts the emulator with its own firmware.
 const STARTER: &str = "qemu-system-x86_64";
 
 /// Returns the path of the unpacked QEMU, whether or not it exists.
 ///
 /// # Errors
-/// One line if there is no home for a cache.
+/// One line if no folder for a cache can be determined.
 pub fn place() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
 }
@@ -44,16 +44,16 @@ pub fn place() -> anyhow::Result<PathBuf> {
 /// Returns the path of the emulator that the script starts.
 ///
 /// # Errors
-/// One line if there is no home for a cache.
+/// One line if no folder for a cache can be determined.
 pub fn executable() -> anyhow::Result<PathBuf> {
     let folder = cache::folder()?.join(format!("qemu-{SUITE}"));
     Ok(folder.join("root/usr/bin/qemu-system-x86_64"))
 }
 
-/// Returns the path of the unpacked QEMU; unpacks it first if it is not in the cache.
+/// Returns the path of the unpacked QEMU. If it is not in the cache, it is first downloaded and unpacked.
 ///
 /// # Errors
-/// One line if there is no home for a cache, or apt-get or dpkg is missing or fails.
+/// One line if no folder for a cache can be determined, or if apt-get or dpkg is missing or fails.
 pub fn obtain() -> anyhow::Result<PathBuf> {
     let cache = cache::folder()?;
     let folder = cache.join(format!("qemu-{SUITE}"));
@@ -62,7 +62,8 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         return Ok(starter);
     }
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    // Another command can unpack at the same time: each works in a private folder, and the first to finish renames it.
+    // Several commands can unpack at the same time. Each uses a private folder, and the first to finish renames its
+    // folder.
     let work = PrivateFolder::within(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
     let fresh = work.path().join("fresh");

@@ -1,4 +1,4 @@
-//! The QEMU command line. Everything that a guest could observe is fixed, so that runs repeat on every machine.
+//! The QEMU command line. Everything that a guest can observe is fixed, so that runs repeat on every machine.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,16 +10,16 @@ use crate::model::machine::{Apic, Clock, Machine};
 use crate::qemu::disk;
 use crate::qemu::nodes::{self, Backing};
 
-/// The oldest machine of the oldest supported QEMU: its defaults never change.
+/// The machine type. QEMU 7.2 is the oldest supported version, and the defaults of a versioned type never change.
 const MACHINE: &str = "pc-i440fx-7.2";
-/// A CPU model, reduced to the features that TCG supports in every QEMU version. `enforce` makes QEMU refuse to start
-/// instead of dropping a feature. ERMS is off: TCG counts each byte of `rep stosb`.
+/// A CPU model with only the features that TCG supports in every QEMU version. `enforce` makes QEMU refuse to start
+/// instead of dropping a feature. ERMS is off because TCG counts each byte of `rep stosb`.
 const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// Like `CPU_WITH_XAPIC`, but with an x2APIC, which TCG supports in later QEMU versions.
+/// `CPU_WITH_XAPIC` with an x2APIC, which TCG supports in later QEMU versions.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The guest time of [`crate::guestfs::initrd::EPOCH`].
+/// The guest's wall clock at boot, which is [`crate::guestfs::initrd::EPOCH`].
 const CLOCK: &str = "base=2026-01-01T00:00:00,clock=vm";
 
 /// The files and sockets of one run.
@@ -29,20 +29,20 @@ pub struct Places {
     pub kernel: PathBuf,
     /// The archive of the guest's files.
     pub initrd: PathBuf,
-    /// The socket of COM1: answers to input requests.
+    /// The socket of COM1, which carries answers to input requests.
     pub input: PathBuf,
-    /// The socket of COM2: control bytes.
+    /// The socket of COM2, which carries control bytes.
     pub control: PathBuf,
     /// The socket of QEMU's monitor.
     pub monitor: PathBuf,
-    /// The file of the window.
+    /// The file that is mapped into the guest as the window.
     pub window: PathBuf,
-    /// The file of the disk, if there is one.
+    /// The file that backs the guest's disk.
     pub disk: PathBuf,
 }
 
 impl Places {
-    /// Returns the default names in a folder for files and one for sockets.
+    /// Returns the default names: files in the folder `files`, sockets in the folder `sockets`.
     pub fn within(files: &Path, sockets: &Path) -> Self {
         Self {
             kernel: files.join("kernel"),
@@ -56,7 +56,8 @@ impl Places {
     }
 }
 
-/// Returns the arguments that define the machine, whatever kernel it boots: the same for all guests that are compared.
+/// Returns the arguments that define the machine, whatever kernel it boots. They are equal for all guests that are
+/// compared.
 pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
@@ -91,7 +92,7 @@ pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsStri
     line
 }
 
-/// Returns QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that port of this machine.
+/// Returns QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that local port.
 pub fn arguments(
     places: &Places,
     machine: &Machine,
@@ -140,7 +141,7 @@ fn socket(name: &str, path: &Path) -> OsString {
     option(&format!("socket,id={name},server=on,wait=off,path="), path)
 }
 
-/// Returns an option that ends in a path; commas in the path are doubled.
+/// Returns an option that ends with a path. Commas in the path are doubled, as QEMU requires.
 pub fn option(before: &str, path: &Path) -> OsString {
     let mut text = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {

@@ -1,4 +1,4 @@
-//! The disk of a guest: a sparse file that lasts as long as the run.
+//! The disk of a guest: a sparse file that exists as long as the run.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use memwright_linux_abi::channel::{DISK_QUEUE, DISK_SLOT};
 use crate::model::size::MemorySize;
 use crate::qemu::command::option;
 
-/// Creates the file of the disk, which is removed after the run.
+/// Creates the file that backs the disk. The caller removes it after the run.
 ///
 /// # Errors
 /// I/O errors of creating a file.
@@ -22,7 +22,7 @@ pub fn make(path: &Path, size: MemorySize) -> io::Result<()> {
 pub fn arguments(path: &Path) -> [OsString; 4] {
     let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
     let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
-    // By default QEMU stops the machine for ever if the host's disk is full.
+    // By default, QEMU stops the machine without a limit on time if the host's disk is full.
     let device = format!("{device},werror=report,rerror=report");
     let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
     [

@@ -1,7 +1,7 @@
-//! Starts QEMU so that it never outlives the command.
+//! Starts QEMU so that it cannot outlive the command.
 //!
-//! The command starts itself with a hidden subcommand. That process requests a signal for the death of its parent,
-//! which `execve` preserves, and execs QEMU. QEMU therefore exits even if the command is killed.
+//! The command executes itself with a hidden subcommand. That process requests a signal for when its parent dies, a
+//! setting that `execve` preserves, and then execs QEMU. QEMU is therefore killed even if the command is killed.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -26,11 +26,12 @@ pub struct LaunchArgs {
     pub command: Vec<OsString>,
 }
 
-/// Starts `program` in a new process group (a terminal's Ctrl-C is for the guest, not for QEMU), with its output in a
-/// small pipe. Must be called by the thread that lives longest: the death signal is tied to it.
+/// Starts `program` with its output in a small pipe, in a new process group because a terminal's Ctrl-C is for the
+/// guest and not for QEMU. The calling thread must live as long as the run, because the death signal is sent when that
+/// thread exits.
 ///
 /// # Errors
-/// Errors of creating the pipe and of starting the command itself again.
+/// Errors of creating the pipe and of executing the command itself.
 pub fn start(
     program: &OsString,
     arguments: &[OsString],
@@ -38,7 +39,7 @@ pub fn start(
     errors: Stdio,
 ) -> anyhow::Result<(PipeReader, Child)> {
     let (output, writer) = io::pipe().context("cannot make a pipe")?;
-    // The guest relies on QEMU waiting when the pipe is full.
+    // The guest relies on QEMU blocking while the pipe is full.
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
@@ -57,12 +58,12 @@ pub fn start(
     Ok((output, child))
 }
 
-/// Execs the program for the hidden subcommand, or returns why it could not.
+/// Execs the program for the hidden subcommand. Returns only if that fails, with the error.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return io::Error::from(error).into();
     }
-    // The parent may have died before the death signal was requested.
+    // The parent may have died before this process requested the signal.
     if i64::from(parent_id()) != i64::from(args.parent) {
         return anyhow::anyhow!("the command that started this one is gone");
     }

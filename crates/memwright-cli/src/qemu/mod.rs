@@ -1,4 +1,4 @@
-//! QEMU: its command line, its process, and the sockets by which a run communicates with it.
+//! QEMU: its command line, its process, and the sockets through which a run communicates with it.
 
 pub mod backports;
 pub mod command;

@@ -11,22 +11,22 @@ pub struct NodeOption {
     pub value: String,
 }
 
-/// The backing of a guest's memory.
+/// The backing of a guest's memory on the host.
 #[derive(Debug, Clone, Copy)]
 pub enum Backing<'a> {
-    /// Memory of QEMU itself.
+    /// Memory that QEMU allocates.
     Own,
-    /// A file for each node, at the path by which QEMU opens it.
+    /// One file per node, at the path at which QEMU opens it.
     Files(&'a [String]),
 }
 
 impl<'a> Backing<'a> {
-    /// Returns the backing by these files, or by QEMU itself if there are none.
+    /// Returns the backing by these files, or by memory of QEMU if `files` is `None`.
     pub fn of(files: Option<&'a [String]>) -> Self {
         files.map_or(Self::Own, Self::Files)
     }
 
-    /// Returns the memory object of node `number`, of `size` MiB.
+    /// Returns the memory object of node `number`, with `size` MiB.
     fn object(&self, name: &str, size: u64, number: usize) -> String {
         match self {
             Self::Own => format!("memory-backend-ram,id={name},size={size}M"),
@@ -38,7 +38,7 @@ impl<'a> Backing<'a> {
     }
 }
 
-/// Returns the options for a guest with this memory and these CPUs.
+/// Returns QEMU's options for a guest with this memory and these CPUs.
 pub fn options(
     nodes: Nodes,
     memory: MemorySize,

@@ -1,4 +1,4 @@
-//! The running QEMU: one owner waits for it, and any thread can end it with a reason.
+//! The running QEMU: one thread waits for it, and any thread can end it with a reason.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub enum Cut {
     /// `--timeout` expired.
     TimedOut,
-    /// This signal was sent to the command to end it.
+    /// The command received this signal.
     Signalled(i32),
-    /// The reader of standard output is gone.
+    /// The reader of standard output closed it.
     OutputClosed,
-    /// Standard output could not be written, with this error number.
+    /// Writing to standard output failed with this error number.
     OutputFailed(i32),
 }
 
@@ -33,32 +33,32 @@ impl Process {
         }
     }
 
-    /// Records why the run is being cut short; only the first reason is kept. The process continues.
+    /// Records why the command ends the run early, without ending the process. Only the first reason is stored.
     pub fn note(&self, cut: Cut) {
         hold(&self.cut).get_or_insert(cut);
     }
 
-    /// Records the reason and kills the process.
+    /// Records the reason, and kills the process.
     pub fn cut(&self, cut: Cut) {
         self.note(cut);
         self.kill();
     }
 
-    /// Returns why the run was cut short, if it was.
+    /// Returns why the command ended the run early; `None` if it did not.
     pub fn was_cut(&self) -> Option<Cut> {
         *hold(&self.cut)
     }
 
     /// Kills the process if it is still running.
     pub fn kill(&self) {
-        // A process that has exited needs no killing; other errors cannot happen to a child.
+        // Killing fails only if the process has already exited; a child has no other errors.
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits for the process to exit. Its output must have ended: the lock is held while waiting.
+    /// Waits until the process exits. Its output must have ended, because the lock is held while waiting.
     ///
     /// # Errors
-    /// Errors of waiting.
+    /// Errors of wait(2).
     pub fn wait(&self) -> io::Result<ExitStatus> {
         hold(&self.child).wait()
     }
@@ -71,7 +71,7 @@ impl Drop for Process {
     }
 }
 
-/// Locks a mutex. A panic elsewhere must not keep QEMU alive.
+/// Locks a mutex. A panic in another thread must not leave QEMU running.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The part of QEMU's monitor protocol that a run needs.
+//! The part of QEMU's monitor protocol (QMP) that a run needs.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The time limit for an answer of QEMU while a guest runs.
+/// The time limit for QEMU's answer to a command.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a command failed.
 #[derive(Debug)]
 pub enum QmpError {
-    /// The socket failed; `UnexpectedEof` if QEMU has exited.
+    /// The socket failed. The kind is `UnexpectedEof` if QEMU has exited.
     Io(io::Error),
-    /// QEMU sent something other than JSON.
+    /// QEMU sent a line that is not valid JSON.
     Parse(serde_json::Error),
-    /// QEMU refused the command with this message.
+    /// QEMU rejected the command with this message.
     Refused(String),
 }
 
@@ -57,20 +57,20 @@ pub struct Event {
     pub data: Value,
 }
 
-/// A connection to a monitor.
+/// A connection to QEMU's monitor.
 #[derive(Debug)]
 pub struct Monitor {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
-    // Events that arrived while an answer was awaited, oldest first.
+    // Events that arrived before the answer to a command, the oldest first.
     events: Vec<Event>,
 }
 
 impl Monitor {
-    /// Negotiates on a connected socket.
+    /// Negotiates the protocol's capabilities on a connected socket.
     ///
     /// # Errors
-    /// I/O errors of the socket; a peer that does not speak the protocol.
+    /// I/O errors of the socket, and errors if the peer does not implement the protocol.
     pub fn open(stream: UnixStream) -> Result<Self, QmpError> {
         let lines = BufReader::new(stream.try_clone()?);
         let mut monitor = Self {
@@ -86,7 +86,7 @@ impl Monitor {
     /// Executes a command and returns its answer.
     ///
     /// # Errors
-    /// I/O errors of the socket, and QEMU's refusal.
+    /// I/O errors of the socket, and [`QmpError::Refused`].
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let line = json!({ "execute": command, "arguments": arguments });
         self.stream.write_all(format!("{line}\n").as_bytes())?;
@@ -103,7 +103,7 @@ impl Monitor {
         }
     }
 
-    /// Waits for the first event that `wanted` accepts, and returns it. Earlier events are dropped.
+    /// Waits for the first event that `wanted` accepts, and returns it. Earlier events are discarded.
     ///
     /// # Errors
     /// I/O errors of the socket.
@@ -131,7 +131,7 @@ impl Monitor {
 /// Injects a non-maskable interrupt into the guest's CPUs.
 ///
 /// # Errors
-/// I/O errors of the socket; `TimedOut` or `WouldBlock` if QEMU does not answer; its refusal.
+/// I/O errors of the socket (`TimedOut` or `WouldBlock` if QEMU does not answer), and [`QmpError::Refused`].
 pub fn inject_nmi(socket: &Path) -> Result<(), QmpError> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// Returns a monitor whose peer sends these lines, one for each line that it receives after the greeting.
+    /// Returns a monitor whose peer sends one of these lines for each line that it receives after the greeting.
     fn monitor(answers: &'static [&'static str]) -> (Monitor, thread::JoinHandle<Vec<Value>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let served = thread::spawn(move || {
@@ -183,7 +183,7 @@ mod tests {
             received[2],
             json!({ "execute": "migrate", "arguments": { "uri": "x" } })
         );
-        // The peer is gone.
+        // The peer has closed the connection.
         let error = monitor.wait_for(|_| true).unwrap_err();
         assert!(matches!(error, QmpError::Io(_)), "{error}");
     }

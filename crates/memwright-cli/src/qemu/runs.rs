@@ -1,4 +1,4 @@
-//! The guests that run in parallel, and what ends all of them: a signal, or the time limit.
+//! The guests that run in parallel. A signal or the time limit ends all of them.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,23 +12,23 @@ use crate::host::signals;
 use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 
-/// The guests, and why they were ended, if they were.
+/// The guests, and why the command ended them.
 #[derive(Debug, Default)]
 struct Shared {
     cut: Option<Cut>,
     processes: Vec<Arc<Process>>,
 }
 
-/// The guests of a command. Dropping it stops the handling of signals.
+/// The guests of a command. Dropping this value stops the handling of signals.
 pub struct Runs {
     shared: Arc<Mutex<Shared>>,
     signals: Handle,
-    // A message restarts the time limit; dropping the sender ends the thread that waits for it.
+    // A message restarts the time limit. Dropping the sender ends the thread that implements the limit.
     time: Sender<()>,
 }
 
 impl Runs {
-    /// Starts to handle signals: SIGINT, SIGTERM, SIGHUP and the expiry of `limit` end every guest.
+    /// Starts to handle signals. From then on, SIGINT, SIGTERM, SIGHUP and the expiry of `limit` end every guest.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -60,7 +60,7 @@ impl Runs {
         })
     }
 
-    /// Adds a guest. A guest that is added after the others were ended is ended at once.
+    /// Adds a guest. If the other guests were already ended, the new one is ended at once.
     pub fn add(&self, process: &Arc<Process>) {
         let mut shared = hold(&self.shared);
         if let Some(cut) = shared.cut {
@@ -69,16 +69,16 @@ impl Runs {
         shared.processes.push(process.clone());
     }
 
-    /// Restarts the time limit, for the guests of the next run.
+    /// Restarts the time limit for the guests of the next run.
     pub fn renew(&self) {
-        // Sending fails only if the time has expired: the thread has then ended.
+        // Sending fails only if the limit has expired and its thread has ended.
         let _ = self.time.send(());
     }
 
-    /// Fails if the guests were ended.
+    /// Returns an error if the command ended the guests.
     ///
     /// # Errors
-    /// [`Failure::Ended`].
+    /// [`Failure::Ended`], with the reason.
     pub fn check(&self) -> Result<(), Failure> {
         match self.was_cut() {
             Some(Cut::TimedOut) => Err(Failure::Ended(
@@ -93,7 +93,7 @@ impl Runs {
         }
     }
 
-    /// Returns why the guests were ended, if they were.
+    /// Returns why the command ended the guests; `None` if it did not.
     pub fn was_cut(&self) -> Option<Cut> {
         hold(&self.shared).cut
     }
@@ -113,7 +113,7 @@ fn cut(shared: &Mutex<Shared>, reason: Cut) {
     }
 }
 
-/// Locks the state. A panic elsewhere must not keep a guest alive.
+/// Locks the state. A panic in another thread must not leave a guest running.
 fn hold(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Returns a version from its numbers.
+    /// Returns the version with these numbers.
     pub const fn new(major: u32, minor: u32, micro: u32) -> Self {
         Self {
             major,
@@ -35,13 +35,14 @@ impl Version {
         }
     }
 
-    /// The oldest version with the fixed machine type and AVX2 under TCG.
+    /// The oldest version that has the versioned machine type, and AVX2 under TCG.
     pub const OLDEST: Self = Self {
         major: 7,
         minor: 2,
         micro: 0,
     };
-    /// A version in which several CPUs run in fair turns under the instruction clock, with an x2APIC under TCG.
+    /// A version in which several CPUs take fair turns under the instruction clock, and in which TCG supports the
+    /// x2APIC.
     pub const NEWER: Self = Self {
         major: 10,
         minor: 0,
@@ -55,16 +56,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// Returns the QEMU that `MEMWRIGHT_QEMU` selects.
+/// Returns the value of `MEMWRIGHT_QEMU`, or `None` if it is unset or empty.
 fn chosen() -> Option<OsString> {
     std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty())
 }
 
-/// Returns the QEMU to use: `MEMWRIGHT_QEMU`, or the one in PATH. The value `backports` selects a newer one in a
-/// private cache, which is also used if the machine needs a newer one than that in PATH.
+/// Returns the QEMU to use: the one that `MEMWRIGHT_QEMU` names, or the one in PATH. The value `backports` selects a
+/// newer one in a private cache. That one is also used if the machine needs a newer QEMU than the one in PATH.
 ///
 /// # Errors
-/// Errors of fetching the one from backports.
+/// Errors of downloading the QEMU from backports.
 pub fn program(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(word) if word == backports::NAME => Ok(backports::obtain()?.into()),
@@ -82,10 +83,10 @@ pub fn program(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     }
 }
 
-/// Returns the QEMU that `program` would return, as far as that is known without fetching one.
+/// Returns the QEMU that [`program`] would return, without downloading it.
 ///
 /// # Errors
-/// If there is no home for a cache.
+/// If no folder for a cache can be determined.
 pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(path) if path != backports::NAME => Ok(path),
@@ -94,10 +95,10 @@ pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsS
     }
 }
 
-/// Returns the QEMU for runs of one CPU, and its version.
+/// Returns the QEMU for runs with one CPU, and its version.
 ///
 /// # Errors
-/// One line if it is missing or too old.
+/// One line if QEMU is missing or too old.
 pub fn usual() -> anyhow::Result<(OsString, Version)> {
     let program = match chosen() {
         Some(word) if word == backports::NAME => backports::place()?.into(),
@@ -108,7 +109,7 @@ pub fn usual() -> anyhow::Result<(OsString, Version)> {
     Ok((program, version))
 }
 
-/// Returns the version of the QEMU in PATH if the machine needs a newer one. A missing QEMU does not count as older.
+/// Returns the version of the QEMU in PATH if it is older than the machine needs; `None` if it is missing.
 fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
     machine.needs_newer()?;
     check(&USUAL.into(), Version::OLDEST, "", limit)
@@ -116,7 +117,7 @@ fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
         .filter(|version| *version < Version::NEWER)
 }
 
-/// Returns whether a QEMU was built with plugin support, so that its log can contain their output.
+/// Returns whether a QEMU was built with plugin support, so that its log can contain the output of plugins.
 pub fn takes_plugins(program: &OsString) -> bool {
     let answer = bounded::output(
         Command::new(program).args(["-d", "help"]),
@@ -128,11 +129,11 @@ pub fn takes_plugins(program: &OsString) -> bool {
     })
 }
 
-/// Queries a QEMU's version, and checks that it supports this machine. The query is limited to `limit`, and to
+/// Queries a QEMU's version, and checks that it supports this machine. The query takes at most `limit` and at most
 /// [`bounded::PATIENCE`].
 ///
 /// # Errors
-/// One line if it is missing, does not answer like QEMU, or is too old.
+/// One line if QEMU is missing, does not print a version, or is too old.
 pub fn check_for(
     program: &OsString,
     machine: &Machine,
@@ -182,8 +183,8 @@ fn check(
     Ok(version)
 }
 
-/// Returns the SHA-256 of the executable of a name, also for the script of an unpacked QEMU; empty if it cannot be
-/// read.
+/// Returns the SHA-256 of a QEMU executable; for the script of an unpacked QEMU, that of the executable which it
+/// starts. Empty if the file cannot be read.
 pub fn hash(program: &OsString) -> String {
     let path = match locate(program) {
         Some(path) if backports::place().is_ok_and(|place| place == path) => {
@@ -196,7 +197,7 @@ pub fn hash(program: &OsString) -> String {
     bytes.map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
 }
 
-/// Returns the file of a command's name.
+/// Returns the file that a command name refers to.
 fn locate(program: &OsString) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(program.into());

@@ -1,4 +1,4 @@
-//! Renders the complete account for the user, on standard error after the run.
+//! Renders the complete account of a run for standard error.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -10,12 +10,12 @@ use crate::model::settings::empty_input;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
-/// The width of the column of counts.
+/// The width of the column of counts, in characters.
 const COUNT_WIDTH: usize = 24;
-/// Marks a count that repeats, if not all counts do.
+/// Marks a count that repeats, in an account in which not every count does.
 const REPEATS: char = '=';
 
-/// Returns whether the output is styled: standard error must be a terminal, and `NO_COLOR` must not be set.
+/// Returns whether the output has styles. Standard error must be a terminal, and `NO_COLOR` must not be set.
 pub fn styled() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -101,8 +101,8 @@ pub fn render(document: &Document, styled: bool) -> String {
     out
 }
 
-/// Returns the guest's other settings that differ from the defaults. The paths of the tree of `--root`, of which there
-/// can be thousands, are counted.
+/// Returns those of the guest's settings that differ from the defaults. Of the paths of the tree of `--root`, which can
+/// be thousands, it returns only the number.
 fn settings(all: &[String]) -> String {
     let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];

@@ -1,4 +1,4 @@
-//! Tests the page in a real browser, if one is installed: that everything on it is readable, also on a phone and on
+//! Tests the HTML page in a real browser, if one is installed: everything must be readable, also on a phone and on
 //! paper.
 
 #[path = "../../tests/skipped/mod.rs"]
@@ -15,8 +15,8 @@ use crate::sheet::value::Value as Measured;
 
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// Inspects the page from inside a frame: what was fetched, what is invisible or unreadable, what overlaps something
-/// else.
+/// Inspects the page from inside a frame: finds what was downloaded, and elements that are invisible, unreadable or
+/// overlapping.
 const LOOK: &str = r#"
 const seen = { fetched: performance.getEntriesByType("resource").length, hidden: [], outside: [], over: [], small: [] };
 seen.width = innerWidth;
@@ -55,7 +55,7 @@ pre.textContent = JSON.stringify(seen);
 parent.document.body.append(pre);
 "#;
 
-/// Returns a page in a frame of this width: the window of a headless browser cannot be as narrow as a phone's.
+/// Returns a page in a frame of this width, because the window of a headless browser cannot be as narrow as a phone's.
 fn framed(page: &str, width: usize) -> String {
     let looking = format!("<script>{LOOK}</script></body>");
     let page = page.replace("</body>", &looking);
@@ -66,7 +66,7 @@ fn framed(page: &str, width: usize) -> String {
     )
 }
 
-/// Returns what the page looks like in a frame of this width.
+/// Returns the results of inspecting the page in a frame of this width.
 fn seen(page: &str, width: usize) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
@@ -115,7 +115,7 @@ fn a_browser_shows_all_of_it() {
     sheet.sections[0].rows[0].cells[0] = Some(Measured::Count(112_870_416_681_868_251));
     sheet.notes = vec![format!("sha256 {}", "0123456789abcdef".repeat(4))];
     let page = html("memwright compare", &[sheet, with_figures()]);
-    // The printed page, on a screen as wide as an A4 sheet between its margins.
+    // The page as printed, on a screen whose width is that of an A4 sheet without its margins.
     let printed = page.replace("@media print", "@media all");
     for (page, width, is_narrow, is_paper) in [
         (&page, 420, true, false),
@@ -133,14 +133,14 @@ fn a_browser_shows_all_of_it() {
         assert_eq!(seen["fetched"], 0, "{width}: {seen}");
         assert_eq!(seen["wide"], false, "{width}: {seen}");
         assert_eq!(seen["style"], true, "{width}: {seen}");
-        // If the table head does not fit, each cell names its column.
+        // If the screen is too narrow for the table head, each cell contains the name of its column.
         assert_eq!(seen["named"], is_narrow, "{width}: {seen}");
-        // Nothing requires scrolling, which is impossible on paper.
+        // No element requires scrolling, which is impossible on paper.
         if is_narrow || is_paper {
             assert_eq!(seen["cut"], 0, "{width}: {seen}");
         }
-        // A chart of the two rows that changed, with both columns, and one of a median and a value that one column
-        // lacks.
+        // One chart has the two rows that changed, with both columns. The other has a median, and a value that one
+        // column lacks.
         assert_eq!(
             (&seen["bars"], &seen["keys"], &seen["marks"]),
             (&(4 + 3).into(), &(2 + 2).into(), &(4 + 4).into()),

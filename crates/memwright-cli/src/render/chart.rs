@@ -1,21 +1,21 @@
-//! Bar charts, narrow enough for a phone.
+//! Renders bar charts that are narrow enough for a phone.
 
 use std::fmt::Write;
 
 use crate::render::html::escaped;
 use crate::sheet::{Row, Value, cell_text};
 
-/// The colours of columns, in turn; they are distinguishable for colour-blind readers too.
+/// The colours of the columns, in turn. Colour-blind readers can distinguish them too.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
-/// Sizes in pixels. The chart fits on a screen of 420 pixels.
+/// Sizes in pixels. The chart fits on a screen that is 420 pixels wide.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;
 const BAR: usize = 14;
 const GAP: usize = 8;
-/// The number of characters that fit into a line.
+/// The maximum number of characters in a line.
 const FITS: usize = 54;
 
 /// The bars of one row, one for each column.
@@ -24,12 +24,12 @@ pub struct Bars<'a> {
     pub group: &'a str,
     /// The label above the bars.
     pub label: String,
-    /// The values.
+    /// The row with the values.
     pub row: &'a Row,
 }
 
-/// Returns a chart of the rows that have a value above 0: each bar is as long as its share of the row's largest value.
-/// Empty if there is no such row.
+/// Returns a chart of the rows with a value above 0. The length of each bar is proportional to its share of the row's
+/// largest value. Returns an empty string if there is no such row.
 pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     let rows: Vec<(&Bars<'_>, f64)> = rows
         .iter()
@@ -80,7 +80,7 @@ pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     out
 }
 
-/// Draws the axis above the bars, with a line down to the end of the chart at each mark.
+/// Draws the axis above the bars, with a line from each of its marks to the bottom of the chart.
 fn draw_axis(out: &mut String, legend: usize, axis: usize, height: usize) {
     let _ = writeln!(
         out,
@@ -129,7 +129,7 @@ fn largest(row: &Row) -> Option<f64> {
     values.map(Value::approximate).reduce(f64::max)
 }
 
-/// Returns a label that fits into a line.
+/// Returns a label, shortened so that it fits in a line.
 fn shortened(text: &str) -> String {
     if text.chars().count() <= FITS {
         return text.to_owned();
@@ -182,7 +182,7 @@ mod tests {
     fn statistics_are_drawn_like_counts() {
         let rows = with_figures().sections.remove(0).rows;
         let chart = drawn(&rows[1..2], &["memwright", "linux"]);
-        // The first bar is 540/1,001 of the longest.
+        // The first bar's length is 540/1,001 of the longest one's.
         assert_eq!(lengths(&chart), ["113.3", "210.0"]);
         assert!(chart.contains(">1,001</text>"));
     }

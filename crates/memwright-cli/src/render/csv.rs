@@ -1,9 +1,9 @@
-//! Renders a sheet as CSV (RFC 4180): one line for each value.
+//! Renders a sheet as CSV (RFC 4180), with one line for each value.
 
 use crate::model::statistic::Statistic;
 use crate::sheet::{Sheet, Value};
 
-/// Returns the sheet as CSV: every row, changed or not.
+/// Returns all rows of the sheet as CSV, whether or not they changed.
 pub fn csv(sheet: &Sheet) -> String {
     let mut heading = vec!["name", "section", "group", "measure", "unit"];
     if sheet.has_statistics() {
@@ -16,7 +16,7 @@ pub fn csv(sheet: &Sheet) -> String {
         for row in &section.rows {
             let label = row.label();
             for (column, cell) in sheet.columns.iter().zip(&row.cells) {
-                // An empty field means not measured.
+                // An empty field stands for a value that was not measured.
                 let value = cell.map_or_else(String::new, Value::plain);
                 let mut fields = vec![
                     row.name.as_str(),

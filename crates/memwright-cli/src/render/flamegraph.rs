@@ -1,13 +1,13 @@
-//! Flame graphs, drawn by inferno.
+//! Draws flame graphs with inferno.
 
 use anyhow::{Context, ensure};
 use inferno::flamegraph::{self, Options};
 
-/// Draws folded stacks as SVG. With two counts per line it is a differential flame graph: the width is the second
-/// count, and red means more than the first.
+/// Draws folded stacks as SVG. Lines with two counts give a differential flame graph: the second count determines the
+/// width, and red means that it is the larger one.
 ///
 /// # Errors
-/// If there is no stack, or inferno rejects one.
+/// If there are no stacks, or if inferno rejects a line.
 pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<u8>> {
     ensure!(
         !lines.is_empty(),
@@ -17,7 +17,7 @@ pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<
     title.clone_into(&mut options.title);
     options.subtitle = Some(subtitle.to_owned());
     options.count_name = "instructions".to_owned();
-    // The colours are derived from the names of functions, so that equal counts give equal bytes.
+    // Colours are derived from the names of functions, so that equal counts produce equal bytes.
     options.hash = true;
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut drawn)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::profile::Profile;
 
-/// Returns call chains with the own instructions of the last function of each: `f;g;h`, and the count.
+/// Returns each call chain as `f;g;h`, with the number of instructions that its last function itself executed.
 fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     let mut chains: Vec<String> = Vec::with_capacity(profile.calls.len());
     let mut stacks = BTreeMap::new();
@@ -22,7 +22,7 @@ fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     stacks
 }
 
-/// Returns lines `f;g;h COUNT`.
+/// Returns one line `f;g;h COUNT` per call chain.
 pub fn lines(profile: &Profile) -> Vec<String> {
     let stacks = stacks(profile).into_iter();
     stacks
@@ -30,7 +30,7 @@ pub fn lines(profile: &Profile) -> Vec<String> {
         .collect()
 }
 
-/// Returns lines `f;g;h BEFORE AFTER`.
+/// Returns one line `f;g;h BEFORE AFTER` per call chain of either profile.
 pub fn lines_of_two(before: &Profile, after: &Profile) -> Vec<String> {
     let mut both: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (index, profile) in [before, after].into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Renders the functions of one profile for the user.
+//! Renders the functions of one profile as text.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::model::profile::{Order, Profile};
 use crate::model::words::grouped;
 
-/// Returns the profile as text: largest first; the rows of the column "self" add up to the total.
+/// Returns the profile as text, with the largest function first. The rows of the column "self" add up to the total.
 pub fn text(profile: &Profile, order: Order) -> String {
     let mut rows = profile.rows();
     rows.sort_by_key(|row| (std::cmp::Reverse(order.figure(row)), row.name.clone()));
@@ -54,7 +54,7 @@ pub fn text(profile: &Profile, order: Order) -> String {
     out
 }
 
-/// Returns the notes below the rows of a profile.
+/// Returns the notes that follow the rows of a profile.
 pub fn notes(profile: &Profile) -> Vec<String> {
     vec![
         format!("unattributed: {}", grouped(profile.unattributed())),

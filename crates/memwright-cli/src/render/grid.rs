@@ -1,13 +1,13 @@
-//! The table of a section, shared by all formats for the user.
+//! The table of a section, which all text formats share.
 
 use crate::model::statistic::Pass;
 use crate::sheet::{Row, Section, Sheet, cell_text};
 
-/// A table.
+/// A table of a section.
 pub struct Grid<'a> {
     /// The headings of its columns, after that of the label.
     pub headings: Vec<String>,
-    /// Its lines.
+    /// The lines of the table.
     pub lines: Vec<Line<'a>>,
 }
 
@@ -15,15 +15,15 @@ pub struct Grid<'a> {
 pub struct Line<'a> {
     /// The row that it presents.
     pub row: &'a Row,
-    /// Whether it is about single passes of a region, and the line of their sum is above it.
+    /// Whether the row is a statistic of a region's passes, and the line with their sum is above it.
     is_below: bool,
-    /// The texts under the headings.
+    /// The texts of the cells, in the order of the headings.
     pub texts: Vec<String>,
 }
 
 impl Line<'_> {
-    /// Returns the label of the line under the heading of its group. The label of a statistic of the passes, whose sum
-    /// is in a line above, is the indented name of the statistic.
+    /// Returns the label of the line within its group. For a statistic of passes below the line with their sum, the
+    /// label is the indented name of the statistic.
     pub fn title(&self) -> String {
         match self.row.pass().filter(|_| self.is_below) {
             Some(pass) => format!("  {}", pass.name()),
@@ -35,8 +35,8 @@ impl Line<'_> {
 impl Sheet {
     /// Returns the table of a section.
     ///
-    /// The counts of single passes of a region are after their sum if there is one column, and below it if there are
-    /// several. Those that are 0 in all passes are omitted.
+    /// The statistics of a region's passes are in columns after their sum if there is one kernel, and in lines below it
+    /// if there are several. Those that are 0 in every pass are omitted.
     pub fn grid<'a>(&self, section: &'a Section) -> Grid<'a> {
         let has_one_column = self.columns.len() == 1;
         let mut headings = self.headings();
@@ -91,7 +91,7 @@ pub mod tests {
     use crate::render::{csv, html, mail, markdown, text};
     use crate::sheet::tests::{counts, example};
 
-    /// Returns a row about the passes of a region.
+    /// Returns a row with a statistic of a region's passes.
     fn of_passes(pass: Pass, title: &str, cells: &[Option<u64>]) -> Row {
         Row {
             statistic: Some(Statistic::Pass(pass)),
@@ -103,7 +103,7 @@ pub mod tests {
         }
     }
 
-    /// Returns a region that both columns passed several times: only the largest pass differs, and one row is 0.
+    /// Returns a region with several passes in both columns. Only the maximum of the passes differs, and one row is 0.
     fn passed() -> Sheet {
         let mut sheet = example();
         let mut rows = vec![counts("region.1.write", "write", &[Some(10), Some(12)])];
@@ -126,7 +126,7 @@ pub mod tests {
         sheet
     }
 
-    /// Returns titles and texts of a table's lines.
+    /// Returns the titles and texts of a table's lines.
     fn lines(sheet: &Sheet) -> Vec<String> {
         let grid = sheet.grid(&sheet.sections[0]);
         let line = |line: &Line<'_>| format!("{}|{}", line.title(), line.texts.join("|"));
@@ -192,7 +192,7 @@ pub mod tests {
         }
     }
 
-    /// Every format has the changes; for one account, every format has the passes.
+    /// Every format contains the changes; for a single account, every format contains the statistics of the passes.
     #[test]
     fn every_format_has_the_passes() {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

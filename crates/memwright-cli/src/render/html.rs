@@ -1,4 +1,4 @@
-//! Renders sheets as one self-contained page: no script, no network, embedded charts.
+//! Renders sheets as one self-contained HTML page with embedded charts, without scripts and without other resources.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ tr,svg,li{break-inside:avoid}\
 h1,h2,h3,.group{break-after:avoid}\
 svg rect{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
-/// Returns the page. In a comparison, the rows that changed come first, with a chart; all rows follow.
+/// Returns the page. In a comparison, the rows that changed and their chart precede the tables of all rows.
 pub fn html(title: &str, sheets: &[Sheet]) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -73,7 +73,7 @@ pub fn html(title: &str, sheets: &[Sheet]) -> String {
     page
 }
 
-/// Adds the rows that changed: a chart, and a table.
+/// Adds the rows that changed, as a chart and as a table.
 fn changes(page: &mut String, sheet: &Sheet) {
     let summary = escaped(&sheet.change_summary());
     let _ = writeln!(page, "<p class=\"summary\">{summary}.</p>");
@@ -105,7 +105,7 @@ fn changes(page: &mut String, sheet: &Sheet) {
     page.push_str("</table>\n<h3>All rows</h3>\n");
 }
 
-/// Adds a chart of a section whose columns are not compared; of a series it draws only the median.
+/// Adds the chart of a section whose columns are not compared. Of a series, it contains only the median.
 fn section_chart(page: &mut String, sheet: &Sheet, section: &Section) {
     let drawn = section
         .rows
@@ -127,7 +127,7 @@ fn section_chart(page: &mut String, sheet: &Sheet, section: &Section) {
     page.push_str(&text);
 }
 
-/// Begins a table; its first `words` columns are text.
+/// Begins a table whose first `words` columns are text.
 fn head(page: &mut String, headings: &[String], words: usize) {
     page.push_str("<table>\n<tr class=\"head\"><th></th>");
     for (index, heading) in headings.iter().enumerate() {
@@ -137,7 +137,8 @@ fn head(page: &mut String, headings: &[String], words: usize) {
     page.push_str("</tr>\n");
 }
 
-/// Adds the cells of a row. Each cell names its column, for screens that are too narrow for the table head.
+/// Adds the cells of a row. Each cell contains the name of its column, for screens that are too narrow for the table
+/// head.
 fn cells(page: &mut String, headings: &[String], words: usize, texts: &[String]) {
     for (index, (text, heading)) in texts.iter().zip(headings).enumerate() {
         let word = word(index, words);
@@ -154,7 +155,7 @@ fn word(index: usize, words: usize) -> &'static str {
     if index < words { " class=\"word\"" } else { "" }
 }
 
-/// Adds all rows of a section.
+/// Adds a table with all rows of a section.
 fn table(page: &mut String, sheet: &Sheet, section: &Section) {
     let (grid, words) = (sheet.grid(section), sheet.words());
     head(page, &grid.headings, words);
@@ -173,7 +174,7 @@ fn table(page: &mut String, sheet: &Sheet, section: &Section) {
         };
         let title = one.title();
         let shown = title.trim_start();
-        // Indented if it is below the sum of the passes.
+        // The title is indented if its line is below that with the sum of the passes.
         let indent = "&emsp;".repeat(usize::from(shown.len() < title.len()));
         let _ = write!(page, "<tr{other}><td>{indent}{}</td>", escaped(shown));
         cells(page, &grid.headings, words, &one.texts);

@@ -1,15 +1,15 @@
-//! Renders a sheet for a mail: plain text of 72 columns, to paste under a patch.
+//! Renders a sheet as plain text with 72 columns, for a mail with a patch.
 
 use crate::sheet::change::Changed;
 use crate::sheet::{Row, Section, Sheet};
 
-/// The maximum length of a line on mailing lists.
+/// The maximum length of a line on mailing lists, in characters.
 const WIDTH: usize = 72;
 /// The indentation of continuation lines.
 const INDENT: &str = "    ";
 
-/// Returns the sheet as text for a mail: the changes, or all rows of a sheet without a comparison, then notes, versions
-/// and hashes, and the commands that reproduce it.
+/// Returns the sheet as text for a mail: the changes (or all rows, if nothing is compared), then notes, versions and
+/// hashes, then the commands that reproduce the result.
 pub fn mail(sheet: &Sheet, all: bool) -> String {
     let mut out = wrapped("", &sheet.heading);
     out.push('\n');
@@ -54,7 +54,7 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// A line of a table: its label, then its numbers.
+/// A line of a table: a label and numbers.
 struct Line {
     label: String,
     texts: Vec<String>,
@@ -67,7 +67,7 @@ fn changed_line(changed: &Changed<'_>) -> Line {
     }
 }
 
-/// Returns the label of a row, with its statistic if tables have a column for it.
+/// Returns the label of a row, including its statistic if tables have a column for it.
 fn label(section: &Section, row: &Row) -> String {
     match row.statistic.filter(|one| one.has_column()) {
         Some(statistic) => format!(
@@ -81,8 +81,8 @@ fn label(section: &Section, row: &Row) -> String {
     }
 }
 
-/// Returns numbers under their headings. A label that does not fit before them has a separate line; numbers that do not
-/// fit into a line continue on the next.
+/// Returns the numbers under their headings. A label that is too long is on a line before its numbers, and numbers that
+/// do not fit in one line continue on the next.
 fn table(headings: &[String], lines: &[Line]) -> String {
     let width = |column: usize| {
         let texts = lines.iter().filter_map(|line| line.texts.get(column));
@@ -103,7 +103,7 @@ fn table(headings: &[String], lines: &[Line]) -> String {
     out
 }
 
-/// Returns a label on the left and numbers on the right, in as many lines as they need.
+/// Returns a label at the left and numbers at the right, in as many lines as necessary.
 fn placed(label: &str, numbers: &[String]) -> String {
     let mut rows: Vec<String> = vec![String::new()];
     for number in numbers {
@@ -132,7 +132,7 @@ fn placed(label: &str, numbers: &[String]) -> String {
     out
 }
 
-/// Wraps text to [`WIDTH`] at spaces, with continuation lines indented. A word that is longer than a line is broken.
+/// Wraps text at spaces to [`WIDTH`], and indents continuation lines. A word that is longer than a line is broken.
 fn wrapped(indent: &str, text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -166,9 +166,9 @@ fn wrapped(indent: &str, text: &str) -> String {
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Wraps a shell command to [`WIDTH`], with a backslash at the end of each line but the last. A word that is longer
-/// than a line is split by a backslash, and the shell joins its parts. A word with quotes cannot be split in this way,
-/// and stays complete.
+/// Wraps a shell command to [`WIDTH`], with a backslash at the end of each line except the last. A word that is longer
+/// than a line is split by a backslash, after which the shell joins its parts. A word with quotes cannot be split in
+/// this way and stays on one line.
 fn command_lines(command: &str) -> String {
     let most = WIDTH - " \\".len();
     let mut lines: Vec<String> = Vec::new();
@@ -194,7 +194,7 @@ fn command_lines(command: &str) -> String {
                 .nth(room)
                 .map_or(rest.len(), |(at, _)| at);
             lines.push(format!("{line}{}\\", &rest[..cut]));
-            // A space here would begin another word.
+            // A space here would begin a new word.
             line = String::new();
             rest = &rest[cut..];
         }
@@ -261,7 +261,7 @@ after: 6.12.57+deb13-cloud-amd64 (debian-kernel@lists.debian.org) #1 SMP
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef)
 ";
         assert!(text.starts_with(shown), "{text}");
-        // A shell parses the wrapped command to the same words.
+        // A shell must parse the wrapped command to the same words.
         let shown = text.split_once("To reproduce:\n\n").unwrap().1;
         let joined = shown.replace("\\\n", "");
         let joined: Vec<&str> = words(joined.trim());

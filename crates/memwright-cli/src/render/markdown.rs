@@ -1,9 +1,9 @@
-//! Renders a sheet in Markdown, to be pasted into a web page or a message.
+//! Renders a sheet in Markdown, for a web page or a message.
 
 use crate::sheet::{Section, Sheet};
 
-/// Returns the sheet in Markdown. In a comparison, the rows that changed come first; the tables of all rows follow if
-/// `all` is set.
+/// Returns the sheet in Markdown. In a comparison, the rows that changed are first; with `all`, the tables of all rows
+/// follow.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
     if sheet.compares {

@@ -1,4 +1,4 @@
-//! Renders sheets and profiles in formats for the user and for other tools. Each format is a pure function.
+//! Renders sheets and profiles as text and in formats of other tools. Each format is a pure function.
 
 pub mod account;
 #[cfg(test)]

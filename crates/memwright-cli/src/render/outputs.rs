@@ -1,4 +1,4 @@
-//! The outputs of a command's result in addition to the text: files, or standard output, in every format.
+//! The additional outputs of a command's result: files or standard output, in any of the formats.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -46,8 +46,8 @@ pub struct Shown {
     pub rows: Vec<String>,
 }
 
-/// The destinations of results. Every file is opened before anything runs: one that cannot be written is detected then,
-/// not after hours.
+/// The destinations of results. Every file is opened before a program runs, so that a file which cannot be written is
+/// detected at the start and not after hours.
 pub struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
@@ -87,7 +87,7 @@ impl Outputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// A file that cannot be written, or is also read; two formats for one file, or for standard output.
+    /// If a file cannot be written or is also read, or if two formats have the same file or both use standard output.
     pub fn open(
         json: Option<&Path>,
         formats: &Formats,
@@ -122,14 +122,14 @@ impl Outputs {
         all.into_iter().flatten()
     }
 
-    /// Returns whether one of the formats uses standard output, so that no text tables are printed there.
+    /// Returns whether one of the formats is written to standard output. The command then prints no text tables there.
     pub fn on_output(&self) -> bool {
         self.targets()
             .any(|target| matches!(target, Target::Output))
     }
 
-    /// Writes sheets, and the document from which they were made, to all destinations. `all` says whether formats for
-    /// the user include rows that did not change.
+    /// Writes sheets, and the document that they present, to all destinations. With `all`, the text formats include the
+    /// rows that did not change.
     ///
     /// # Errors
     /// I/O errors of writing.

@@ -29,7 +29,7 @@ struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 struct Sample {
-    /// Innermost first.
+    /// The locations of a call chain, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     locations: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -58,7 +58,8 @@ struct Function {
     name: i64,
 }
 
-/// Returns the profile in that format. A function has one location, whose number is one more than the function's.
+/// Returns the profile in the format of pprof. A function has one location, whose number is one more than the
+/// function's.
 pub fn bytes(profile: &Profile) -> Vec<u8> {
     let mut strings = vec![String::new(), "instructions".to_owned(), "count".to_owned()];
     let first_name = strings.len() as i64;
@@ -88,7 +89,7 @@ pub fn bytes(profile: &Profile) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// Returns the locations of a node and of its callers.
+/// Returns the locations of a node and of all its callers.
 fn chain(profile: &Profile, place: usize) -> Vec<u64> {
     let mut locations = Vec::new();
     let mut next = Some(place);

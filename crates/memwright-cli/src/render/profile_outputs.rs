@@ -1,4 +1,4 @@
-//! The outputs of profiles in addition to the table: files that other tools open.
+//! The additional outputs of profiles: files for other tools.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -36,7 +36,7 @@ pub struct ProfileFormats {
     pub pprof: Option<PathBuf>,
 }
 
-/// The open files, opened before anything runs.
+/// The output files, which are opened before a program runs.
 #[derive(Debug)]
 pub struct ProfileOutputs {
     folded: Option<File>,
@@ -49,7 +49,7 @@ impl ProfileOutputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// A file that cannot be written, or that the command also reads or writes otherwise.
+    /// If a file cannot be written, or if the command also uses it for another purpose.
     pub fn open(formats: &ProfileFormats, taken: &mut Taken) -> Result<Self, Failure> {
         let mut open = |option: &str, path: Option<&Path>| {
             let file = path.map(|path| taken.create(&format!("the file of {option}"), path));
@@ -63,10 +63,10 @@ impl ProfileOutputs {
         })
     }
 
-    /// Writes one profile. `kernel` names its kernel, `command` is the command that ran.
+    /// Writes one profile. `kernel` is the name of its kernel, and `command` the command that ran.
     ///
     /// # Errors
-    /// I/O errors of writing; a profile without instructions has no flame graph.
+    /// I/O errors of writing, and an error for a flame graph of a profile without instructions.
     pub fn write(&self, profile: &Profile, kernel: &str, command: &str) -> anyhow::Result<()> {
         let lines = folded::lines(profile);
         put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
@@ -79,7 +79,7 @@ impl ProfileOutputs {
         put(self.pprof.as_ref(), || Ok(pprof::bytes(profile)))
     }
 
-    /// Writes the comparison of two kernels. `kernels` names them.
+    /// Writes the comparison of two kernels. `kernels` contains their names.
     ///
     /// # Errors
     /// The errors of [`Self::write`].

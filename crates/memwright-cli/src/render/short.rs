@@ -1,4 +1,4 @@
-//! Renders the account of a run in 80 columns and 24 lines, with the most important rows. `--full` prints every row.
+//! Renders the most important rows of a run's account in 80 columns and 24 lines. `--full` prints every row instead.
 
 use crate::compare::rows;
 use crate::model::account::Value;
@@ -9,15 +9,15 @@ use crate::model::region::Region;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
-/// The lines of a terminal, and its columns.
+/// The size of a terminal, in lines and columns.
 const LINES: usize = 24;
 const COLUMNS: usize = 80;
-/// The width of the column of counts.
+/// The width of the column of counts, in characters.
 const COUNT: usize = 16;
-/// The minimum number of fault kinds that are listed.
+/// The minimum number of kinds of faults that are listed.
 const LEAST_KINDS: usize = 2;
 
-/// The rows after the faults, in this order, each if it is not 0.
+/// The rows after the faults, in this order. Rows that are 0 are omitted.
 const USUAL: [&str; 12] = [
     "fault_around",
     "flush_local",
@@ -54,7 +54,7 @@ pub fn own(document: &Document) -> String {
         let mut known = document.account.iter();
         let value = known.find(|(row, _)| row == name).map(|(_, value)| *value);
         match value {
-            // Rows that this machine cannot observe are listed only with `--full`.
+            // Rows that this machine cannot observe appear only with `--full`.
             Some(Value::Count(0) | Value::Unobservable) | None => {}
             Some(Value::Count(count)) => last.push(row(count, rows::title(name))),
         }
@@ -85,8 +85,8 @@ pub fn own(document: &Document) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the kinds of faults, the most frequent first, in at most `room` lines; the last line sums up those that are
-/// not listed.
+/// Returns the kinds of faults, the most frequent first, in at most `room` lines. The last line sums up the kinds that
+/// are not listed.
 fn faults(document: &Document, room: usize) -> Vec<String> {
     let is_kind = |name: &str| name.starts_with("fault_") && name != "fault_around";
     let mut kinds: Vec<(u64, &str)> = document
@@ -127,7 +127,7 @@ fn guest(document: &Document) -> String {
     )
 }
 
-/// Returns the account of a run on a kernel image: the rows of the run that are not 0, with those regions that fit.
+/// Returns the account of a run on a kernel image: the rows of the run that are not 0, and as many regions as fit.
 pub fn image(document: &kernel_run::Document) -> String {
     let kernel = &document.kernel.name;
     let mut lines = vec![
@@ -166,13 +166,13 @@ pub fn image(document: &kernel_run::Document) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The number of regions next to the run, and the width of each column.
+/// The maximum number of regions in columns next to the run, and the width of each column.
 const REGIONS: usize = 2;
 const CELL: usize = 16;
-/// The width of the titles of rows.
+/// The width of the column of titles.
 const TITLE: usize = COLUMNS - (REGIONS + 1) * CELL - 2;
 
-/// Returns the heading of a region: its title, or only its name if the title does not fit.
+/// Returns the heading of a region: its title, or its name alone if the title is too long.
 fn heading_of(region: &Region) -> String {
     let title = region.title();
     match &region.name {
@@ -181,7 +181,7 @@ fn heading_of(region: &Region) -> String {
     }
 }
 
-/// Returns the line above the first group of rows, with the titles of the columns.
+/// Returns the line with the name of the first group and the titles of the columns.
 fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
     let mut line = format!("  {group:TITLE$}");
     for (title, _) in columns {
@@ -191,7 +191,7 @@ fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
     line
 }
 
-/// Returns a line for each row that is not 0 in all columns, below the name of its group.
+/// Returns one line for each row that is not 0 in every column, below the name of its group.
 fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     let values: Vec<_> = columns
         .iter()
@@ -224,7 +224,7 @@ fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     lines
 }
 
-/// Returns warnings: rows that were not measured, regions without a column, unpaired marks.
+/// Returns the warnings: rows that were not measured, regions that have no column, and unpaired marks.
 fn problems(document: &kernel_run::Document, shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if document.run.is_none() {
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Whatever is counted, the account fits, and it says what it omits.
+    /// The account fits whatever it contains, and it states what it omits.
     #[test]
     fn the_fullest_account_fits() {
         let names = |count: usize| {

@@ -4,8 +4,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::sheet::{Section, Sheet};
 
-/// Returns the sheet as text. In a comparison, the rows that changed come first; the tables of all rows follow if `all`
-/// is set.
+/// Returns the sheet as text. In a comparison, the rows that changed are first; with `all`, the tables of all rows
+/// follow.
 pub fn text(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("\n{}\n", sheet.heading);
     if sheet.compares {
@@ -25,7 +25,7 @@ pub fn text(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// Returns the rows that changed, as one table.
+/// Returns one table with the rows that changed.
 fn changes(sheet: &Sheet) -> String {
     let changed = sheet.changed();
     if changed.is_empty() {
@@ -39,7 +39,7 @@ fn changes(sheet: &Sheet) -> String {
     format!("\n{}", indented(&table))
 }
 
-/// Returns all rows of a section.
+/// Returns a table with all rows of a section.
 fn table(sheet: &Sheet, section: &Section) -> String {
     let mut table = empty();
     let grid = sheet.grid(section);
@@ -72,7 +72,8 @@ fn indented(table: &Table) -> String {
         .collect()
 }
 
-/// Returns a label and texts: the first `words` texts left-aligned, the rest right-aligned as numbers.
+/// Returns the cells of a line: the label and the first `words` texts are left-aligned, and the rest are right-aligned
+/// as numbers.
 fn line(label: &str, words: usize, texts: &[String]) -> Vec<Cell> {
     let cell = |(index, text): (usize, &String)| {
         Cell::new(text).set_alignment(if index < words {

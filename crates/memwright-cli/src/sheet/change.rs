@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use crate::sheet::value::{Share, percent_text};
 use crate::sheet::{Row, Section, Sheet, cell_text};
 
-/// A row that differs from the first column in some column.
+/// A row with a column that differs from the first.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed<'a> {
-    /// Its section.
+    /// The section that contains the row.
     pub section: &'a Section,
-    /// The row.
+    /// The row that changed.
     pub row: &'a Row,
 }
 
@@ -27,7 +27,7 @@ impl Changed<'_> {
             .max_by(|one, other| one.order(*other))
     }
 
-    /// Returns the label of the row outside its section.
+    /// Returns the row's label for a table of changes, outside its section.
     pub fn label(&self) -> String {
         let title = self.section.label(self.row);
         match self.section.title.as_str() {
@@ -41,7 +41,7 @@ impl Changed<'_> {
         with_unit(&self.label(), &self.row.unit)
     }
 
-    /// Returns the row's texts under [`Sheet::change_headings`].
+    /// Returns the texts of the row's cells, in the order of [`Sheet::change_headings`].
     pub fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.row.unit.clone()];
         for (column, cell) in self.row.cells.iter().enumerate() {
@@ -64,7 +64,8 @@ impl Changed<'_> {
 }
 
 impl Section {
-    /// Returns the label of a row outside its group: with the group if the title alone is ambiguous in the section.
+    /// Returns a row's label outside its group. The label includes the group if another row of the section has the same
+    /// title.
     pub fn label(&self, row: &Row) -> String {
         let label = row.label();
         let same = self.rows.iter().filter(|other| other.label() == label);
@@ -100,13 +101,14 @@ impl Sheet {
             .collect();
         changed.sort_by(|(one, _), (other, _)| match (one, other) {
             (Some(one), Some(other)) => other.order(*one),
-            // A row that differs has a share.
+            // A row that differs always has a share.
             (None, _) | (_, None) => Ordering::Equal,
         });
         changed.into_iter().map(|(_, changed)| changed).collect()
     }
 
-    /// Returns one line with the number of rows that changed, of all rows, and of rows that could not be compared.
+    /// Returns one line with the number of changed rows, the number of all rows, and the number of rows that could not
+    /// be compared.
     pub fn change_summary(&self) -> String {
         let rows = || self.unranked().flat_map(|section| &section.rows);
         let changed = match (self.changed().len(), rows().count()) {
@@ -123,8 +125,8 @@ impl Sheet {
         }
     }
 
-    /// Returns the headings of a table of changes, after that of the label: the unit, then each column, with its
-    /// difference and its relative change.
+    /// Returns the headings of a table of changes after the heading of the label: the unit, then each column. A
+    /// compared column is followed by its difference and its relative change.
     pub fn change_headings(&self) -> Vec<String> {
         let mut headings = vec!["unit".to_owned()];
         for (index, name) in self.columns.iter().enumerate() {

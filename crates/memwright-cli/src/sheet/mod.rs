@@ -1,4 +1,4 @@
-//! A result as a sheet: a row per measure, a column per kernel or run, in sections.
+//! A result as a sheet in sections, with one row per measure and one column per kernel or run.
 
 pub mod change;
 pub mod select;
@@ -24,11 +24,11 @@ pub struct Sheet {
     pub columns: Vec<String>,
     /// Whether the columns are compared with the first.
     pub compares: bool,
-    /// Its parts.
+    /// The sections of the sheet, in order.
     pub sections: Vec<Section>,
     /// Notes, versions and hashes, one line each.
     pub notes: Vec<String>,
-    /// The commands that reproduce it.
+    /// The commands that reproduce the result.
     pub commands: Vec<String>,
 }
 
@@ -39,7 +39,8 @@ pub struct Section {
     pub title: String,
     /// A remark about the title; may be empty.
     pub remark: String,
-    /// Whether its rows have their own order and are listed together, even if only changes are printed.
+    /// Whether the section's rows have an order of their own. They are then printed together even where only changed
+    /// rows are printed.
     pub is_ranked: bool,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -50,15 +51,16 @@ pub struct Section {
 pub struct Row {
     /// Its identifier: the name in JSON and CSV, which does not change between versions.
     pub name: String,
-    /// The heading of its group, which it shares with adjacent rows.
+    /// The heading of the row's group. Adjacent rows of the same group have the same heading.
     pub group: String,
     /// What was measured.
     pub title: String,
     /// The unit of its values.
     pub unit: String,
-    /// The statistic that its values are; `None` if they are not statistics.
+    /// Which statistic the row's values are; `None` if they are not statistics.
     pub statistic: Option<Statistic>,
-    /// Whether it counts work of the program, not of the kernel: if it differs, the columns did not do the same work.
+    /// Whether the row counts work of the program and not of the kernel. If such a row differs, the columns did not do
+    /// the same work.
     pub is_state: bool,
     /// One cell for each column.
     pub cells: Vec<Cell>,
@@ -70,7 +72,7 @@ pub fn cell_text(cell: Cell) -> String {
 }
 
 impl Section {
-    /// Returns title and remark.
+    /// Returns the title followed by the remark.
     pub fn heading(&self) -> String {
         match self.remark.as_str() {
             "" => self.title.clone(),
@@ -88,7 +90,7 @@ impl Row {
         }
     }
 
-    /// Returns the statistic of a region's passes that the row is, or `None` if it is none.
+    /// Returns which statistic over a region's passes the row contains, or `None` if it contains none.
     pub fn pass(&self) -> Option<Pass> {
         match self.statistic {
             Some(Statistic::Pass(pass)) => Some(pass),
@@ -97,7 +99,7 @@ impl Row {
         }
     }
 
-    /// Returns whether it is 0 in every column.
+    /// Returns whether the value is 0 in every column.
     pub fn is_idle(&self) -> bool {
         let is_zero = |cell: &Cell| match cell {
             Some(Value::Count(count)) => *count == 0,
@@ -106,19 +108,20 @@ impl Row {
         self.cells.iter().all(is_zero)
     }
 
-    /// Returns the first cell and that of a column, if both were measured.
+    /// Returns the values of the first column and of this column, if both were measured.
     fn pair(&self, column: usize) -> Option<(Value, Value)> {
         let cell = |column: usize| self.cells.get(column).copied().flatten();
         cell(0).zip(cell(column))
     }
 
-    /// Returns how a column differs from the first; `None` if it does not, or if one of them was not measured.
+    /// Returns how a column differs from the first; `None` if it does not, or if one of the two was not measured.
     pub fn difference(&self, column: usize) -> Option<value::Difference> {
         let (first, other) = self.pair(column)?;
         other.difference(first)
     }
 
-    /// Formats the difference of a column: "=" if there is none, empty if one of them was not measured.
+    /// Formats the difference of a column from the first: "=" if there is none, empty if one of the two was not
+    /// measured.
     pub fn delta(&self, column: usize) -> String {
         match (self.pair(column), self.difference(column)) {
             (None, _) => String::new(),
@@ -127,14 +130,14 @@ impl Row {
         }
     }
 
-    /// Returns whether a column has a different value than the first.
+    /// Returns whether the value in any column differs from the first.
     pub fn differs(&self) -> bool {
         (1..self.cells.len()).any(|column| self.difference(column).is_some())
     }
 }
 
 impl Sheet {
-    /// Returns whether any column has a different value than the first.
+    /// Returns whether any row has a column that differs from the first.
     pub fn differs(&self) -> bool {
         self.sections
             .iter()
@@ -147,13 +150,13 @@ impl Sheet {
         rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
-    /// Returns how many of the first [`Sheet::headings`] are of columns with text: unit and statistic, or none.
+    /// Returns how many of the first [`Sheet::headings`] belong to columns of text: 2 (unit and statistic), or 0.
     pub fn words(&self) -> usize {
         if self.has_statistics() { 2 } else { 0 }
     }
 
-    /// Returns the headings of the columns: unit and statistic if the rows have them, then the kernels; if they are
-    /// compared, each after the first is followed by its difference.
+    /// Returns the headings of the columns: unit and statistic if the rows have them, then the kernels. In a
+    /// comparison, the heading of each kernel after the first is followed by the heading of its difference.
     pub fn headings(&self) -> Vec<String> {
         let mut headings = Vec::new();
         if self.has_statistics() {
@@ -168,7 +171,7 @@ impl Sheet {
         headings
     }
 
-    /// Returns the texts of a row under [`Sheet::headings`].
+    /// Returns the texts of a row's cells, in the order of [`Sheet::headings`].
     pub fn texts(&self, row: &Row) -> Vec<String> {
         let mut texts = Vec::new();
         if self.has_statistics() {
@@ -203,7 +206,7 @@ pub mod tests {
         }
     }
 
-    /// Returns a sheet with every optional part.
+    /// Returns a sheet in which every optional part is present.
     pub fn example() -> Sheet {
         let section = |title: &str, rows| Section {
             title: title.to_owned(),
@@ -246,7 +249,8 @@ pub mod tests {
         }
     }
 
-    /// Returns a sheet whose rows are statistics: a series of two kernels, and a count that one of them lacks.
+    /// Returns a sheet whose rows are statistics: a series on two kernels, and a count that one of them did not
+    /// measure.
     pub fn with_figures() -> Sheet {
         let row = |title: &str, unit: &str, statistic, values: [Option<f64>; 2]| Row {
             name: String::new(),

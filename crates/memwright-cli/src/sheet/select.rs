@@ -1,4 +1,4 @@
-//! Selects rows by the user's patterns: `--rows PATTERN`.
+//! Selects rows by the patterns of `--rows`.
 
 use std::fmt;
 
@@ -76,8 +76,8 @@ pub fn check<'a>(
     })
 }
 
-/// Returns the names that are similar to a pattern: those that end with it or contain it, then those that differ in a
-/// few letters.
+/// Returns the names that are similar to a pattern. Names that end with the pattern or contain it are first, then those
+/// that differ in a few letters.
 pub fn close(pattern: &str, names: &[&str]) -> Vec<String> {
     let plain = pattern.replace('*', "");
     let alike = |name: &str| {
@@ -102,11 +102,11 @@ pub fn close(pattern: &str, names: &[&str]) -> Vec<String> {
 }
 
 impl Sheet {
-    /// Returns the sheet with only the rows that match a pattern, by their name or group. Without patterns, all rows
-    /// stay.
+    /// Returns the sheet with only the rows whose name or group matches one of the patterns. Without patterns, it keeps
+    /// all rows.
     ///
     /// # Errors
-    /// A pattern that matches no row: a comparison of nothing must not succeed.
+    /// If a pattern matches no row: a comparison of no rows must not succeed.
     pub fn select(mut self, patterns: &[String]) -> Result<Self, UnknownRow> {
         if patterns.is_empty() {
             return Ok(self);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::model::words::grouped;
 
-/// A measured value. Counts are compared and subtracted as integers, so nothing is lost above 2^53.
+/// A measured value. Counts are compared and subtracted as integers, so that counts above 2^53 stay exact.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// A count.
@@ -16,9 +16,9 @@ pub enum Value {
 /// The difference of two values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Whether it is negative.
+    /// Whether the second value is less than the first.
     pub is_less: bool,
-    /// Its absolute value.
+    /// The absolute value of the difference.
     pub size: Value,
 }
 
@@ -27,14 +27,14 @@ pub struct Difference {
 pub enum Share {
     /// The first value is 0.
     FromZero,
-    /// Both are counts.
+    /// Both values are counts.
     OfCount {
-        /// The size of the difference.
+        /// The absolute value of the difference.
         difference: u64,
         /// The first value, which is not 0.
         first: u64,
     },
-    /// One is a statistic.
+    /// One of the values is a statistic.
     Real(f64),
 }
 
@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    /// Returns how this value differs from `first`; `None` if they are equal.
+    /// Returns how this value differs from `first`, or `None` if they are equal.
     pub fn difference(self, first: Self) -> Option<Difference> {
         let is_less = match self.order(first) {
             Ordering::Equal => return None,
@@ -75,7 +75,7 @@ impl Value {
         Some(Difference { is_less, size })
     }
 
-    /// Formats the value for the user: with separated thousands, and two decimals if it is not a whole number.
+    /// Formats the value for people: with thousands separators, and with two decimals if it is not a whole number.
     pub fn text(self) -> String {
         match self {
             Self::Count(count) => grouped(count),
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// Formats the value for programs: digits alone.
+    /// Formats the value for other programs: digits alone.
     pub fn plain(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),
@@ -113,7 +113,7 @@ impl Difference {
 }
 
 impl Share {
-    /// Returns the share in percent; infinite from zero.
+    /// Returns the share in percent; infinite if the first value is 0.
     pub fn percent(self) -> f64 {
         match self {
             Self::FromZero => f64::INFINITY,
@@ -132,7 +132,7 @@ impl Share {
                     first: from,
                 },
             ) => {
-                // A product of two u64 fits into a u128.
+                // The product of two `u64` fits in a `u128`.
                 let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
                 product(difference, from).cmp(&product(others, first))
             }
@@ -155,13 +155,13 @@ pub fn percent_text(difference: &Difference, first: Value) -> String {
     if percent >= 0.1 {
         return format!("{sign}{percent:.1} %");
     }
-    // Two significant digits: one decimal beyond the first nonzero one.
+    // Two significant digits: the first nonzero decimal and one more.
     let digits = (-percent.log10()).ceil().clamp(1.0, 20.0) as usize + 1;
     format!("{sign}{percent:.digits$} %")
 }
 
-/// Formats a statistic with separated thousands and up to two decimals: as exact as the programs print it, so that
-/// published figures can be compared with measured ones.
+/// Formats a statistic with thousands separators and up to two decimals, which is the precision that the programs
+/// print, so that published figures can be compared with measured ones.
 fn number(value: f64) -> String {
     let hundredths = (value.abs() * 100.0).round() as u64;
     let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
@@ -227,7 +227,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // As floating-point numbers, both shares are 1.
+            // As floating-point numbers, both shares would be 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

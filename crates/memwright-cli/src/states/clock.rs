@@ -1,56 +1,57 @@
-//! The clocks in a saved machine.
+//! Corrects the clocks in the snapshot of a machine.
 //!
-//! When the CPUs stop, QEMU sometimes considers them idle, advances the clock to the next timer
-//! (`icount_start_warp_timer` in its icount.c), and sometimes also runs that timer. Both depend on which of its threads
-//! runs first. The guest reports its clock just before it stops, so the length of the jump is known, and the saved clock
-//! is set back by it, and so is the counter of the HPET, which QEMU derives from the clock. A timer that ran cannot be
-//! undone: its interrupt is pending. Such a guest boots again.
+//! When the CPUs stop, QEMU sometimes considers them idle and advances the clock to the next timer
+//! (`icount_start_warp_timer` in its icount.c), and sometimes it also runs that timer. Both depend on which of QEMU's
+//! threads runs first. The guest reports its clock just before it stops, so the length of the jump is known. This
+//! module subtracts it from the saved clock and from the counter of the HPET, which QEMU derives from the clock. A
+//! timer that has run cannot be undone, because its interrupt is pending; such a guest is booted again.
 //!
-//! QEMU also saves how long it ran by the host's clock, which a guest under the instruction clock cannot observe. That
-//! time is set to 0, so that two states of a guest are equal byte for byte.
+//! QEMU also saves for how long it has run according to the host's clock, which a guest under the instruction clock
+//! cannot observe. That time is set to 0, so that two snapshots of a guest are equal byte for byte.
 
 use std::fmt;
 
-/// Instructions from the RDTSC of the guest's first process (`stand_still` in programs/lab/init.c) to the stop.
+/// The number of instructions from the RDTSC of the guest's init process (`stand_still` in programs/lab/init.c) to the
+/// stop.
 const BEFORE_STOP: i64 = 20;
-/// The beginning of the part of the stream that contains the clock: the mark of a subsection, its name preceded by its
-/// length, and its version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the
-/// instructions, and the instructions.
+/// The bytes before the clock in the device stream: the mark of a subsection, its name preceded by its length, and its
+/// version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the number of instructions,
+/// and the number of instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
-/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its
-/// instance and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
+/// The bytes before the host's clocks in the device stream: the name preceded by its length, the instance and the
+/// version. Ticks, an unused number and nanoseconds follow, eight bytes each.
 const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
 
-/// The beginning of the state of the CPU's local APIC: the name preceded by its length, its instance and its version.
+/// The bytes before the state of the CPU's local APIC: the name preceded by its length, the instance and the version.
 const APIC: &[u8] = b"\x04apic\x00\x00\x00\x00\x00\x00\x00\x03";
-/// Where in this state the clock is at which its timer expires next, 8 bytes; -1 if the timer is not set.
+/// The offset in this state of the time at which the timer next expires (8 bytes); -1 if the timer is not set.
 const APIC_EXPIRY: usize = 173;
 
-/// The beginning of the state of the HPET: the name preceded by its length, its instance and its version. Its
-/// configuration, its interrupts and its counter follow, 8 bytes each.
+/// The bytes before the state of the HPET: the name preceded by its length, the instance and the version. The HPET's
+/// configuration, its interrupts and its counter follow, eight bytes each.
 const HPET: &[u8] = b"\x04hpet\x00\x00\x00\x00\x00\x00\x00\x02";
-/// The beginning of the part of the stream that contains what the HPET adds to the clock, 8 bytes. QEMU writes it only if
-/// the counter runs.
+/// The bytes before the number that the HPET adds to the clock (8 bytes). QEMU writes this part only if the counter
+/// runs.
 const HPET_OFFSET: &[u8] = b"\x05\x0bhpet/offset\x00\x00\x00\x01";
-/// Nanoseconds by which the HPET counts.
+/// The period of the HPET's counter in nanoseconds.
 const HPET_PERIOD: i64 = 10;
 
-/// Whether the timer that was due next ran after the guest had stopped.
+/// Whether QEMU ran the next timer after the guest had stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextTimer {
-    /// It did not: the machine is as it stopped.
+    /// It did not: the machine is in the state in which it stopped.
     Waits,
     /// It did.
     Ran,
 }
 
-/// Why the clock cannot be read.
+/// Why the clock of a snapshot cannot be corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockError {
-    /// The stream has no instruction clock, or more than one.
+    /// The stream does not contain exactly one instruction clock.
     NotFound,
-    /// The clock is earlier than the guest reported.
+    /// The saved clock is earlier than the time that the guest reported.
     Early,
 }
 
@@ -65,11 +66,11 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the saved clock and the counter of the HPET to their values when the machine stopped, which are computed from
-/// `time`: the guest read it just before. Returns whether a timer ran later.
+/// Sets the saved clock and the counter of the HPET to their values when the machine stopped. These are computed from
+/// `time`, which the guest read just before. Returns whether QEMU ran a timer after that.
 ///
 /// # Errors
-/// The stream does not have the form that QEMU writes.
+/// If the stream does not have the format that QEMU writes.
 pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
     let added = number(stream, place)?;
@@ -91,8 +92,8 @@ pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     })
 }
 
-/// Returns whether the local APIC's timer, which is the next one of any guest that has just been woken, ran after the
-/// clock had been advanced: then it expires no more.
+/// Returns whether QEMU ran the local APIC's timer after it had advanced the clock; the timer is then no longer set. In
+/// a guest that has just woken up, this timer is always the next one.
 fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(APIC, stream)?;
     Ok(match number(stream, place + APIC_EXPIRY)? {
@@ -101,7 +102,7 @@ fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
     })
 }
 
-/// Sets the counter of the HPET to its value at `time`, if it counts.
+/// Sets the counter of the HPET to its value at `time`, if the counter runs.
 fn set_hpet(stream: &mut [u8], time: i64) -> Result<(), ClockError> {
     let offset = match only_place_behind(HPET_OFFSET, stream) {
         Ok(place) => number(stream, place)?,
@@ -116,7 +117,7 @@ fn set_hpet(stream: &mut [u8], time: i64) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the big-endian number at `place`.
+/// Returns the big-endian number at offset `place`.
 fn number(stream: &[u8], place: usize) -> Result<i64, ClockError> {
     let bytes = stream
         .get(place..place + 8)
@@ -127,7 +128,7 @@ fn number(stream: &[u8], place: usize) -> Result<i64, ClockError> {
 /// Sets the host's clocks to 0.
 ///
 /// # Errors
-/// The stream does not have the form that QEMU writes.
+/// If the stream does not have the format that QEMU writes.
 pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     let place = only_place_behind(HOST_CLOCKS, stream)?;
     let clocks = stream
@@ -137,7 +138,7 @@ pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the offset after `beginning`, which must occur exactly once.
+/// Returns the offset after `beginning`, which must occur exactly once in the stream.
 fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
     let mut places = stream
         .windows(beginning.len())
@@ -154,7 +155,7 @@ fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockErro
 mod tests {
     use super::*;
 
-    /// A stream with a clock, a local APIC whose timer expires then, and an HPET with this counter.
+    /// Returns a stream with a clock, a local APIC whose timer expires at `expiry`, and an HPET with this counter.
     fn stream(added: i64, instructions: i64, expiry: i64, counter: i64) -> Vec<u8> {
         let numbers = |numbers: &[i64]| -> Vec<u8> {
             numbers.iter().flat_map(|one| one.to_be_bytes()).collect()

@@ -1,8 +1,8 @@
-//! The file of a saved machine.
+//! The file of a machine's snapshot.
 //!
-//! The format: a magic word; the length of the device stream (8 bytes, little-endian), and the stream; pieces of
-//! memory, each with its node (4 bytes), its length (4 bytes), its offset (8 bytes) and its contents; a piece of length
-//! 0; a CRC-32 of everything before. Zero-filled pages are omitted.
+//! The file consists of a magic number, the length of the device stream (8 bytes, little-endian), the stream, pieces of
+//! memory, a piece of length 0, and a CRC-32 of everything before. Each piece has its node (4 bytes), its length (4
+//! bytes), its offset (8 bytes) and its contents. Zero-filled pages are omitted.
 
 use std::fmt;
 use std::fs::File;
@@ -17,19 +17,19 @@ use crate::count::tables::Part;
 
 const MAGIC: &[u8; 16] = b"memwright state\x01";
 const PAGE: usize = 4096;
-/// The maximum length of a piece of memory.
+/// The maximum length of a piece of memory in bytes.
 const PIECE: usize = 1 << 20;
-/// Bytes of the header of a piece.
+/// The size of the header of a piece in bytes.
 const HEADER: usize = 16;
-/// The maximum length of the device stream: QEMU 10 with 64 CPUs writes less than 2 MiB.
+/// The maximum length of the device stream in bytes; QEMU 10 with 64 CPUs writes less than 2 MiB.
 const MOST_DEVICES: u64 = 64 << 20;
 
-/// Why a file cannot be used.
+/// Why a snapshot file cannot be used.
 #[derive(Debug)]
 pub enum StateError {
     /// It cannot be read.
     Io(io::Error),
-    /// It is truncated, or its checksum is wrong.
+    /// It is truncated, or its checksum does not match.
     Damaged,
 }
 
@@ -53,20 +53,20 @@ impl From<io::Error> for StateError {
     }
 }
 
-/// A saved machine.
+/// A machine's snapshot.
 #[derive(Debug)]
 pub struct State {
     file: File,
     devices: Vec<u8>,
-    // The offset of the first piece of memory.
+    // The offset of the first piece of memory in the file.
     memory: u64,
 }
 
 impl State {
-    /// Opens a saved machine: verifies the checksum of the complete file, and reads the device stream.
+    /// Opens a snapshot: verifies the checksum of the complete file, and reads the device stream.
     ///
     /// # Errors
-    /// I/O errors of reading; a damaged file.
+    /// I/O errors of reading, and [`StateError::Damaged`].
     pub fn open(mut file: File) -> Result<Self, StateError> {
         check(&mut file)?;
         let mut magic = [0; MAGIC.len()];
@@ -87,15 +87,15 @@ impl State {
         })
     }
 
-    /// Returns everything that QEMU saved except memory.
+    /// Returns the device stream: everything that QEMU saved except memory.
     pub fn devices(&self) -> &[u8] {
         &self.devices
     }
 
-    /// Writes the memory into empty files, one for each node.
+    /// Writes the memory into empty files, one for each NUMA node.
     ///
     /// # Errors
-    /// I/O errors of reading and writing; a file that does not have the form that [`write()`] writes.
+    /// I/O errors of reading and writing, and an error if the file does not have the format that [`write()`] writes.
     pub fn fill(&self, parts: &[Part]) -> Result<(), StateError> {
         for part in parts {
             part.file.set_len(part.size)?;
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Reads the complete file and compares its checksum.
+/// Reads the complete file and verifies its checksum.
 fn check(file: &mut File) -> Result<(), StateError> {
     let length = file.metadata()?.len();
     let body = length.checked_sub(4).ok_or(StateError::Damaged)?;
@@ -157,7 +157,7 @@ fn decode(header: &[u8; HEADER]) -> (usize, usize, u64) {
     (word(0) as usize, word(4) as usize, offset)
 }
 
-/// Writes data, and computes its checksum.
+/// Writes data, and computes its checksum along the way.
 struct Summing<W> {
     output: W,
     hash: Hasher,
@@ -170,7 +170,7 @@ impl<W: Write> Summing<W> {
     }
 }
 
-/// Writes a machine whose memory is in these files, and returns the machine opened for reading.
+/// Writes the snapshot of a machine whose memory is in these files. Returns the snapshot, opened for reading.
 ///
 /// # Errors
 /// I/O errors of reading and writing.
@@ -221,7 +221,7 @@ fn write_part(output: &mut Summing<impl Write>, node: usize, file: &File) -> io:
     Ok(())
 }
 
-/// Returns the next data range of a sparse file.
+/// Returns the next range of a sparse file that contains data; `None` if there is none.
 fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(begin) => begin,
@@ -234,7 +234,7 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     )))
 }
 
-/// Returns the ranges of adjacent pages that are not zero-filled.
+/// Returns the ranges of adjacent pages that are not all zeros.
 fn runs(piece: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut found: Vec<std::ops::Range<usize>> = Vec::new();
     for (index, page) in piece.chunks(PAGE).enumerate() {
@@ -287,7 +287,7 @@ mod tests {
         for (one, other) in parts.iter().zip(&empty) {
             assert!(bytes(one) == bytes(other));
         }
-        // Zero-filled pages take no space.
+        // Zero-filled pages take no space in the file.
         let length = path.as_file().metadata().unwrap().len();
         assert!(length < 12 * PAGE as u64, "{length}");
     }

@@ -1,16 +1,16 @@
-//! Limits the saved machines in the cache.
+//! Limits the total size of the snapshots in the cache.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The maximum total size of saved machines in bytes.
+/// The maximum total size of the snapshots, in bytes.
 pub const MOST: u64 = 2 << 30;
-/// The suffix of their files' names.
+/// The suffix of the file names of snapshots.
 pub const SUFFIX: &str = ".state";
 
-/// A file of the cache.
+/// A snapshot file in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
     name: String,
@@ -18,7 +18,8 @@ struct Kept {
     used: SystemTime,
 }
 
-/// Returns the names of the files to remove so that the rest fits: the least recently used first.
+/// Returns the names of the files to remove, least recently used first, so that the remaining ones have at most `most`
+/// bytes.
 fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     let mut total: u64 = files.iter().map(|file| file.size).sum();
     files.sort_by(|one, other| (one.used, &one.name).cmp(&(other.used, &other.name)));
@@ -33,10 +34,10 @@ fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     gone
 }
 
-/// Removes the least recently used states of a folder until the rest takes at most `most` bytes.
+/// Removes the least recently used snapshots in a folder until the remaining ones have at most `most` bytes.
 ///
 /// # Errors
-/// I/O errors of listing the folder. Another command may be removing the same files.
+/// I/O errors of listing the folder. Errors of removing a file are ignored, because another command may be removing it.
 pub fn bound(folder: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {

@@ -1,4 +1,4 @@
-//! The key of a saved machine: everything on which it depends.
+//! The key of a snapshot: a hash of everything on which it depends.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,15 @@ use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::linux::guest::{Guest, Start};
 use crate::model::hash::{hash_part, hexadecimal};
 
-/// Incremented when the meaning of the saved data changes.
+/// The version of the format, which is incremented when the meaning of the saved data changes.
 const FORM: &str = "2";
 
-/// Returns the name of a guest's state in the cache: the SHA-256 of the kernel's image, the first process with its
-/// modules, QEMU, and all options of the machine and words of the kernel's command line. Neither the program nor the
-/// plugin is part of it.
+/// Returns the file name of a guest's snapshot in the cache. It is the SHA-256 of the kernel image, the initrd (the
+/// init process and the modules), QEMU, all options of the machine, and the kernel's command line. It does not depend
+/// on the program or on the plugin.
 ///
 /// # Errors
-/// I/O errors of reading the first process.
+/// I/O errors of reading the initrd.
 pub fn name(guest: &Guest, image_sha256: &str, qemu_sha256: &str) -> anyhow::Result<String> {
     let boot = host_file::read(&guest.boot, LARGEST_IMAGE);
     let boot = boot.with_context(|| guest.boot.display().to_string())?;

@@ -1,4 +1,4 @@
-//! Boots a guest to the last point that does not depend on the program, and saves its state.
+//! Boots a guest to the last point that does not depend on the program, and takes a snapshot of it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
@@ -21,15 +21,15 @@ use crate::qemu::runs::Runs;
 use crate::states::clock::{self, NextTimer};
 use crate::states::monitor::Listener;
 
-/// The saved parts of a machine: its devices, and the connections that hold its memory.
+/// The parts of a snapshot: the device stream, and the connections with the guest's memory.
 pub type Taken = (Vec<u8>, Wires);
 
-/// Why there is no state.
+/// Why no snapshot could be taken.
 #[derive(Debug)]
 pub enum Unmade {
-    /// The guest did not reach that point: one line that says what is known about it.
+    /// The guest did not reach that point. The error is one line with what is known about the guest.
     Guest(anyhow::Error),
-    /// The guest reached that point, but could not be saved.
+    /// The guest reached that point, but its state could not be saved.
     Saving(anyhow::Error),
 }
 
@@ -39,11 +39,11 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// The maximum number of boots of a guest. In about one boot of ten, QEMU runs a timer after the guest has stopped.
+/// The maximum number of boots of a guest. In about one boot in ten, QEMU runs a timer after the guest has stopped.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest until QEMU stops it without running the next timer, at most `ATTEMPTS` times, so that all states of a
-/// guest are equal. The plugin must not count events in this boot, because the saved machine has no counts.
+/// Boots the guest until QEMU stops it without running the next timer, at most `ATTEMPTS` times, so that all snapshots
+/// of a guest are equal. The plugin must not count events in this boot, because a snapshot contains no counts.
 ///
 /// # Errors
 /// See [`Unmade`].
@@ -59,7 +59,7 @@ pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
     }
 }
 
-/// Boots the guest once. Returns the machine, and what its clock read just before it stopped.
+/// Boots the guest once. Returns the machine, and the guest's clock just before it stopped.
 fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
     let folder = private_folder().context("cannot make a folder for the guest")?;
     let within = |name: &str| folder.path().join(name);
@@ -88,9 +88,9 @@ fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
         .map_err(|_| anyhow!("reading from QEMU panicked"))?
         .context("cannot read from QEMU")?;
     let status = process.wait().context("cannot wait for QEMU")?;
-    // A kernel that panics can stop the machine through the same device.
+    // A kernel that panics can stop the machine through the same device as the init process.
     let Some(time) = time_of(&said) else {
-        // If saving failed, QEMU was killed here.
+        // If saving failed, this command killed QEMU, so the signal is not a cause.
         let signal = status.signal().filter(|_| taken.is_ok());
         let why = NoResult::read(&serial, &errors, signal);
         return Err(Unmade::Guest(why.into()));
@@ -106,13 +106,13 @@ fn read(mut output: &PipeReader) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the guest's clock before it stopped; `None` if it wrote anything else.
+/// Returns the guest's clock before it stopped; `None` if the guest's output is anything else.
 fn time_of(said: &[u8]) -> Option<u64> {
     let time = said.strip_prefix(b"r\x08\0\0\0")?;
     Some(u64::from_le_bytes(time.try_into().ok()?))
 }
 
-/// Waits for the guest to stop, and saves everything except its memory. QEMU then exits.
+/// Waits for the guest to stop, saves everything except its memory, and makes QEMU exit.
 fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::Result<Vec<u8>> {
     let mut monitor = Monitor::open(listener.accept(output)?)?;
     monitor.wait_for(|event| event.name == "STOP")?;
@@ -123,16 +123,17 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     stream.accept(output)?.read_to_end(&mut devices)?;
     finish(&mut monitor)?;
     match monitor.execute("quit", &json!({})) {
-        // QEMU can exit before it answers.
+        // QEMU can exit before it sends the answer.
         Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
         Err(error) => bail!(error),
     }
 }
 
-/// Configures the migration: memory stays in its files, and QEMU reports when the migration ends.
+/// Configures the migration: memory is not copied, because it is in its files, and QEMU sends an event when the
+/// migration ends.
 ///
 /// # Errors
-/// QEMU refuses a capability, or its monitor ends.
+/// If QEMU rejects a capability, or if its monitor closes.
 pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
     let on = |name: &str| json!({ "capability": name, "state": true });
     let capabilities = [on("x-ignore-shared"), on("events")];
@@ -142,10 +143,10 @@ pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
         .map(drop)
 }
 
-/// Waits until QEMU reports that the migration has ended.
+/// Waits for QEMU's event that the migration has ended.
 ///
 /// # Errors
-/// The migration failed or was cancelled, or QEMU's monitor ends.
+/// If the migration failed or was cancelled, or if QEMU's monitor closes.
 pub fn finish(monitor: &mut Monitor) -> anyhow::Result<()> {
     let status = |event: &Event| event.data["status"].as_str().unwrap_or_default().to_owned();
     let ended = |event: &Event| {

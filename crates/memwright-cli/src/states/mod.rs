@@ -1,11 +1,12 @@
-//! Saves a guest after its boot, so that later runs start from that state.
+//! Takes a snapshot of a guest after its boot, from which later runs start.
 //!
-//! The guest's first process reaches a point at which nothing depends on the program yet, and stops the machine there.
-//! QEMU's devices are saved by its migration, memory by copying its backing files. A run then starts from this state,
-//! and receives the program afterwards. Only the boot is saved, never a result.
+//! The guest's init process stops the machine at a point at which nothing depends on the program yet. QEMU's migration
+//! saves the devices, and copies of the backing files save the memory. A run then starts from this snapshot, and
+//! receives the program afterwards. Only the boot is saved, never a result.
 //!
-//! A command that has to boot (`--cold`) also saves and restores, but keeps nothing: a QEMU that continues has another
-//! sequence of random numbers for RDRAND than one that starts, and Linux's random numbers decide where it places slabs.
+//! With `--cold`, the command also saves and restores each guest, but stores no snapshot in the cache. The reason is
+//! that RDRAND returns other numbers in a QEMU that was resumed than in one that was started, and that Linux's random
+//! numbers determine where it places slabs.
 
 mod clock;
 mod file;
@@ -39,27 +40,29 @@ use crate::states::file::StateError;
 use crate::states::make::{Taken, Unmade, finish, prepare};
 pub use crate::states::monitor::Listener;
 
-/// A saved machine, from which several runs can start at the same time.
+/// A snapshot of a machine, from which several runs can start in parallel.
 #[derive(Debug)]
 pub struct State {
     saved: file::State,
     told: Once,
 }
 
-/// Returns the folder of states: `states` in the cache.
+/// Returns the folder of snapshots: `states` in the cache.
 ///
 /// # Errors
-/// One line if there is no home for a cache.
+/// One line if no folder for a cache can be determined.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// Returns the saved state of a guest: the kept state or, if there is none, the state after a new boot, which is then
-/// kept. `uncounted` is called before a boot, and returns how QEMU is started without counting events. With `cold`, the
-/// guest always boots, and its state is not kept. If QEMU cannot save the state, prints a message and returns `None`.
+/// Returns the snapshot of a guest: the one in the cache or, if there is none, a new one, which is then stored in the
+/// cache. `uncounted` is called before a boot, and returns how QEMU is started without counting events. With `cold`,
+/// the guest always boots, and its snapshot is not stored. If QEMU cannot save the state, prints a message and returns
+/// `None`.
 ///
 /// # Errors
-/// A guest that does not reach the point at which it is saved: one line that says what is known about it.
+/// If the guest does not reach the point at which it is saved. The error is one line with what is known about the
+/// guest.
 pub fn of(
     guest: &Guest,
     uncounted: &dyn Fn() -> Counting,
@@ -97,7 +100,7 @@ pub fn of(
             Ok(Some(keep(name, place.as_ref(), &taken)?))
         }
         Err(Unmade::Guest(error)) => Err(error),
-        // If the runs were ended, that is not a failure to save, and is reported elsewhere.
+        // If the command ended the runs, saving did not fail, and the caller reports the reason.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
         Err(Unmade::Saving(error)) => {
             say(&format!(
@@ -108,7 +111,8 @@ pub fn of(
     }
 }
 
-/// Keeps a state at `place`. Without a place or enough space, the state is kept in memory while the command runs.
+/// Stores a snapshot at `place`. Without a place or with too little space there, the snapshot is in a memfd, which
+/// exists while the command runs.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {
@@ -129,22 +133,22 @@ fn say_not_kept(name: &str, error: &anyhow::Error) {
     ));
 }
 
-/// Opens a kept state, and records its use.
+/// Opens a stored snapshot, and updates its modification time to record that it was used.
 fn open(path: &Path) -> Result<State, StateError> {
     let file = File::open(path)?;
-    // If the time cannot be set, this state may be removed too early.
+    // If the time cannot be set, this snapshot may be removed too early.
     let _ = file.set_modified(SystemTime::now());
     Ok(State::new(file::State::open(file)?))
 }
 
-/// The path of a state, whether or not it exists.
+/// The path of a snapshot, whether or not it exists.
 struct Place {
     folder: PathBuf,
     path: PathBuf,
 }
 
 impl Place {
-    /// Returns the place of a name, after creating the folder; fails if it cannot be created.
+    /// Creates the folder, and returns the place of the snapshot with this name.
     fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -154,7 +158,7 @@ impl Place {
         })
     }
 
-    /// Returns the state at this place. One that cannot be used is removed, with a message.
+    /// Returns the snapshot at this place. If it cannot be used, removes it and prints a message.
     fn look(&self, name: &str) -> Option<State> {
         let error = match open(&self.path) {
             Ok(state) => return Some(state),
@@ -168,10 +172,11 @@ impl Place {
         None
     }
 
-    /// Writes a state, and gives it its name when it is complete.
+    /// Writes a snapshot, and gives the file its name when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
-        // Another command can write the same state: each works in a private folder, and the last rename wins.
+        // Several commands can write the same snapshot. Each uses a private folder, and the last one to rename its file
+        // wins.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
         let fresh = work.path().join("state");
         let mut options = File::options();
@@ -192,7 +197,7 @@ impl State {
         }
     }
 
-    /// Writes its memory into empty files.
+    /// Writes the snapshot's memory into empty files, one for each NUMA node.
     ///
     /// # Errors
     /// I/O errors of reading and writing.
@@ -202,10 +207,10 @@ impl State {
             .context("cannot read the saved state")
     }
 
-    /// Resumes a QEMU that waits for an incoming machine with this one.
+    /// Resumes a QEMU that waits for an incoming migration with this snapshot.
     ///
     /// # Errors
-    /// I/O errors of the sockets, and QEMU's refusal.
+    /// I/O errors of the sockets, and errors that QEMU reports.
     pub fn resume(&self, stream: UnixStream, folder: &Path) -> anyhow::Result<()> {
         let mut monitor = Monitor::open(stream)?;
         prepare(&mut monitor)?;
@@ -220,7 +225,7 @@ impl State {
         Ok(())
     }
 
-    /// Prints once that a run could not start from this state.
+    /// Prints that a run could not start from this snapshot; only the first call prints it.
     pub fn say_unusable(&self, error: &anyhow::Error) {
         self.told.call_once(|| {
             say(&format!(

@@ -1,4 +1,4 @@
-//! The socket on which this command waits for QEMU's monitor, and for the stream of a saved machine.
+//! The socket on which this command waits for QEMU's monitor, or for the device stream of a snapshot.
 
 use std::io::{self, PipeReader};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
-/// A socket to which QEMU connects.
+/// A listening socket to which QEMU connects.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -15,10 +15,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Creates the socket.
+    /// Creates the socket at `path` and listens on it.
     ///
     /// # Errors
-    /// Errors of binding it.
+    /// Errors of binding the socket.
     pub fn bind(path: PathBuf) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         Ok(Self { listener, path })
@@ -29,14 +29,14 @@ impl Listener {
         &self.path
     }
 
-    /// Waits for QEMU to connect; `output` is the pipe that QEMU holds open while it lives.
+    /// Waits for QEMU to connect. `output` is the pipe that QEMU holds open while it runs.
     ///
     /// # Errors
-    /// I/O errors of the socket; `UnexpectedEof` if QEMU has exited.
+    /// I/O errors of the socket, and `UnexpectedEof` if QEMU has exited.
     pub fn accept(&self, output: &PipeReader) -> io::Result<UnixStream> {
         let mut events = [
             PollFd::new(&self.listener, PollFlags::IN),
-            // For the pipe, only its end is reported, not available data.
+            // For the pipe, poll(2) reports only that it was closed, and not available data.
             PollFd::new(output, PollFlags::empty()),
         ];
         retry_on_intr(|| poll(&mut events, None))?;

@@ -1,15 +1,15 @@
-//! Simulates another machine as far as possible: the command at another path, another user with another home, cache and
-//! temporary folder, another time zone and language, and one CPU.
+//! Simulates another machine: the command has another path, another user with another home, cache and temporary folder,
+//! another time zone and language, and a single CPU.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The user `nobody` of every Debian.
+/// The user ID of `nobody` on every Debian.
 const NOBODY: &str = "65534";
 
-/// Returns the command as the simulated machine starts it; `room` is a private folder.
+/// Returns the command as the simulated machine starts it. `room` is a private folder.
 pub fn command(room: &Path) -> Command {
     let open = |path: &Path| {
         fs::create_dir_all(path).unwrap();

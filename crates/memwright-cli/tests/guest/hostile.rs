@@ -1,4 +1,4 @@
-//! Tests of unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
+//! Tests unusual inputs, outputs and environments. Each must give a message and an exit code, and none may hang.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,
@@ -59,7 +59,7 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Returns a file that is accepted as a kernel image.
+/// Returns the path of a file that the command accepts as a kernel image.
 fn image(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("image");
     let mut bytes = vec![0; 0x400];
@@ -91,7 +91,7 @@ fn no_input_is_a_pipe_or_a_device() {
         for (words, code) in bad {
             let (found, stdout, stderr) = within(memwright(words).env("XDG_CACHE_HOME", cache));
             assert_eq!((found, stdout.as_str()), (*code, ""), "{words:?}: {stderr}");
-            // A kernel's name is looked up only if no path is given.
+            // A kernel is looked up by name only if the argument is not a path.
             assert!(
                 stderr.contains(path) && stderr.contains(kind),
                 "{words:?}: {stderr}"
@@ -150,7 +150,7 @@ fn an_endless_standard_input_is_bounded() {
         .arg("/bin/true")
         .stdin(fs::File::open("/dev/zero").unwrap());
     let (code, _, stderr) = within(&mut endless);
-    // A slow machine does not read 16 MiB in a second.
+    // A slow machine cannot read 16 MiB in a second.
     assert!(code == 125 || code == 124, "{stderr}");
     assert!(stderr.contains("standard input"), "{stderr}");
     let (_reader, writer) = std::io::pipe().unwrap();
@@ -196,11 +196,11 @@ fn full() -> Stdio {
 }
 
 fn closed() -> Stdio {
-    // The other end is closed at once.
+    // The reading end is closed immediately.
     std::io::pipe().unwrap().1.into()
 }
 
-/// Commands that print something, and their exit code if printing fails.
+/// Commands that print, each with its exit code if printing fails.
 const PRINTING: &[(&[&str], i32)] = &[
     (&["--help"], 70),
     (&["--version"], 70),
@@ -320,7 +320,8 @@ fn commands_side_by_side_leave_nothing() {
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// Starts a command whose guest hangs, with SIGINT at its default or ignored; also returns the process of its QEMU.
+/// Starts a command whose guest hangs, with SIGINT at its default action or ignored. Also returns the process ID of its
+/// QEMU.
 fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     let file = host.path().join("pid");
     let _ = fs::remove_file(&file);
@@ -343,7 +344,7 @@ fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     (start(&mut command), appearing(&file))
 }
 
-/// Waits for a file and returns its text.
+/// Waits until a file exists, and returns its text.
 fn appearing(file: &Path) -> String {
     let patience = Instant::now() + Duration::from_secs(120);
     loop {
@@ -356,7 +357,7 @@ fn appearing(file: &Path) -> String {
     }
 }
 
-/// Asserts that signals end a command and its guest, and that no file is left.
+/// Asserts that signals end a command and its guest, and that no file is left behind.
 fn ends_by_signals(words: &[&str], host: &TempDir) {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (child, process) = hanging(words, host, "default");
@@ -413,7 +414,7 @@ fn surroundings_that_are_missing_are_named() {
     let file = host.path().join("file");
     fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
-    // The command starts in a read-only folder and without a home.
+    // The command starts in a read-only folder, and HOME is not set.
     let mut command = run_true("exited 0");
     let (code, _, stderr) = within(command.current_dir("/proc").env_remove("HOME"));
     assert_eq!(code, 0, "{stderr}");
@@ -585,7 +586,7 @@ fn what_has_no_room_is_refused_before_it_boots() {
     );
 }
 
-/// The pipe is full, and the process at its other end does not read.
+/// Tests a full pipe whose reader does not read.
 fn an_output_that_is_not_read_holds_no_command_up() {
     let flooding = |options: &[&str]| start(run("flood").args(options).arg("/bin/true"));
     let patient = |child: &mut Child| {

@@ -1,4 +1,4 @@
-//! Tests of CPUs and clock: which QEMU they need, and what the account reports about them.
+//! Tests CPUs and clocks: the QEMU that they need, and what the account contains about them.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;
@@ -96,7 +96,7 @@ fn several_cpus_need_a_later_qemu() {
     }
 }
 
-/// Returns a folder with a QEMU of this version and nothing else.
+/// Returns a folder that contains a QEMU of this version and nothing else.
 fn only_qemu(version: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qemu-system-x86_64");

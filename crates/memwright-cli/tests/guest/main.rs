@@ -1,4 +1,4 @@
-//! Tests the command with a stand-in for QEMU that plays the guest. The stand-in is this very executable: if the
+//! Tests the command with a stand-in for QEMU that acts as the guest. The stand-in is this executable itself: if the
 //! variable with the guest's lines is set, it was started in place of QEMU.
 
 mod account;

@@ -1,4 +1,4 @@
-//! Tests what the command forwards, answers and returns.
+//! Tests which data the command forwards, which requests it answers, and which exit code it returns.
 
 use libtest_mimic::Trial;
 use memwright_linux_abi::channel::INPUT_AREA;
@@ -147,7 +147,7 @@ fn what_the_program_leaves_is_not_read() {
 }
 
 fn a_large_input_and_output_pass_whole() {
-    // Together, the answers are larger than the window.
+    // The total size of the answers exceeds that of the window.
     const ANSWERS: usize = 40;
     let input: Vec<u8> = (0..(ANSWERS * INPUT_AREA) as u32)
         .map(|index| b'a' + (index % 26) as u8)

@@ -1,6 +1,6 @@
-//! A stand-in for QEMU in tests: it accepts QEMU's arguments and plays a guest whose lines are in `STAND_IN`.
+//! A stand-in for QEMU in tests. It accepts QEMU's arguments, and acts as a guest whose lines are in `STAND_IN`.
 //!
-//! Each line is one step, a word and its arguments:
+//! Each line is one step, which consists of a word and its arguments:
 //!
 //! - `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`: write a frame; `\n` ends a line;
 //! - `exited N`, `killed N`, `not-started N TEXT`: write a result frame;
@@ -22,7 +22,7 @@ use std::process::exit;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Plays the guest.
+/// Executes the guest's steps.
 pub fn play() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments
@@ -196,7 +196,7 @@ fn window(arguments: &[String]) -> File {
         .expect("the window is there")
 }
 
-/// A socket of which at most one connection is accepted, when it is first needed.
+/// A socket that accepts at most one connection, when a step first needs it.
 struct Socket {
     listener: UnixListener,
     stream: Option<UnixStream>,

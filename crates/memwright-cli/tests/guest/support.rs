@@ -6,10 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the lines that the stand-in plays.
+/// The environment variable with the steps of the stand-in.
 pub const GUEST_LINES: &str = "STAND_IN";
 
-/// Returns a run whose guest plays these steps.
+/// Returns a run whose guest executes these steps.
 pub fn run(steps: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
@@ -25,14 +25,14 @@ pub fn run(steps: &str) -> Command {
     command
 }
 
-/// Like [`run`], with a program that every machine has.
+/// Returns a run as [`run`] does, of a program that exists on every machine.
 pub fn run_true(steps: &str) -> Command {
     let mut command = run(steps);
     command.arg("/bin/true");
     command
 }
 
-/// Writes the command's standard input and waits for the command to exit.
+/// Writes `input` to the command's standard input, and waits until the command exits.
 pub fn with_input(mut command: Command, input: &[u8]) -> Output {
     let mut child = start(command.stdin(Stdio::piped()));
     let mut pipe = child.stdin.take().expect("it is a pipe");
@@ -55,7 +55,7 @@ pub fn ends(command: &mut Command) -> (i32, String, String) {
     described(command.output().expect("the command starts"))
 }
 
-/// Returns the exit code, standard output and standard error of a run that has ended.
+/// Returns the exit code, standard output and standard error of a run that has finished.
 pub fn described(output: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (
@@ -65,12 +65,12 @@ pub fn described(output: Output) -> (i32, String, String) {
     )
 }
 
-/// Returns the outcome of a command that must not hang: after two minutes it is killed, and the test fails.
+/// Returns the outcome of a command that must not hang: after two minutes, the command is killed and the test fails.
 pub fn within(command: &mut Command) -> (i32, String, String) {
     within_to(command, Stdio::piped())
 }
 
-/// Like [`within`], with another standard output.
+/// Returns the outcome as [`within`] does, for a command with this standard output.
 pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) {
     let mut child = command
         .stdout(output)
@@ -98,7 +98,7 @@ pub fn first_line(output: &mut impl Read) -> String {
     line
 }
 
-/// Returns whether a process has exited, including a zombie.
+/// Returns whether a process has exited. A zombie has.
 pub fn has_ended(process: &str) -> bool {
     match std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) {
         Ok(text) => text
@@ -109,7 +109,8 @@ pub fn has_ended(process: &str) -> bool {
     }
 }
 
-/// Resets the signals that end a command to their defaults: the tests may have been started with some of them ignored.
+/// Resets the signals that end a command to their default actions, because the tests may have been started with some of
+/// them ignored.
 pub fn interruptible(command: &Command) -> Command {
     let mut same = Command::new("env");
     same.arg("--default-signal=INT,HUP,TERM")

@@ -28,7 +28,7 @@ fn trace_lines_go_to_their_file() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"a\":2}\n");
 }
 
-/// Two events, as the guest writes them.
+/// Two events in the guest's format.
 const EVENTS: &str = "trace {\"clock\":1500,\"event\":\"fork\",\"entries\":3}\\n\n\
                       trace {\"clock\":2001,\"event\":\"map\",\"rights\":\"r-x\",\"range\":[\"0x1000\",\"0x3000\"]}\\n\n";
 
@@ -66,7 +66,7 @@ fn a_chrome_trace_is_whole_however_the_run_ends() {
         ("raw 05ff", 125),
         ("raw 7700000000", 125),
         ("trace {\"clock\":1}", 125),
-        // The time limit ends the run.
+        // The run ends when its time limit expires.
         ("nmi\nhang", 124),
     ] {
         let mut command = run(&format!("{EVENTS}{steps}"));
@@ -78,7 +78,7 @@ fn a_chrome_trace_is_whole_however_the_run_ends() {
         let found = names(&fs::read_to_string(&path).unwrap());
         assert_eq!(found, ["fork", "map"], "{steps}");
     }
-    // A QEMU that is too old ends the command before there is a guest.
+    // If QEMU is too old, the command exits before it starts a guest.
     let mut command = run("exited 0");
     command.env("STAND_IN_VERSION", "1.0.0");
     command.arg("--trace").arg(&path);

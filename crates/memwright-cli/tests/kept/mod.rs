@@ -1,10 +1,10 @@
-//! Kernel images in the cache of this machine.
+//! Kernel images in this machine's cache.
 
 use std::process::{Command, Stdio};
 
 use crate::skipped;
 
-/// Returns whether a kernel image is kept under this name; if not, reports the caller's test as skipped.
+/// Returns whether the cache contains a kernel image with this name. If not, reports the caller's test as skipped.
 pub fn has_kernel(name: &str) -> bool {
     let has = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--kernel", name, "--dry-run", "/bin/true"])

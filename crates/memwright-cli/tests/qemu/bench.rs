@@ -1,5 +1,5 @@
-//! Tests of `memwright bench`: repeatable figures of programs that measure themselves, and figures that cannot be
-//! measured.
+//! Tests `memwright bench`: figures of programs that measure themselves, which must repeat, and programs that give no
+//! figures.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the figure of a column's record in the first run: its value, or the mean of a series.
+/// Returns the value of a column's record in the first run, or the mean of a series.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
     average_of(
         &document["experiments"][0]["runs"][0],
@@ -60,7 +60,7 @@ fn figure(record: &Value) -> Option<f64> {
     record.get("value").or_else(|| record.get("mean"))?.as_f64()
 }
 
-/// Returns the maximum over all cases of a measure's average.
+/// Returns the maximum of a measure's averages over all cases.
 fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
     let records = run["records"][column].as_array().into_iter().flatten();
     records
@@ -70,7 +70,7 @@ fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
         .ok_or_else(|| format!("no {measure:?} in column {column:?}").into())
 }
 
-/// Experiment, index of the run, case, measure, and the maximum of its average.
+/// The experiment, the index of the run, the case, the measure, and the maximum of its average.
 #[rustfmt::skip]
 const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("basics", 0, "system call", "getppid", 150.0),
@@ -85,7 +85,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 862.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(R)", 1900.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(RW)", 1900.0),
-    // With another CPU busy, a call takes 400 instructions more, and only the first of the two calls interrupts that
+    // While the other CPU is busy, a call takes 400 more instructions. Only the first of the two calls interrupts that
     // CPU.
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(R)", 1256.0),
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(RW)", 1250.0),
@@ -110,15 +110,15 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 0, "mmap into any hole", "60000 areas", 6000.0),
     ("growth", 0, "mprotect of any area", "60000 areas", 1500.0),
     ("growth", 0, "fault in any area", "60000 areas", 1200.0),
-    // The figures of the newest kernel in docs/experiments/growth.md.
+    // The values of the newest kernel in docs/experiments/growth.md.
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 20_085.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 11_716.0),
-    // Linux 7.3.4's figures.
+    // The values of Linux 7.3.4.
     ("growth", 1, "read of /proc/self/status", "1024 MiB resident", 40_794.0),
     ("growth", 1, "read of /proc/meminfo", "1024 MiB resident", 35_000.0),
     ("growth", 1, "read of /proc/vmstat", "1024 MiB resident", 76_000.0),
     ("growth", 1, "mremap of all of it", "16 MiB resident", 8_000.0),
-    // The figures of the newest kernel in docs/experiments/growth.md.
+    // The values of the newest kernel in docs/experiments/growth.md.
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 841.0),
     ("growth", 2, "epoll_ctl, add and remove", "30000 descriptors", 2891.0),
     ("growth", 6, "ftruncate by a page", "1 mappers", 9155.0),
@@ -127,11 +127,11 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 3, "create", "20000 entries", 8642.0),
     ("growth", 3, "unlink", "20000 entries", 7197.0),
     ("growth", 3, "stat of any entry", "20000 entries", 2619.0),
-    // Those of Linux 7.2.
+    // The values of Linux 7.2.
     ("growth", 1, "mremap of all of it", "1 MiB resident", 22_073.0),
-    // 77,185 with one idle process. The limit was 82,000 while the program, which forks, was smaller.
+    // With one idle process, the value is 77,185. The limit was 82,000 before the program, which forks, became larger.
     ("growth", 4, "fork, exit and wait", "400 idle processes", 86_000.0),
-    // The figures of the newest kernel in docs/experiments/growth.md.
+    // The values of the newest kernel in docs/experiments/growth.md.
     ("growth", 5, "fork, exit and wait", "100 forks deep", 433_391.0),
     ("growth", 5, "first write of an inherited page", "100 forks deep", 5206.0),
     ("growth", 5, "MADV_DONTNEED of an inherited page", "100 forks deep", 2363.0),
@@ -180,7 +180,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("swapin-reuse", 0, "pages that do not compress", "read pass, per page", 4100.0),
     ("swapin-reuse", 0, "pages that do not compress", "read pass: major faults", 64.0),
     ("swapin-reuse", 0, "pages that do not compress", "then write pass: minor faults", 0.0),
-    // A quarter of the faults and half of the instructions of Linux 6.12; at random, no more faults.
+    // A quarter of the faults and half of the instructions of Linux 6.12; in random order, no more faults than Linux.
     ("swap", 0, "one end to the other, loads", "per access", 18_658.0),
     ("swap", 0, "one end to the other, loads", "faults, both kinds", 12_288.0),
     ("swap", 0, "one end to the other, stores", "per access", 18_541.0),
@@ -196,7 +196,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "10240 MiB, huge pages, WP_UNPOPULATED", "arming", 3000.0),
     ("wp-unpopulated", 0, "10240 MiB, huge pages, no alignment, WP_UNPOPULATED", "arming", 12_000.0),
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
-    // The cost of sparsely filled tables depends on their contents.
+    // The cost of a sparsely filled page table depends on its contents.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
@@ -205,10 +205,10 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "nothing touched", "scan and re-protect", 12_000.0),
     ("async-scan", 0, "1 %, clustered", "scan and re-protect", 250_000.0),
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_700_000.0),
-    // A fifth of the cost on Linux.
+    // A fifth of Linux's cost.
     ("async-scan", 0, "1 %, random", "whole round", 1_794_000.0),
-    // The figure was 25.0 before elided flushes were counted one by one, and 25.1 before files saw their callers through
-    // a port.
+    // The value was 25.0 before elided flushes were counted individually, and 25.1 before files accessed their callers
+    // through a port.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),
@@ -216,20 +216,20 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("unprotect", 0, EVERY, "write after un-protect / second write", 1.0),
     ("snapshot-pause", 0, "64 MiB populated", "pause, per populated page", 25.0),
     ("snapshot-pause", 0, "4096 MiB populated", "pause, per populated page", 25.0),
-    // The cost depends on what is populated, not on what is mapped.
+    // The cost depends on the populated pages, not on the size of the mapping.
     ("snapshot-pause", 0, "1024 MiB mapped, 16 populated", "pause", 300_000.0),
     ("snapshot-pause", 0, "65536 MiB mapped, 16 populated", "pause", 300_000.0),
-    // Pages and holes alternate. This figure and the following ones are still lower than those of Linux 6.12.
+    // Populated pages and holes alternate. This budget and the following ones are still below the values of Linux 6.12.
     ("live-snapshot", 0, "256 MiB, half of it touched", "pause", 6_000_000.0),
     ("incremental-checkpoint", 0, "64 MiB, soft-dirty", "asking what was written", 2_500_000.0),
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// Stands for every case of a measure: the budget applies to the largest average.
+/// Stands for all cases of a measure. The budget applies to the largest average.
 const EVERY: &str = "every case";
 
-/// Checks the budgets of instruction counts. The counts repeat exactly, so a budget keeps additions off these
-/// paths.
+/// Checks that instruction counts do not exceed their budgets. The counts repeat exactly, so a budget detects every
+/// instruction that is added to these paths.
 fn budgets() -> Result<(), Failed> {
     let mut names: Vec<&str> = BUDGETS.iter().map(|budget| budget.0).collect();
     names.dedup();
@@ -272,14 +272,14 @@ fn repeats() -> Result<(), Failed> {
         average(&document, "memwright", case, "mprotect")?,
         average(&document, "memwright", case, "faults")?,
     );
-    // Changing 64 areas takes at least 64 instructions, and an mprotect never faults.
+    // Changing 64 areas takes at least 64 instructions, and an mprotect call takes no fault.
     if calls > 64.0 && faults == 0.0 {
         return Ok(());
     }
     Err(format!("{calls} instructions, {faults} faults").into())
 }
 
-/// Checks the rule for write permission, and that its absence costs a fault for each page.
+/// Checks the rule for restoring write permission, and that without the rule each page takes a fault.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -308,8 +308,8 @@ fn policies() -> Result<(), Failed> {
     Err(format!("the second write costs {second}, the one after mprotect {third}").into())
 }
 
-/// Checks that the parent's pages are exclusive again after the child has exited: mprotect restores write permission at
-/// once if the policy permits that, otherwise each page takes a fault.
+/// Checks that the parent's pages are exclusive again after the child has exited. If the policy permits, mprotect then
+/// restores write permission at once; otherwise each page takes a fault.
 fn forks() -> Result<(), Failed> {
     let off = ["--policy", "write-upgrade=off"];
     let dirty = ["--policy", "write-upgrade=dirty"];
@@ -334,7 +334,7 @@ fn forks() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Compares one figure of a run with its expected value.
+/// Compares a value of a run with the expected one.
 fn expect(run: &Value, column: &str, case: &str, measure: &str, wanted: f64) -> Result<(), Failed> {
     let found = average_of(run, column, case, measure)?;
     if found == wanted {
@@ -350,7 +350,7 @@ fn runs_of(document: &Value) -> Result<&[Value], Failed> {
 }
 
 /// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated. Without the rule,
-/// a store after a load takes a separate fault.
+/// a store after a load takes another fault.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];
@@ -361,14 +361,14 @@ fn hints() -> Result<(), Failed> {
         expect(run, "memwright", case, others, 0.0)?;
         let wanted = if case == "other" { pages } else { 0.0 };
         for column in ["memwright", off] {
-            // The program's stack and data can be on the other node too: a few pages.
+            // A few pages of the program's stack and data can be on the other node too.
             let migrated = average_of(run, column, case, "pages migrated")?;
             if !(wanted..wanted + 4.0).contains(&migrated) {
                 return Err(format!("{column}, {case}: {migrated} pages migrated").into());
             }
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
-            // Memory on the right node gets hint entries less often.
+            // Pages on the node that accesses them get NUMA hint entries less often.
             let most = if case == "own" { 3.5 } else { 6.0 };
             let enough = (2.0 * pages..most * pages).contains(&hints);
             if !enough || (case == "full") != (refused >= pages) {
@@ -383,7 +383,7 @@ fn hints() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that half of the memory is on the wrong node at first, and none at the end.
+/// Checks that half of the pages are on the wrong node at first, and none at the end.
 fn follows() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["autonuma"])?)?;
     for (run, case) in runs_of(&document)?.iter().zip(["numa01", "numa02"]) {
@@ -397,7 +397,7 @@ fn follows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that all pages are merged in one round after the first scan, and that a write takes one fault.
+/// Checks that all pages are merged in one round after the first scan, and that a write takes a single fault.
 fn merges() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["merge"])?)?;
     let run = &runs_of(&document)?[0];
@@ -431,7 +431,7 @@ fn not_a_kernel() -> Result<(), Failed> {
 fn does_not_boot() -> Result<(), Failed> {
     let image = tempfile::NamedTempFile::new()?;
     let mut bytes = vec![0xf4; 1 << 16];
-    // A boot header of protocol 2.0 with one sector of set-up code, which ends QEMU through its exit port.
+    // A boot header of protocol 2.0 with one sector of setup code, which ends QEMU through the exit port.
     bytes[0x1f1] = 1;
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x268..0x26c].copy_from_slice(&[0xb0, 0, 0xe6, 0xf4]);

@@ -1,11 +1,11 @@
-//! Runs Debian's static busybox: shells, pipes and applets, with the host's own output as the reference.
+//! Runs Debian's static busybox: shells, pipes and applets. The output on the host is the reference.
 
 use crate::guest::Guest;
 use crate::prepare;
 use libtest_mimic::{Failed, Trial};
 use std::process::{Command, Stdio};
 
-/// Scripts whose output is the same on any Linux.
+/// Scripts whose output is the same on every Linux.
 const SCRIPTS: &[(&str, &str)] = &[
     (
         "pipeline",
@@ -72,7 +72,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Checks that the script gives the same output in the guest as on the host.
+/// Checks that a script has the same output in the guest as on the host.
 fn same(script: &str) -> Result<(), Failed> {
     let reference = Command::new(prepare::busybox())
         .args(["sh", "-c", script])
@@ -113,7 +113,7 @@ fn stdin_from_a_file() -> Result<(), Failed> {
     ending.expect_code(0)
 }
 
-/// Checks the guest's environment.
+/// Checks the environment variables in the guest.
 fn environment() -> Result<(), Failed> {
     let script = "echo $PATH $HOME $TERM $EXTRA; pwd; id -u; hostname; uname -r; echo $$ $PPID; umask; \
                   ulimit -s; cat /etc/passwd | cut -d: -f1; test -t 0 || echo no terminal; cat /proc/sys/vm/overcommit_memory";

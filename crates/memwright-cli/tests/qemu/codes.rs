@@ -1,10 +1,10 @@
-//! Tests of exit codes, and of the outcome of programs that misbehave.
+//! Tests exit codes, and how programs that misbehave end.
 
 use crate::guest::Guest;
 use crate::prepare::program;
 use libtest_mimic::{Failed, Trial};
 
-/// The argument of `bad`, and the exit code of the run.
+/// The arguments of `bad`, each with the exit code of the run.
 const ENDINGS: &[(&str, i32)] = &[
     ("exit 0", 0),
     ("exit 1", 1),
@@ -43,7 +43,7 @@ fn bad(words: &[&str]) -> Guest {
     Guest::new(program("musl-static", "bad"), words)
 }
 
-/// Checks that exhausted memory ends in ENOMEM or in the OOM kill of the largest process, with a message, and never in
+/// Checks that exhausted memory leads to ENOMEM, or to the OOM kill of the largest process with a message, but never to
 /// a hang.
 fn exhausted_memory() -> Result<(), Failed> {
     let ending = bad(&["exhaust"])
@@ -57,7 +57,7 @@ fn exhausted_memory() -> Result<(), Failed> {
     ending.expect_line(&["memory"])
 }
 
-/// Checks the time limit. It is in host time, so the run is not exactly repeatable.
+/// Checks the time limit. It is in host time, so the run does not repeat exactly.
 fn timeout() -> Result<(), Failed> {
     let guest = Guest::shell("while :; do :; done").option("--timeout", "2");
     let ending = guest.run_once(std::path::Path::new(env!("CARGO_BIN_EXE_memwright")))?;
@@ -68,7 +68,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["timeout"])
 }
 
-/// Checks that the run ends with PROGRAM, and that processes that are still alive are counted.
+/// Checks that the run ends when PROGRAM exits, and that the processes that are then still alive are counted.
 fn daemon() -> Result<(), Failed> {
     let ending = Guest::shell("(sleep 1000) & (sleep 1000) & echo started; exit 3").run()?;
     ending.expect_code(3)?;

@@ -1,11 +1,11 @@
-//! Runs programs on several CPUs that run in turns by the instruction clock.
+//! Runs programs on several CPUs that take turns under the instruction clock.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;
 use crate::shared::{Boot, interleaved};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Programs that do not depend on the number of CPUs, and give the same output on one and on several.
+/// Programs whose output does not depend on the number of CPUs.
 const PROGRAMS: &[&str] = &[
     "hello",
     "fork_protect",
@@ -55,7 +55,7 @@ const PROGRAMS: &[&str] = &[
     "many_processes",
 ];
 
-/// Programs that measure times, which are exact under the instruction clock alone.
+/// Programs that measure times, which are exact only under the instruction clock.
 const TIMED: &[&str] = &["cpu_timers", "nice"];
 
 pub fn trials() -> Vec<Trial> {
@@ -74,7 +74,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Checks that arriving input wakes the second CPU, on which the reader of standard input sleeps.
+/// Checks that input wakes the second CPU, on which the reader of standard input sleeps.
 fn input_for_the_second() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

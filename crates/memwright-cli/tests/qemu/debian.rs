@@ -1,4 +1,4 @@
-//! Runs dynamically linked programs of Debian, with the host's own output as the reference.
+//! Runs dynamically linked programs of Debian. The output on the host is the reference.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};

@@ -1,4 +1,4 @@
-//! Runs Debian's strace and gdb in the guest, on C programs of `programs/`.
+//! Runs Debian's strace and gdb in the guest, on the C programs of `programs/`.
 
 use crate::guest::Guest;
 use crate::prepare::{later_qemu, workspace};
@@ -15,7 +15,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns why a test of this program cannot run.
+/// Returns why a test with this program cannot run; `None` if it can.
 fn missing(program: &str) -> Option<Completion> {
     if !Path::new(program).is_file() {
         return Some(Completion::ignored_with(format!(
@@ -25,7 +25,7 @@ fn missing(program: &str) -> Option<Completion> {
     (!later_qemu()).then(|| Completion::ignored_with("no later QEMU"))
 }
 
-/// `strace -f` follows a program with children and threads, and prints their calls.
+/// `strace -f` follows a program with children and threads, and prints their system calls.
 fn strace() -> Result<Completion, Failed> {
     if let Some(ignored) = missing(STRACE) {
         return Ok(ignored);
@@ -44,7 +44,7 @@ fn strace() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// gdb stops at a breakpoint and a hardware watchpoint, and steps.
+/// gdb stops at a breakpoint and at a hardware watchpoint, and single-steps.
 fn gdb() -> Result<Completion, Failed> {
     if let Some(ignored) = missing(GDB) {
         return Ok(ignored);

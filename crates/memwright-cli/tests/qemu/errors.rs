@@ -1,15 +1,15 @@
-//! Compares Memwright's error of each memory call, for each cause of failure and each pair of causes, with Linux's.
+//! Compares Memwright's errors with Linux's, for each memory call, each cause of failure and each pair of causes.
 
 use crate::{guest::Guest, prepare};
 use libtest_mimic::{Failed, Trial};
 use std::{collections::HashMap, fs};
 
-/// The test.
+/// Returns the test.
 pub fn trials() -> Vec<Trial> {
     vec![Trial::test("errors::as_linux", as_linux)]
 }
 
-/// Checks that every line that `errors.c` prints is the same on Linux, or has a reason in `errors.differs`.
+/// Checks that every line printed by `errors.c` is the same as on Linux, or is in `errors.differs` with a reason.
 fn as_linux() -> Result<(), Failed> {
     let read = |name: &str| fs::read_to_string(prepare::workspace().join("programs").join(name));
     let expected = expected(&read("errors.linux")?, &read("errors.differs")?)?;
@@ -22,10 +22,10 @@ fn as_linux() -> Result<(), Failed> {
     ending.expect_output(expected.as_bytes())
 }
 
-/// Returns Linux's results, with the rows that differ replaced.
+/// Returns Linux's results, with the rows of `errors.differs` replaced.
 ///
 /// # Errors
-/// A row that is not among Linux's, or does not differ.
+/// If a row is not among Linux's, or does not differ from it.
 fn expected(linux: &str, differs: &str) -> Result<String, Failed> {
     let row_of = |line: &str| line.rsplit_once(": ").map(|(row, _)| row.to_owned());
     let mut ours = HashMap::new();

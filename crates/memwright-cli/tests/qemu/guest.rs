@@ -1,4 +1,4 @@
-//! Makes runs of `memwright run`, repeats each and compares the two.
+//! Runs `memwright run`, repeats each run, and compares the two.
 
 use crate::{prepare, tier};
 use libtest_mimic::Failed;
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Host seconds after which a run counts as hung.
+/// The time limit of a run, in host seconds.
 const TIMEOUT: &str = "600";
 
-/// A run.
+/// A run of a program in a guest.
 #[derive(Clone)]
 pub struct Guest {
     options: Vec<OsString>,
@@ -36,16 +36,16 @@ enum Input {
 pub struct Ending {
     /// The exit code of the command.
     pub code: Option<i32>,
-    /// The program's output.
+    /// The program's standard output.
     pub stdout: Vec<u8>,
-    /// The program's error output, messages of the command, and the account.
+    /// The program's standard error, messages of the command, and the account.
     pub stderr: String,
-    /// The account as JSON, if the program ran.
+    /// The account as JSON; `None` if the program did not run.
     pub json: Option<String>,
 }
 
 impl Ending {
-    /// Returns the program's output as text.
+    /// Returns the program's standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -60,13 +60,13 @@ impl Ending {
             .map_err(|error| format!("the account is no JSON: {error}").into())
     }
 
-    /// Returns everything that helps to find out why a run failed.
+    /// Returns the output and the account as a message about a failed run.
     pub fn report(&self) -> String {
         let tail = |text: &str| {
             let lines: Vec<&str> = text.lines().collect();
             lines[lines.len().saturating_sub(60)..].join("\n")
         };
-        // A panic is followed by hundreds of lines about the state of the kernel.
+        // Hundreds of lines about the state of the kernel follow a panic.
         let panic: Vec<&str> = self
             .stderr
             .lines()
@@ -82,7 +82,7 @@ impl Ending {
         )
     }
 
-    /// Fails unless the command ended with this code.
+    /// Returns an error unless the command exited with this code.
     pub fn expect_code(&self, code: i32) -> Result<(), Failed> {
         if self.code == Some(code) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Ending {
         Err(format!("expected exit code {code}, got {}", self.report()).into())
     }
 
-    /// Fails unless the program wrote exactly this.
+    /// Returns an error unless the program's output is exactly this.
     pub fn expect_output(&self, expected: &[u8]) -> Result<(), Failed> {
         if self.stdout == expected {
             return Ok(());
@@ -117,7 +117,7 @@ impl Ending {
         .into())
     }
 
-    /// Fails unless a line on standard error contains every word, and nothing panicked.
+    /// Returns an error unless a line of standard error contains all of these words, and nothing panicked.
     pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
         let told = |line: &str| words.iter().all(|word| line.contains(word));
         if !self.stderr.lines().any(told) {
@@ -151,25 +151,25 @@ impl Guest {
         Guest::new(prepare::busybox(), &["sh", "-c", script])
     }
 
-    /// Adds an argument of the program.
+    /// Adds an argument to the program.
     pub fn argument(mut self, word: &str) -> Guest {
         self.command.push(word.into());
         self
     }
 
-    /// Adds an option of `memwright run` and its value.
+    /// Adds an option of `memwright run` with its value.
     pub fn option(mut self, name: &str, value: impl AsRef<OsStr>) -> Guest {
         self.options.push(name.into());
         self.options.push(value.as_ref().to_owned());
         self
     }
 
-    /// Sets the number of CPUs, which run in turns by the instruction clock.
+    /// Sets the number of CPUs, which take turns under the instruction clock.
     pub fn cpus(self, count: u8) -> Guest {
         self.option("--cpus", count.to_string())
     }
 
-    /// Makes the CPUs run in parallel: `run` then makes one run, and does not repeat it.
+    /// Makes the CPUs run in parallel. [`Guest::run`] then makes one run, and does not repeat it.
     pub fn parallel(mut self) -> Guest {
         self.options.push("--parallel".into());
         self.parallel = true;
@@ -182,7 +182,7 @@ impl Guest {
         self
     }
 
-    /// Adds a file of the host, at a path in the guest.
+    /// Adds a file of the host at a path in the guest.
     pub fn file(self, host: &Path, guest: &str) -> Guest {
         let mut value = host.as_os_str().to_owned();
         value.push(":");
@@ -190,13 +190,13 @@ impl Guest {
         self.option("--file", value)
     }
 
-    /// Sets standard input to a pipe with these bytes.
+    /// Makes standard input a pipe with these bytes.
     pub fn pipe(mut self, bytes: &[u8]) -> Guest {
         self.input = Input::Pipe(bytes.to_vec());
         self
     }
 
-    /// Sets standard input to a file.
+    /// Makes standard input a file.
     pub fn input_file(mut self, path: &Path) -> Guest {
         self.input = Input::File(path.to_owned());
         self
@@ -214,19 +214,19 @@ impl Guest {
         self
     }
 
-    /// Makes no trace of the first two runs, for programs with very many events.
+    /// Disables the traces of the first two runs, for programs with a large number of events.
     pub fn untraced(mut self) -> Guest {
         self.traced = false;
         self
     }
 
-    /// Uses another QEMU than the one in PATH, in the syntax of `MEMWRIGHT_QEMU`.
+    /// Selects another QEMU than the one in PATH, in the syntax of `MEMWRIGHT_QEMU`.
     pub fn qemu(mut self, name: &'static str) -> Guest {
         self.qemu = Some(name);
         self
     }
 
-    /// Returns the command, ready to start.
+    /// Returns the command, which the caller can start.
     pub fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
         command
@@ -244,7 +244,7 @@ impl Guest {
         command
     }
 
-    /// Makes one run.
+    /// Makes a single run.
     fn once(&self, trace: Option<&Path>) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let json = folder.path().join("account.json");
@@ -261,7 +261,7 @@ impl Guest {
         })
     }
 
-    /// Starts a command and gives it its input.
+    /// Starts the command with its input, and waits until it exits.
     fn start(&self, binary: &Path) -> Result<Output, Failed> {
         let mut command = self.command(binary);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -273,13 +273,13 @@ impl Guest {
         let mut child = command.spawn()?;
         if let (Input::Pipe(bytes), Some(mut pipe)) = (&self.input, child.stdin.take()) {
             let bytes = bytes.clone();
-            // A program that exits before it has read its input is not a failure.
+            // It is not a failure if the program exits before it has read its input.
             std::thread::spawn(move || drop(pipe.write_all(&bytes)));
         }
         Ok(child.wait_with_output()?)
     }
 
-    /// Makes one run without checking its repetition, with another binary than the one under test.
+    /// Makes a single run with another binary of the command than the one under test. The run is not repeated.
     pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
         let output = self.start(binary)?;
         Ok(Ending {
@@ -290,7 +290,8 @@ impl Guest {
         })
     }
 
-    /// Returns the words of the command line, with paths reduced to file names: the paths of temporary folders differ.
+    /// Returns the words of the command line. Paths are reduced to file names, because the paths of temporary folders
+    /// differ.
     fn words(&self) -> Vec<String> {
         let words = self.options.iter().chain(&self.command);
         let name = |word: &OsString| match Path::new(word).file_name() {
@@ -300,11 +301,11 @@ impl Guest {
         words.map(name).collect()
     }
 
-    /// Runs twice, compares, checks the audit, and returns the first run. Parallel CPUs run once, and so do runs that
-    /// the tier does not repeat.
+    /// Runs twice, compares the runs, checks the audit, and returns the first run. A guest with parallel CPUs runs
+    /// once, as does one that the tier does not repeat.
     ///
     /// # Errors
-    /// If the runs differ, with the first event that does, or the audit found something.
+    /// If the runs differ, an error with the first event that differs; or an error if the audit found something.
     pub fn run(&self) -> Result<Ending, Failed> {
         if self.parallel || !tier::repeats(&self.words()) {
             let ending = self.once(None)?;
@@ -314,18 +315,17 @@ impl Guest {
         self.run_beside(self)
     }
 
-    /// Makes this run and the run `other`, which must have the same result; checks the audit, and returns the first
-    /// run.
+    /// Makes this run and the run `other`, whose results must be the same. Checks the audit, and returns the first run.
     ///
     /// # Errors
-    /// The errors of `run`.
+    /// The errors of [`Guest::run`].
     pub fn run_beside(&self, other: &Guest) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let traces = [folder.path().join("first"), folder.path().join("second")];
         let trace = |run: usize| self.traced.then_some(traces[run].as_path());
         let (first, second) = (self.once(trace(0))?, other.once(trace(1))?);
         if let Some(difference) = self.difference(&first, &second) {
-            // Runs without a trace are made again with one, to find the event that differs.
+            // Runs without a trace are repeated with one, to find the event that differs.
             if !self.traced {
                 self.once(Some(&traces[0]))?;
                 other.once(Some(&traces[1]))?;
@@ -347,7 +347,7 @@ impl Guest {
         Ok(first)
     }
 
-    /// Returns the first difference of two runs.
+    /// Returns the first difference between two runs; `None` if they are equal.
     fn difference(&self, first: &Ending, second: &Ending) -> Option<String> {
         if first.code != second.code {
             return Some(format!("exit codes {:?} and {:?}", first.code, second.code));
@@ -405,7 +405,7 @@ fn first_difference(first: &Path, second: &Path) -> String {
     }
 }
 
-/// Fails unless the kernel's audit at the end of the run found no leak and no contradiction.
+/// Returns an error if the kernel's audit at the end of the run found a leak or a contradiction.
 fn clean_audit(ending: &Ending) -> Result<(), Failed> {
     if ending.json.is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tests of the command that `cargo install` creates: one file, which does not need the checkout.
+//! Tests the command that `cargo install` creates, which is one file and does not need the checkout.
 
 use crate::guest::Guest;
 use crate::prepare;
@@ -47,7 +47,7 @@ fn outside() -> Result<(), Failed> {
     .into())
 }
 
-/// Runs a script on the kernel that users run, which is optimised and has no debug assertions.
+/// Runs a script on the kernel that users run, which is optimised and has debug assertions disabled.
 fn embedded() -> Result<(), Failed> {
     let ending = Guest::shell("seq 1 5000 | sort -rn | tail -1; (exit 4)")
         .embedded_kernel()

@@ -1,4 +1,4 @@
-//! Tests of Ctrl-C, and of readers that close their end.
+//! Tests Ctrl-C, and readers of the output that close it.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Starts a script and waits for its first line.
+/// Starts a script in a guest and waits for the first line of its output.
 fn start(script: &str) -> Result<(Child, BufReader<ChildStdout>), Failed> {
     let mut child = Guest::shell(script)
         .command(Path::new(env!("CARGO_BIN_EXE_memwright")))
@@ -44,7 +44,7 @@ fn interrupt(child: &Child) -> Result<(), Failed> {
     kill_process(id, Signal::INT).map_err(|error| error.to_string().into())
 }
 
-/// Waits for the end and returns the exit code.
+/// Waits until the command exits, and returns its exit code.
 fn end(mut child: Child) -> Result<Option<i32>, Failed> {
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
@@ -95,7 +95,7 @@ fn twice() -> Result<(), Failed> {
     expect(child, 128 + 2)
 }
 
-/// Checks a closed output, as in `memwright run ... | head -1`.
+/// Checks that a reader may close the output, as in `memwright run ... | head -1`.
 fn closed_output() -> Result<(), Failed> {
     let (child, output) = start("echo ready; while :; do echo more; done")?;
     drop(output);

@@ -1,4 +1,4 @@
-//! Tests of the kernel's self-tests, and of the reports of its failures.
+//! Runs the kernel's self-tests, and tests the reports of its failures.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -54,7 +54,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns a test of several CPUs that run in turns.
+/// Returns a test with several CPUs that take turns.
 fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, || {
         if !later_qemu() {
@@ -64,7 +64,7 @@ fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'stat
     })
 }
 
-/// Makes a run in which the kernel does `what` instead of running a program.
+/// Makes a run in which the kernel executes the self-test `what` in place of a program.
 fn run(what: &str, embedded: bool, words: &[&str]) -> Result<Ending, Failed> {
     let mut guest = Guest::new(prepare::busybox(), &["true"]).option("--selftest", what);
     for word in words {
@@ -86,7 +86,7 @@ fn tests_itself(embedded: bool, options: &[(&str, &str)]) -> Result<(), Failed> 
     all_passed(&run("1", embedded, &words)?)
 }
 
-/// Runs the self-tests on parallel CPUs, whose interleaving differs from run to run.
+/// Runs the self-tests on parallel CPUs, which interleave differently in every run.
 fn in_parallel(cpus: u8) -> Result<(), Failed> {
     all_passed(&run(
         "1",
@@ -100,7 +100,7 @@ fn all_passed(ending: &Ending) -> Result<(), Failed> {
     ending.expect_line(&["selftest:", "passed, 0 failed"])
 }
 
-/// Checks that the report gives the reason, prints registers, and names the function that was made to fail.
+/// Checks that the report contains the reason, the registers, and the name of the function that failed.
 fn report(what: &str, why: &str) -> Result<(), Failed> {
     let ending = run(what, false, &[])?;
     ending.expect_code(125)?;
@@ -120,8 +120,8 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["rip 0000000000400005"])
 }
 
-/// Makes the first CPU panic, and checks that the reports of the other CPUs say where they were: in user mode, in the
-/// kernel with a lock, idle.
+/// Makes the first CPU panic, and checks that the report contains where the other CPUs were: in user mode, in the
+/// kernel with a lock held, or idle.
 fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("panic", false, words)?;
     ending.expect_code(125)?;
@@ -138,14 +138,14 @@ fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     expect_places(&ending)
 }
 
-/// Returns whether a CPU was in the first two instructions of a function, `push rbp` and `mov rbp, rsp`: the function
-/// has no frame yet, so the frame chain skips its caller.
+/// Returns whether a CPU was in the first two instructions of a function, `push rbp` and `mov rbp, rsp`. The function
+/// has no frame yet, so its caller is missing in the backtrace.
 fn was_just_called(part: &[&str]) -> bool {
     let innermost = part.iter().find(|line| line.starts_with("  at "));
     innermost.is_some_and(|line| line.ends_with("+0x0") || line.ends_with("+0x1"))
 }
 
-/// Checks the places of the CPUs in a report, in which each CPU's part is contiguous.
+/// Checks where the CPUs were according to a report, in which the lines of each CPU are contiguous.
 fn expect_places(ending: &Ending) -> Result<(), Failed> {
     let lines: Vec<&str> = ending.stderr.lines().collect();
     let part = |start: &str| -> Result<&[&str], Failed> {

@@ -1,5 +1,5 @@
-//! Runs programs of other languages on four CPUs, with the host's own output as the reference: Go's runtime, Debian's
-//! Perl and Python.
+//! Runs programs in other languages on four CPUs: Go's runtime, and Debian's Perl and Python. The output on the host is
+//! the reference.
 
 use crate::guest::Guest;
 use crate::prepare::{later_qemu, workspace};
@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Checks that the output in the guest, on four CPUs and in both runs, is that of the host.
+/// Checks that the output in the guest, on four CPUs and in both runs, is the same as on the host.
 fn same(program: &Path, arguments: &[&str], files: &[PathBuf]) -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));
@@ -58,7 +58,7 @@ fn script(name: &str) -> PathBuf {
     workspace().join("programs").join(name)
 }
 
-/// Returns the paths in a text with one path on each line.
+/// Returns the paths in a text that contains one path per line.
 fn paths(text: &[u8]) -> Vec<PathBuf> {
     String::from_utf8_lossy(text)
         .lines()
@@ -67,7 +67,7 @@ fn paths(text: &[u8]) -> Vec<PathBuf> {
 }
 
 fn perl() -> Result<Completion, Failed> {
-    // The modules that the script uses, and the libraries that two of them load.
+    // The modules that the script uses, and the shared objects that two of them load.
     let list = "use strict; use warnings; use attributes; use threads; use threads::shared; use Config; use DynaLoader; \
         print map { \"$_\\n\" } values %INC, @DynaLoader::dl_shared_objects";
     let mut files = paths(&output(Command::new(PERL).args(["-e", list]))?);

@@ -1,9 +1,9 @@
-//! The tests that boot the kernel under QEMU.
+//! Tests that boot the kernel under QEMU.
 //!
-//! Two guests boot at a time. Every run except those of parallel CPUs is repeated and compared, and ends with a clean
-//! audit. The kernel here has debug assertions enabled; one test runs the image that the command embeds. Under
-//! `cargo xtask test` and `cargo xtask ci`, a part of the programs is run, and a part of the runs repeated: see
-//! `tier.rs`.
+//! Two guests run at a time. Every run except those with parallel CPUs is repeated and compared, and its audit must
+//! find nothing. The kernel of these tests has debug assertions enabled; one test runs the image that the command
+//! embeds. Under `cargo xtask test` and `cargo xtask ci`, only some of the programs run and only some of the runs are
+//! repeated (see `tier.rs`).
 
 mod bench;
 mod busybox;

@@ -1,5 +1,5 @@
-//! Checks that each error that a page of manpages-dev lists is one that `errors.c` provokes, or is in
-//! `errors.unreachable` with the reason why no program can provoke it.
+//! Checks the errors that the pages of manpages-dev list: `errors.c` must provoke each of them, or `errors.unreachable`
+//! must contain the reason why no program can.
 
 use crate::prepare;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -16,10 +16,10 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The errors of each call.
+/// The errors of each system call.
 type Errors = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks that every error of a page has a row in `errors.linux` or a reason in `errors.unreachable`, and that none has
+/// Checks that every error of a page either has a row in `errors.linux` or a reason in `errors.unreachable`, but not
 /// both.
 fn as_listed() -> Result<Completion, Failed> {
     let pages = Pages::find();
@@ -55,7 +55,7 @@ fn as_listed() -> Result<Completion, Failed> {
             wrong.push(format!("neither file has {missing:?} of {call}"));
         }
     }
-    // Even the oldest supported pages, 6.03, cover more calls than this.
+    // Even the oldest supported release of the pages, 6.03, documents more calls than this.
     if with_page < 40 {
         wrong.push(format!("only {with_page} calls have a page"));
     }
@@ -66,8 +66,8 @@ fn as_listed() -> Result<Completion, Failed> {
     }
 }
 
-/// Returns the errors that the rows of `errors.linux` provoke. A row begins with the call, perhaps after the object of
-/// the call.
+/// Returns the errors that the rows of `errors.linux` contain. A row begins with the name of the call, which the call's
+/// object can precede.
 fn provoked(rows: &str) -> Result<Errors, Failed> {
     let mut all = Errors::new();
     for row in rows.lines() {
@@ -106,7 +106,7 @@ fn unreachable(lines: &str) -> Result<Errors, Failed> {
     Ok(all)
 }
 
-/// The folder of the pages of section 2: `MEMWRIGHT_MANPAGES` selects another release than the installed one.
+/// The folder with the pages of section 2. `MEMWRIGHT_MANPAGES` selects another release than the installed one.
 struct Pages(PathBuf);
 
 impl Pages {
@@ -115,10 +115,10 @@ impl Pages {
         Pages(Path::new(&folder).join("man2"))
     }
 
-    /// Reads a page, or the page to which it refers.
+    /// Reads a page. If it only refers to another page, reads that one.
     fn read(&self, name: &str) -> Result<Option<String>, Failed> {
         let mut name = name.to_owned();
-        // A page can refer to another one that has the text.
+        // A page can refer to another page that contains the text.
         for _ in 0..2 {
             let paths = ["2", "2const"].map(|suffix| self.0.join(format!("{name}.{suffix}.gz")));
             let Some(path) = paths.into_iter().find(|path| path.is_file()) else {
@@ -137,14 +137,14 @@ impl Pages {
         Ok(None)
     }
 
-    /// Returns the errors that the page of a call lists, if it has one.
+    /// Returns the errors that the page of a call lists, or `None` if there is no page.
     fn errors(&self, call: &str) -> Result<Option<BTreeSet<String>>, Failed> {
         if let Some(text) = self.read(call)? {
             return Ok(Some(
                 section(&text, ".SH ERRORS").map(tags).unwrap_or_default(),
             ));
         }
-        // Older releases document all commands of userfaultfd on one page.
+        // Older releases document all operations of userfaultfd on one page.
         let together = self.read("ioctl_userfaultfd")?;
         let of_command = together.and_then(|text| {
             let part = section(&text, &format!(".SS {call}"))?;
@@ -162,7 +162,7 @@ fn unpack(path: &Path) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the text below a heading, up to the next heading of its level or above.
+/// Returns the text after a heading, up to the next heading of the same or a higher level.
 fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let at = page.find(&format!("\n{heading}\n"))? + 1 + heading.len();
     let rest = &page[at..];
@@ -174,10 +174,10 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     Some(&rest[..end.unwrap_or(rest.len())])
 }
 
-/// Returns the errors that are tags of paragraphs, not those in the text.
+/// Returns the errors that are tags of paragraphs, and not those that occur in the text.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
-    // The first paragraph can lack its macro.
+    // The macro of the first paragraph can be missing.
     let mut before_tag = true;
     for line in section.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(".\\\"") {
@@ -203,7 +203,7 @@ fn is_error(word: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Checks that tags are found, and that text that only resembles a tag is not.
+/// Checks that tags are found, and that other text that resembles a tag is not.
 fn tags_of_pages() -> Result<(), Failed> {
     let page = "\n.SH RETURN VALUE\n.TP\n.B ENOSYS\nNone.\n.SH ERRORS\n.B EAGAIN\nLater.\n.TP\n.BR EBADF \" or \" EINVAL\n\
                 A file.\n.B EIO\nin the text.\n.TP\n.\\\" A comment.\n.B E2BIG\nLong.\n.SS Of others\n.TP\n.B EPERM\n.SH NOTES\n\

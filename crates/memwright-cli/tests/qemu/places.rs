@@ -1,5 +1,5 @@
-//! Tests of the command's location and user: what the program observes of them, and that the account does not depend on
-//! them.
+//! Tests that the program observes the command's folder and user where it should, and that the account does not depend
+//! on them.
 
 use crate::elsewhere;
 use crate::guest::Guest;
@@ -22,7 +22,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Checks that the program starts in the folder relative to which it was given, and executes itself by the given name.
+/// Checks that a program given by a relative path starts in the current folder, and can execute itself by the same
+/// path.
 fn relative() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let inside = folder.path().join("inside");
@@ -49,7 +50,8 @@ fn relative() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a host folder with 1,500 nested folders is copied, and leaves nothing behind.
+/// Checks that a host folder with 1,500 nested folders is copied into the guest, and that the command leaves nothing
+/// behind.
 fn deep_folder() -> Result<(), Failed> {
     const DEPTH: usize = 1500;
     let room = tempfile::tempdir()?;
@@ -63,7 +65,7 @@ fn deep_folder() -> Result<(), Failed> {
     ending.expect_output(b"innermost\n")
 }
 
-/// Checks that the bytes of the JSON contain nothing of this machine.
+/// Checks that the JSON document does not depend on the machine.
 fn from_elsewhere() -> Result<(), Failed> {
     let room = tempfile::tempdir()?;
     let kernel = room.path().join("kernel");

@@ -1,4 +1,4 @@
-//! Tests of policies: a program runs under each value of each policy, and a random layout differs for each seed.
+//! Tests policies: a program runs under each value of each policy, and each seed gives another random layout.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::busybox;
@@ -12,7 +12,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs busybox under this policy.
+/// Runs busybox under a policy.
 fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
     let guest = Guest::new(busybox(), arguments).option("--policy", policy);
     let ending = guest.run()?;
@@ -20,7 +20,7 @@ fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
     Ok(ending)
 }
 
-/// Returns the values with which a help text begins: the words before the colon, separated by commas and "or".
+/// Returns the values at the beginning of a help text: the words before the colon, which commas and "or" separate.
 fn values(help: &str) -> Vec<&str> {
     let list = help.split_once(": ").map_or("", |(list, _)| list);
     let words = list.split([',', ' ']);

@@ -1,10 +1,10 @@
-//! What the tests need: the C programs, and a kernel with debug assertions enabled.
+//! Prepares what the tests need: the C programs, and a kernel with debug assertions enabled.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds what is not up to date, with the same task that users run. Does nothing if that task started this process.
+/// Builds what is out of date, with the task that users run. Does nothing if that task started this process.
 pub fn prepare() {
     if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
         return;
@@ -18,12 +18,12 @@ pub fn prepare() {
     assert!(status.success(), "`cargo xtask guest` failed");
 }
 
-/// Returns whether the later QEMU of Debian's backports is available. If it is not, the reason is printed once, and the
+/// Returns whether the later QEMU of Debian's backports is available. If it is not, prints the reason once, and the
 /// tests that need it are ignored.
 pub fn later_qemu() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
-        // `cargo xtask` checks once for all processes.
+        // `cargo xtask` checks this once for all of its processes.
         if let Ok(answer) = std::env::var("MEMWRIGHT_LATER_QEMU") {
             return answer == "yes";
         }
@@ -57,7 +57,7 @@ pub fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// Returns the path of a C program, linked in one of the four ways.
+/// Returns the path of a C program that is linked in one of the four ways.
 pub fn program(variant: &str, name: &str) -> PathBuf {
     workspace().join("programs/build").join(variant).join(name)
 }

@@ -1,4 +1,5 @@
-//! Runs the C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
+//! Runs the C programs of `programs/` on one CPU, linked in four ways. One boot runs all programs that are linked in
+//! the same way.
 
 use crate::shared::{Boot, boot, interleaved};
 use libtest_mimic::{Failed, Trial};
@@ -96,8 +97,8 @@ const PROGRAMS: &[&str] = &[
     "fpu",
 ];
 
-/// Programs that take longest. They test the kernel and not how a program is linked, so one boot runs them, in every
-/// tier.
+/// The programs that take longest. They test the kernel and not how a program is linked, so each runs in one boot only,
+/// but in every tier.
 const LONG: &[&str] = &[
     "cpu_limit",
     "cpu_timers",
@@ -114,16 +115,16 @@ const LONG: &[&str] = &[
     "badptr --every",
 ];
 
-/// Programs that nest objects in one another as deeply as possible.
+/// Programs that nest objects as deeply as possible.
 const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
 
-/// Programs that make the kernel of a small machine hold more than fits in its memory.
+/// Programs that make the kernel of a small machine allocate more than fits in its memory.
 const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 
-/// Programs that leave their objects for the end of the run.
+/// Programs that do not free their objects, which the kernel frees at the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
 
-/// Programs that track stores, with the argument for kernels on which a tracked store faults.
+/// Programs that track stores, with the argument for kernels on which a tracked store takes a fault.
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
@@ -134,10 +135,10 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
-/// Programs that request as much as possible: areas, arguments, descriptors, nested directories.
+/// Programs that use as many areas, arguments, descriptors or nested directories as possible.
 const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll", "deep_paths"];
 
-/// Programs that need swap, and some whose memory contents must not depend on it.
+/// Programs that need swap, and some whose results must be the same with swap.
 const SWAPPING: &[&str] = &[
     "swap",
     "swap_shared",
@@ -152,7 +153,7 @@ const SWAPPING: &[&str] = &[
     "userfault_matrix dirty-bit",
 ];
 
-/// Returns one test for each program and way to link it.
+/// Returns one test for each program and each way of linking it.
 pub fn trials() -> Vec<Trial> {
     let boots = VARIANTS
         .iter()
@@ -169,13 +170,13 @@ pub fn trials() -> Vec<Trial> {
         .chain([long, by_faults, swapping])
         .chain(under_pressure());
     let boots = boots.chain([grouped(1), grouped(4)]);
-    // This program changes system-wide settings, so it boots alone.
+    // This program changes system-wide settings, so it is the only one of its boot.
     let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
     let boots = boots.chain([sleeping]);
     let counting = Boot::of("counts", "musl-static", &["fault_counts"])
         .option("--thp", "madvise")
         .option("--hugetlb", "8M");
-    // This program merges pages system-wide, so it boots alone.
+    // This program merges pages of the complete system, so it is the only one of its boot.
     let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
     let boots = boots.chain([counting, events]);
     let large = Boot::of("large", "musl-static", LARGE);
@@ -210,7 +211,7 @@ fn under_pressure() -> Vec<Boot> {
             "swap_calls 128",
         ];
         if cpus > 1 {
-            // The other process keeps one CPU busy most of the time.
+            // The other process uses one CPU most of the time.
             programs.push("swap_during 24");
         }
         Boot::of("pressure", "musl-static", &programs)
@@ -218,7 +219,7 @@ fn under_pressure() -> Vec<Boot> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    // The same pressure with less memory of each kind, which is quick enough for the first tier.
+    // The same memory pressure with less memory of each kind, which is short enough for the first tier.
     let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
         .option("--swap", "zram:64M")
         .option("--memory", "19M")
@@ -254,22 +255,22 @@ fn under_pressure() -> Vec<Boot> {
     ]
 }
 
-/// Checks that the events of programs that share, protect, copy and move memory occur in the same order each time.
+/// Checks that the events of programs that share, protect, copy and move memory are in the same order in every run.
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
 }
 
-/// Checks that hundreds of threads that run out of memory at the same time terminate: previously, each scanned all
-/// memory in turn.
+/// Checks that hundreds of threads that run out of memory at the same time terminate. In an earlier version, each
+/// scanned all memory in turn.
 fn fork_storm() -> Result<(), Failed> {
     let guest = boot("musl-static", &["fork_storm"]);
     let guest = guest.option("--swap", "zram:64M");
     guest.option("--memory", "48M").run()?.expect_code(0)
 }
 
-/// Runs four processes that use twice the memory on four CPUs, for a minute of guest time. Every byte must be right,
-/// and every scan must report the pages that were written.
+/// Runs four processes on four CPUs that use twice the memory of the machine, for a minute of guest time. Every byte
+/// must be right, and every scan must report the pages that were written.
 fn swap_for_a_minute() -> Result<(), Failed> {
     let guest = boot("musl-static", &["swap_tracked 4 32 60"]);
     let guest = guest

@@ -1,4 +1,4 @@
-//! Tests of bad input: each results in a clear message of one line and an exit code, never in a panic.
+//! Tests bad input. Each must give a clear one-line message and an exit code, and never a panic.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{busybox, program};
@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs a file with these contents as a program.
+/// Runs a file with these contents as PROGRAM.
 fn run_file(content: &[u8], mode: u32) -> Result<Ending, Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("program");
@@ -74,7 +74,7 @@ fn truncated_elf() -> Result<(), Failed> {
 
 fn another_machine() -> Result<(), Failed> {
     let mut bytes = hello()?;
-    // e_machine: 183 is AArch64.
+    // The field e_machine; 183 is AArch64.
     bytes[18..20].copy_from_slice(&183u16.to_le_bytes());
     let ending = run_file(&bytes, 0o755)?;
     ending.expect_code(126)?;
@@ -122,7 +122,7 @@ fn unknown_option() -> Result<(), Failed> {
     ending.expect_line(&["--nonsense"])
 }
 
-/// Runs busybox with a PATH of only this folder.
+/// Runs busybox with a PATH that contains only this folder.
 fn with_path(path: &Path) -> Result<Ending, Failed> {
     let output = Guest::new(busybox(), &["true"])
         .command(Path::new(env!("CARGO_BIN_EXE_memwright")))
@@ -138,7 +138,7 @@ fn with_path(path: &Path) -> Result<Ending, Failed> {
     })
 }
 
-/// Returns a folder in which a program with QEMU's name is this script.
+/// Returns a folder in which this script has the name of QEMU.
 fn fake_qemu(script: &str) -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("qemu-system-x86_64");
@@ -184,7 +184,7 @@ fn dry_run() -> Result<(), Failed> {
     Err(format!("--dry-run printed {line:?}, {}", output.status).into())
 }
 
-/// Checks that a run continues if its messages are lost because their pipe has no reader.
+/// Checks that a run continues if its messages are discarded because their pipe has no reader.
 fn unread_error() -> Result<(), Failed> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
@@ -198,7 +198,7 @@ fn unread_error() -> Result<(), Failed> {
     Err(format!("with standard error closed: {status}").into())
 }
 
-/// Checks that a file that cannot be written is reported before the program runs.
+/// Checks that the command reports a file that cannot be written before the program runs.
 fn unwritable_json() -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--json", "/nowhere/account.json"])

@@ -1,4 +1,4 @@
-//! Tests of extreme options: every configuration that the command accepts boots, and has enough memory.
+//! Tests extreme options: every configuration that the command accepts must boot and have enough memory.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-/// Options with almost the smallest memory that the command accepts for them.
+/// Options with hardly more memory than the minimum that the command accepts for them.
 const TIGHT: &[(&str, &[&str])] = &[
     ("swap", &["--memory", "32M", "--swap", "zram:1G"]),
     (
@@ -40,7 +40,7 @@ fn starts(options: &[&str]) -> Result<(), Failed> {
     ending.expect_output(b"started\n")
 }
 
-/// Boots the maximum number of CPUs in a small memory.
+/// Boots the maximum number of CPUs with little memory.
 fn cpus() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));
@@ -49,7 +49,7 @@ fn cpus() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Checks names that could end an archive, a line or the text, and the longest name.
+/// Checks names that could be mistaken for the end of an archive, a line or the text, and the longest possible name.
 fn odd_names() -> Result<(), Failed> {
     let host = tempfile::tempdir()?;
     let long = [b'n'; 255];

@@ -1,4 +1,4 @@
-//! Tests of `--root`: a tree that the guest shows read-only.
+//! Tests `--root`, with which a tree of the host is a read-only layer of the guest's root.
 
 use crate::guest::Guest;
 use crate::prepare;
@@ -24,7 +24,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Looks at each kind of node, and changes the tree in each way. Prints the same in a copy of the tree on the host.
+/// A script that reads each kind of node and changes the tree in each way. Its output is the same in a copy of the tree
+/// on the host.
 const CHANGES: &str = r#"cd tree
 cat a/b/file; test -e missing || echo absent
 ls -A a | sort; stat -c '%a %F' a; stat -c '%a %s %F' a/b/file link large empty
@@ -46,7 +47,7 @@ for i in 1 2 3 4 5 6 7 8; do (cat many/*/* | cksum; ls many/$i) & done | sort; w
 find many | wc -l
 "#;
 
-/// Creates the tree of [`CHANGES`] in `folder`.
+/// Creates the tree for [`CHANGES`] in `folder`.
 fn plant(folder: &Path) -> Result<(), Failed> {
     let tree = folder.join("tree");
     let write = |name: &str, text: &[u8]| fs::write(tree.join(name), text);
@@ -92,7 +93,7 @@ fn plant(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the output of [`CHANGES`] in a tree on the host.
+/// Returns the output of [`CHANGES`] in the tree on the host.
 fn reference(folder: &Path) -> Result<Vec<u8>, Failed> {
     let output = Command::new(prepare::busybox())
         .args(["sh", "-c", CHANGES])
@@ -105,7 +106,7 @@ fn reference(folder: &Path) -> Result<Vec<u8>, Failed> {
     Ok(output.stdout)
 }
 
-/// Checks that the guest shows the tree and its own changes, which do not reach the host.
+/// Checks that the guest can read the tree and its own changes, and that the changes do not reach the host.
 fn changes(cpus: u8) -> Result<(), Failed> {
     let (own, shown) = (tempfile::tempdir()?, tempfile::tempdir()?);
     plant(own.path())?;
@@ -118,14 +119,14 @@ fn changes(cpus: u8) -> Result<(), Failed> {
         .run()?;
     ending.expect_output(&expected)?;
     ending.expect_code(0)?;
-    // The host's tree is as it was: the script does the same in it.
+    // The tree on the host is unchanged, so the script has the same output in it.
     if reference(shown.path())? != expected {
         return Err("the guest changed the tree of the host".into());
     }
     Ok(())
 }
 
-/// Checks that an archive shows what the folder shows from which it was made.
+/// Checks that a guest reads the same from an archive as from the folder with which it was made.
 fn archive() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     plant(folder.path())?;
@@ -149,7 +150,7 @@ fn archive() -> Result<(), Failed> {
     ending.expect_code(0)
 }
 
-/// Checks that a program that is found through PATH sees the files of this machine, and only if that is wanted.
+/// Checks that a program that is found through PATH can read the files of this machine, unless an option prevents it.
 fn found_through_path() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("file");
@@ -166,7 +167,7 @@ fn found_through_path() -> Result<(), Failed> {
     ending.expect_code(1)
 }
 
-/// Checks that a file for which there is no memory can be looked at but not opened, and that the command says why.
+/// Checks that a file that does not fit in memory has attributes but cannot be opened, and that the command prints why.
 fn too_large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("large");
@@ -184,7 +185,7 @@ fn too_large() -> Result<(), Failed> {
     }
 }
 
-/// Checks that `check` refuses a baseline for which the tree was different, and names the file.
+/// Checks that `check` rejects a baseline if the tree has changed since then, and names the changed file.
 fn changed() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("file");

@@ -1,12 +1,12 @@
-//! Races of threads on four CPUs, many times over: 10,000 rounds of each program by the instruction clock, which starts
-//! them at four offsets, and some on parallel CPUs, where every run differs.
+//! Races of threads on four CPUs, repeated many times. Each program runs 10,000 rounds under the instruction clock,
+//! which starts the threads at four offsets, and some programs also run on parallel CPUs, where every run differs.
 
 use crate::shared::{Boot, interleaved};
 use crate::tier::{Tier, tier};
 use libtest_mimic::Trial;
 
-/// The programs with their rounds and the offset that shifts the threads relative to one another. Each boot is
-/// repeated.
+/// The programs, each with its number of rounds and an offset that shifts the threads relative to one another. Each
+/// boot is repeated.
 const BY_OFFSET: [(&str, &[&str]); 4] = [
     (
         "rounds::offset_0",
@@ -42,18 +42,18 @@ const BY_OFFSET: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// With more virtual CPUs than real ones, a round takes most of a second.
+/// If the guest has more CPUs than the host has cores, a round takes most of a second.
 const IN_PARALLEL: &[&str] = &[
     "pthreads 40",
     "races all 50",
     "track_races all 200 0 dirty-bit",
     "barriers 200",
 ];
-/// Pages are migrated within and between nodes, and merged, while they are written.
+/// Pages are migrated within and between NUMA nodes, and merged, while threads write to them.
 const ON_NODES: &[&str] = &["page_races all 10000 0", "move_shared 1000"];
 const ON_NODES_FIRST_TIER: &[&str] = &["page_races all 1000 0", "move_shared 1000"];
 const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0", "move_shared 12"];
-/// Programs that behave differently if a tracked store faults.
+/// Programs that behave differently if a tracked store takes a fault.
 const BY_FAULTS: &[&str] = &["track_races all 2500 7 faults"];
 
 pub fn trials() -> Vec<Trial> {

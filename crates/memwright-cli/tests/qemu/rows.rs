@@ -1,10 +1,10 @@
-//! Checks the account rows of the personality and the kernel against numbers that are known in advance.
+//! Compares the rows of the account that the personality and the kernel count with numbers that are known in advance.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Every such row, and the test that checks it: a line of the test, and its source.
+/// Each of these rows, with a line of the test that checks it and the test's source.
 const HELD: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -62,7 +62,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Checks the rows about processes: three exit, two outlive the program, and one takes all memory.
+/// Checks the rows about processes: three exit, two outlive the program, and one uses all memory.
 fn processes() -> Result<(), Failed> {
     let ending = Guest::new(program("musl-static", "left_behind"), &["3", "2", "1"])
         .option("--memory", "64M")
@@ -86,8 +86,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that every row of the account of a run on several CPUs is checked here or belongs to the memory manager,
-/// whose own tests name each of its rows.
+/// Checks that every row of the account of a run on several CPUs is either checked here or belongs to the memory
+/// manager, whose own tests check each of its rows.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

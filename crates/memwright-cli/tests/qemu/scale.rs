@@ -1,5 +1,5 @@
-//! Measures what threads and processes share when each works on its own memory, at 1 to 8 CPUs: `docs/scaling.md` has
-//! the figures, one line for each of these tests. `cargo xtask docs docs/scaling.md` writes them.
+//! Measures what threads and processes share when each of them uses its own memory, on 1 to 8 CPUs. `docs/scaling.md`
+//! contains the figures, one line for each of these tests, which `cargo xtask docs docs/scaling.md` writes.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -10,32 +10,33 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 const CPUS: [u8; 4] = [1, 2, 4, 8];
-/// CPUs of the tests with processes.
+/// The maximum number of CPUs in the tests with processes.
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program, and what several CPUs are allowed to write although they work on private memory. Everything else must be
-/// written by one CPU.
+/// A program, and what several CPUs may write although they use private memory. Everything else may be written by one
+/// CPU only.
 struct Program {
     name: &'static str,
-    /// Ranks of locks.
+    /// The ranks of the locks that they may write.
     locks: &'static [&'static str],
-    /// Kinds of lines.
+    /// The kinds of cache lines that they may write.
     lines: &'static [&'static str],
-    /// Operations of a round that remove pages or permissions: each is allowed to interrupt every other CPU once.
+    /// The number of operations in a round that remove pages or permissions. Each of them may interrupt every other CPU
+    /// once.
     shrinking: u64,
 }
 
 const PROGRAMS: &[Program] = &[
-    // Faults, and freed pages: nothing is shared.
+    // Page faults and freed pages share nothing.
     Program {
         name: "fault",
         locks: &[],
         lines: &[],
         shrinking: 1,
     },
-    // A CPU that changes areas holds the address space's lock exclusively. If a table is missing, the one above is
-    // locked.
+    // A CPU that changes areas holds the lock of the address space exclusively. If a page table is missing, the table
+    // above it is locked.
     Program {
         name: "mmap",
         locks: &["space", "table"],
@@ -48,8 +49,8 @@ const PROGRAMS: &[Program] = &[
         lines: &[],
         shrinking: 1,
     },
-    // Creating and freeing tables changes entries of one table above them; the first page of a new area is noted in the
-    // area, which is adjacent to other areas.
+    // Creating and freeing page tables changes entries in the table above them. The first page of a new area changes
+    // the area's record, which can be next to the records of other areas.
     Program {
         name: "unmap",
         locks: &["space", "table"],
@@ -58,12 +59,12 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// What performs the operations.
+/// What executes the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Workers {
-    /// Threads of one process: they share a page table and a map of areas.
+    /// Threads of one process, which share the page tables and the map of areas.
     Threads,
-    /// Processes: they share nothing, and never interrupt each other.
+    /// Processes, which share nothing and never interrupt one another.
     Processes,
 }
 
@@ -103,7 +104,8 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // Lines that hold locks are permitted: their locks are checked as words, and two can share a line.
+            // Cache lines with locks are permitted, because locks are checked as words and two of them can be in one
+            // line.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
@@ -124,7 +126,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         Workers::Processes => 0,
     };
     let interrupted = statistics.interrupted;
-    // If two CPUs send a request to a third one at the same time, only one of them interrupts it.
+    // If two CPUs send a request to a third CPU at the same time, only one of them interrupts it.
     if interrupted > most || (interrupted == 0) != (most == 0) {
         let text = format!("{interrupted} CPUs were interrupted, at most {most} may be");
         return Err(format!("{text}\n{}", ending.report()).into());
@@ -154,7 +156,7 @@ struct Counts {
 /// The statistics that a program printed for its counted rounds.
 struct Statistics {
     operations: u64,
-    /// The number of times that a CPU was interrupted.
+    /// The number of interrupts that CPUs received from other CPUs.
     interrupted: u64,
     counts: BTreeMap<(String, String), Counts>,
 }
@@ -199,7 +201,7 @@ impl Statistics {
         counts.ok_or_else(|| format!("no row {kind} {name}").into())
     }
 
-    /// Returns the sum of the counts of a kind, without those that are not about sharing.
+    /// Returns the sum of the counts of a kind, except those that are unrelated to sharing.
     fn sum(&self, kind: &str) -> Counts {
         let mut sum = Counts::default();
         for ((of, name), counts) in &self.counts {
@@ -212,7 +214,7 @@ impl Statistics {
         sum
     }
 
-    /// Returns which words or lines several CPUs wrote, and how many.
+    /// Returns the words or cache lines that several CPUs wrote, and their numbers.
     fn shared(&self, kind: &str) -> String {
         let shared: Vec<String> = self
             .counts
@@ -233,9 +235,9 @@ impl Statistics {
 struct Row {
     /// The columns that identify the measurement.
     beginning: String,
-    /// Figures that depend only on the program's requests.
+    /// Figures that depend only on the requests of the program.
     exact: String,
-    /// Figures that depend on the order in which CPUs arrive, and so on the length of every path.
+    /// Figures that depend on the order in which the CPUs execute, and thus on the length of every path.
     rest: String,
 }
 
@@ -262,13 +264,13 @@ impl Row {
     }
 }
 
-/// Formats a count per operation, to two places.
+/// Formats a count per operation with two decimals.
 fn each(count: u64, operations: u64) -> String {
     let hundredths = (count * 100 + operations / 2) / operations;
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Checks the exact figures of the page's line, or rewrites the line.
+/// Compares the exact figures with the line of the page, or rewrites that line.
 fn compare(row: &Row) -> Result<(), Failed> {
     static PAGE: Mutex<()> = Mutex::new(());
     let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);

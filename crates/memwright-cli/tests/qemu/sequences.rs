@@ -1,5 +1,5 @@
-//! Long sequences of mostly valid calls on live descriptors, memory and children (`programs/sequences.c`): a part of
-//! `cargo xtask fuzz --target sequences`, from a fixed seed.
+//! Runs long sequences of mostly valid calls on live descriptors, memory and children (`programs/sequences.c`). They
+//! are a part of `cargo xtask fuzz --target sequences` with a fixed seed.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -7,14 +7,14 @@ use crate::stretches::bounded_run;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::path::Path;
 
-/// The approximate number of calls of one run.
+/// The approximate number of calls in one run.
 const CALLS: u64 = 24_000;
-/// The minimum number of successes of each counted call in a million calls.
+/// The minimum number of successful calls per million calls, for each call that is counted.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// KiB that lists of free frames and the kernel's heap may keep after the first half of a run.
+/// The maximum by which the lists of free frames and the kernel's heap may grow after the first half of a run, in KiB.
 const KEPT_KIB: i64 = 512;
 
-/// The guests that run the sequences: CPUs and memory.
+/// The guests that run the sequences, each with its number of CPUs and its memory.
 const MACHINES: &[(&str, u8, &str)] = &[
     ("on_1", 1, "256M"),
     ("on_4", 4, "256M"),
@@ -32,13 +32,13 @@ pub fn trials() -> Vec<Trial> {
                 .option("--memory", memory)
                 .option("--swap", "zram:32M")
                 .untraced();
-            // The number of CPUs is not set for a run on one CPU.
+            // A run with one CPU does not set the number of CPUs.
             let guest = if cpus > 1 { guest.cpus(cpus) } else { guest };
             judge(&guest.run()?).map(|()| Completion::Completed)
         })
     };
-    // Checks at run time multiply the work, so the bound applies to the kernel as shipped. Instructions are counted on
-    // one CPU.
+    // Run-time checks multiply the work, so the bound applies to the kernel as shipped. Instructions are counted on one
+    // CPU.
     let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
         Trial::test(format!("sequences::as_shipped::{name}"), move || {
             let options = ["--memory", memory, "--swap", "zram:32M"];
@@ -51,8 +51,8 @@ pub fn trials() -> Vec<Trial> {
     checked.chain(alone.map(as_shipped)).collect()
 }
 
-/// Checks that no worker hung or crashed, every call succeeded often enough, and all memory was freed. The audit has
-/// been checked already.
+/// Checks that no worker hung or crashed, that every call succeeded often enough, and that all memory was freed. The
+/// audit was checked before.
 fn judge(ending: &Ending) -> Result<(), Failed> {
     ending.expect_code(0)?;
     let text = ending.text();
@@ -78,7 +78,7 @@ fn judge(ending: &Ending) -> Result<(), Failed> {
         .filter(|row| row.iter().any(|word| word == "free:"))
         .flat_map(|row| row.iter().filter_map(|word| word.parse().ok()))
         .collect();
-    // Calls, workers, and free KiB after the first half and at the end.
+    // The numbers of calls and workers, and the free KiB after the first half and at the end.
     let [_, _, before, after] = free[..] else {
         return Err(format!("no line of totals:\n{}", ending.report()).into());
     };

@@ -1,4 +1,4 @@
-//! Boots that run several programs one after another, with one test for each program.
+//! Boots that run several programs in sequence, with one test for each program.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -6,30 +6,30 @@ use crate::tier;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::sync::{Arc, OnceLock};
 
-/// A boot that is made by the first of its tests: twice and compared, unless the CPUs run in parallel. It has no trace,
-/// because some programs fork thousands of times.
+/// A boot that the first of its tests makes: twice, comparing the two, unless the CPUs run in parallel. It has no
+/// trace, because some programs fork thousands of times.
 pub struct Boot {
     label: String,
     guest: Guest,
     content: Content,
-    /// Checks in the boot's output whether the program of this name passed.
+    /// Checks in the boot's output whether the program with this name passed.
     judge: Judge,
-    /// Whether it needs the later QEMU.
+    /// Whether the boot needs the later QEMU.
     later: bool,
 }
 
 /// The contents of a boot.
 enum Content {
-    /// Programs, each with its arguments, linked in this way. Those whose tests are not selected are omitted.
+    /// Programs that are linked in this way, each with its arguments. Those whose tests are not selected are omitted.
     Programs(String, Vec<&'static str>),
-    /// A fixed command line of the guest, with the names that its output reports.
+    /// A run with a fixed command line, and the names that its output contains results for.
     Fixed(Vec<&'static str>),
 }
 
 type Judge = fn(&Ending, &str) -> Result<(), Failed>;
 
 impl Boot {
-    /// Returns the boot of these programs, each with its arguments, on one CPU. Tests are called
+    /// Returns a boot with one CPU that runs these programs, each with its arguments. The tests have the names
     /// `GROUP::VARIANT::PROGRAM`.
     pub fn of(group: &str, variant: &str, programs: &[&'static str]) -> Boot {
         Boot {
@@ -41,7 +41,8 @@ impl Boot {
         }
     }
 
-    /// Returns a boot of any run whose output reports on each of `names`. Tests are called `LABEL::NAME`.
+    /// Returns a boot of any run whose output contains a result for each of `names`. The tests have the names
+    /// `LABEL::NAME`.
     pub fn custom(label: &str, guest: Guest, names: Vec<&'static str>, judge: Judge) -> Boot {
         Boot {
             label: label.to_owned(),
@@ -52,7 +53,7 @@ impl Boot {
         }
     }
 
-    /// Runs the boot on `count` CPUs in turns. Tests are called `GROUP::VARIANT::on_N::PROGRAM`.
+    /// Runs the boot on `count` CPUs that take turns. The tests have the names `GROUP::VARIANT::on_N::PROGRAM`.
     pub fn cpus(mut self, count: u8) -> Boot {
         self.label.push_str(&format!("::on_{count}"));
         self.guest = self.guest.cpus(count);
@@ -60,20 +61,20 @@ impl Boot {
         self
     }
 
-    /// Runs the boot on `count` parallel CPUs. Tests are called `GROUP::VARIANT::parallel_on_N::PROGRAM`.
+    /// Runs the boot on `count` parallel CPUs. The tests have the names `GROUP::VARIANT::parallel_on_N::PROGRAM`.
     pub fn parallel(mut self, count: u8) -> Boot {
         self.label.push_str(&format!("::parallel_on_{count}"));
         self.guest = self.guest.parallel().cpus(count);
         self
     }
 
-    /// Runs the boot under a policy. Tests are called `GROUP::VARIANT::POLICY::PROGRAM`.
+    /// Runs the boot under a policy. The tests have the names `GROUP::VARIANT::POLICY::PROGRAM`.
     pub fn policy(mut self, policy: &str) -> Boot {
         self.label.push_str(&format!("::{policy}"));
         self.option("--policy", policy)
     }
 
-    /// Adds an option of `memwright run` and its value.
+    /// Adds an option of `memwright run` with its value.
     pub fn option(mut self, name: &str, value: &str) -> Boot {
         self.guest = self.guest.option(name, value);
         self
@@ -106,14 +107,14 @@ impl Boot {
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             };
-            // `cargo xtask` reads from the list which tests share a boot, and runs them in one process.
+            // `cargo xtask` reads from the list of tests which of them share a boot, and runs these in one process.
             Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
         names.into_iter().map(trial).collect()
     }
 }
 
-/// Returns the tests of several boots, ordered such that adjacent tests wait for different boots.
+/// Returns the tests of several boots in an order in which adjacent tests wait for different boots.
 pub fn interleaved(boots: Vec<Boot>) -> Vec<Trial> {
     let mut lists: Vec<_> = boots
         .into_iter()
@@ -133,7 +134,7 @@ fn name_of(words: &str) -> &str {
     words.split(' ').next().unwrap_or(words)
 }
 
-/// Returns a run of these programs, each with its arguments, one after another.
+/// Returns a run of these programs in sequence, each with its arguments.
 pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     with_programs(
         Guest::new(program(variant, "suite"), &[]),
@@ -142,7 +143,7 @@ pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     )
 }
 
-/// Adds these programs to those that a run's `suite` starts.
+/// Adds these programs to those that `suite` starts in a run.
 fn with_programs(mut guest: Guest, variant: &str, programs: &[&str]) -> Guest {
     for words in programs {
         let name = name_of(words);

@@ -1,4 +1,4 @@
-//! Runs Debian's stress-ng, dynamically linked, on four CPUs: stress-ng verifies its own operations.
+//! Runs Debian's stress-ng, dynamically linked, on four CPUs. stress-ng verifies its own operations.
 
 use crate::guest::{Ending, Guest};
 use crate::shared::{Boot, part_of};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const PROGRAM: &str = "/usr/bin/stress-ng";
 
-/// The stressors, and their amount.
+/// The stressors, each with its number of operations.
 const LINES: &[(&str, &str)] = &[
     ("mmap", "--mmap 2 --mmap-bytes 16M --mmap-ops 50 --verify"),
     ("vm", "--vm 2 --vm-bytes 64M --vm-ops 20 --verify"),
@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
         .trials()
 }
 
-/// Returns one boot for all lines.
+/// Returns the boot that runs all lines.
 fn guest() -> Guest {
     let commands: Vec<String> = LINES
         .iter()
@@ -37,7 +37,7 @@ fn guest() -> Guest {
         .untraced()
 }
 
-/// Checks that a stressor ended successfully and reported no failure.
+/// Checks that a stressor succeeded and reported no failure.
 fn judge(ending: &Ending, name: &str) -> Result<(), Failed> {
     let own = part_of(ending, name)?;
     let failed = |line: &str| line.contains("fail:") || line.contains("unsuccessful");

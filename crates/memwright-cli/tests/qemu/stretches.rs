@@ -1,6 +1,6 @@
-//! Tests that no program makes the kernel run for long without a scheduling point. Each long operation of
-//! `programs/stretches.c` runs alone, and the account reports the longest stretch. The kernel is the one that ships,
-//! because checks at run time would multiply the work.
+//! Tests that no program can make the kernel run for long without a scheduling point. Each long operation of
+//! `programs/stretches.c` runs alone, and the account contains the longest stretch. The kernel is the shipped one,
+//! because run-time checks would multiply the work.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// The maximum number of kernel instructions between two scheduling points.
 const BOUND: u64 = 2_000_000;
 
-/// The operations that the program knows.
+/// The names of the operations that the program can execute.
 const OPERATIONS: &[&str] = &[
     "munmap_areas",
     "munmap_touched_areas",
@@ -99,7 +99,7 @@ fn bounded(options: &[&str], operation: &str) -> Result<(), Failed> {
     bounded_run(options, &program(), &[operation])
 }
 
-/// Runs a program on the kernel as shipped, and fails if the program fails, or a stretch was too long.
+/// Runs a program on the kernel as shipped. Returns an error if the program fails or if a stretch exceeds [`BOUND`].
 pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--verbose", "--json", "-"])
@@ -122,7 +122,7 @@ pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// Checks that the program, which also runs on the host, has the same list of operations.
+/// Checks that this list is the same as the program's own, which the program prints on the host.
 fn all_are_listed() -> Result<(), Failed> {
     let output = Command::new(program()).arg("list").output()?;
     let known = String::from_utf8(output.stdout)?;

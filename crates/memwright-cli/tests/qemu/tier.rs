@@ -1,8 +1,8 @@
-//! The part of the tests that `cargo xtask` selects: which tests run, and which runs are repeated.
+//! The tests that `cargo xtask` selects, and the runs that it repeats.
 
 use std::env;
 
-/// How much of a long test is run. Without the variable, as under `cargo test`, all of it.
+/// How much of a long test runs. Without the variable, as under `cargo test`, everything runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     Test,
@@ -10,7 +10,7 @@ pub enum Tier {
     Full,
 }
 
-/// The tier that `cargo xtask` runs.
+/// Returns the tier that `cargo xtask` runs.
 pub fn tier() -> Tier {
     match env::var("MEMWRIGHT_TIER").as_deref() {
         Ok("test") => Tier::Test,
@@ -19,23 +19,23 @@ pub fn tier() -> Tier {
     }
 }
 
-/// Returns the names of the tests that this process runs, from the file that `MEMWRIGHT_TESTS` names; without it, all
-/// run.
+/// Returns the names of the tests that this process runs, from the file that `MEMWRIGHT_TESTS` names, or `None` without
+/// the variable: all tests then run.
 pub fn chosen() -> Option<Vec<String>> {
     let path = env::var_os("MEMWRIGHT_TESTS")?;
     let text = std::fs::read_to_string(&path).expect("the list of tests can be read");
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Returns whether a run of this command line is repeated and compared: every fourth in the first tier, every second in
-/// `cargo xtask ci`. The choice depends on the words alone.
+/// Returns whether a run with this command line is repeated and compared. In the first tier, every fourth run is, and
+/// in `cargo xtask ci` every second one. The choice depends only on the words.
 pub fn repeats(words: &[String]) -> bool {
     let one_of = match tier() {
         Tier::Test => 4,
         Tier::Ci => 2,
         Tier::Full => 1,
     };
-    // FNV-1a: the same in every build.
+    // The hash is FNV-1a, which is the same in every build.
     let bytes = words.iter().flat_map(|word| word.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,10 +1,10 @@
-//! Compares the numbers on the QEMU in PATH with those on the later one of Debian's backports.
+//! Compares the figures under the QEMU in PATH with those under the later QEMU of Debian's backports.
 
 use crate::guest::Guest;
 use crate::prepare;
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Exercises forks, signals, pipes, timers, faults during kernel copies, and vector registers on both versions.
+/// Scripts with forks, signals, pipes, timers, faults during copies by the kernel, and vector registers.
 const SCRIPTS: &[(&str, &str)] = &[
     (
         "pipeline",

@@ -1,13 +1,13 @@
-//! A stand-in for QEMU that interprets a kernel image of a few bytes, so that the processing of counts can be tested
-//! without a kernel.
+//! A stand-in for QEMU that interprets a kernel image of a few bytes, so that tests of how counts are processed need no
+//! kernel.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// After its first KiB, the image contains shell variables: `mode`, and the counts of a run. The lines are those of
-/// QEMU's log (`-d int`) and of the plugin.
+/// The image contains shell variables after its first KiB: `mode`, and the counts of a run. The stand-in prints lines
+/// in the formats of QEMU's log (`-d int`) and of the plugin.
 const QEMU: &str = r#"#!/bin/sh
 case $1 in
 --version) echo "QEMU emulator version 7.2.0 (stand-in)"; exit ;;
@@ -88,7 +88,7 @@ impl Stub {
         self.folder.path().join(name)
     }
 
-    /// Creates a kernel image with these variables.
+    /// Creates a kernel image that sets these variables.
     pub fn image(&self, name: &str, does: &str) -> PathBuf {
         let mut bytes = vec![0; 1024];
         bytes[0x202..0x206].copy_from_slice(b"HdrS");
@@ -98,7 +98,7 @@ impl Stub {
         path
     }
 
-    /// Makes a command use the stand-in.
+    /// Makes a command start the stand-in instead of QEMU.
     pub fn set(&self, command: &mut Command) {
         command
             .current_dir(self.folder.path())
@@ -107,7 +107,7 @@ impl Stub {
             .stdin(Stdio::null());
     }
 
-    /// Returns this command with arguments, separated by spaces.
+    /// Returns the command with these arguments, which are separated by spaces.
     pub fn memwright(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
         command.args(arguments.split_ascii_whitespace());
@@ -115,19 +115,19 @@ impl Stub {
         command
     }
 
-    /// Returns what this command wrote to standard output and standard error, and its exit code.
+    /// Returns the output of the command (standard output and standard error) and its exit code.
     pub fn said(&self, arguments: &str) -> (String, i32) {
         said(&mut self.memwright(arguments))
     }
 
-    /// Returns whether a run left nothing behind.
+    /// Returns whether no run left a file behind.
     pub fn is_tidy(&self) -> bool {
         let is_empty = |path: &Path| fs::read_dir(path).unwrap().next().is_none();
         is_empty(&self.at("tmp"))
     }
 }
 
-/// Returns what a command wrote to standard output and standard error, and its exit code.
+/// Returns the output of a command (standard output and standard error) and its exit code.
 pub fn said(command: &mut Command) -> (String, i32) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! The text that the help of each command prints after its options.
+//! The texts that the help of each command prints after its options.
 
 /// The text after the help of `run`.
 pub const AFTER_HELP: &str = "\
@@ -26,7 +26,7 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
-/// The exit codes of commands that find differences, with the meaning of code 1.
+/// Expands to the exit codes of commands that find differences, with the meaning of code 1.
 macro_rules! codes {
     ($difference:literal) => {
         concat!(

@@ -276,7 +276,7 @@ pub struct BenchArgs {
 #[command(
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
-    // Options that conflict with `--kernel`, and options that have no meaning here.
+    // Options that conflict with `--kernel`, and options without a meaning for this command.
     mut_arg("native", |arg| arg.hide(true)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("parallel", |arg| arg.hide(true)),
@@ -309,7 +309,7 @@ pub struct CompareArgs {
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...\n       \
         memwright check --bisect --limit ROW=N|+P% [--baseline FILE] --kernel IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CHECK_HELP,
-    // A check that ignored one of these options would claim something else than the user requested.
+    // If a check ignored one of these options, its verdict would be about something that the user did not request.
     mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
@@ -379,7 +379,7 @@ pub struct CheckArgs {
     pub run: RunArgs,
 }
 
-/// The options that a check judges by.
+/// The options that determine the verdict of a check.
 const JUDGES: [&str; 2] = ["baseline", "limits"];
 
 /// How `check --bisect` judges a commit if its kernel panics.
@@ -520,8 +520,8 @@ impl RunArgs {
     }
 }
 
-/// Returns which of this command's descriptors 0 to 2 are terminals: the same descriptors are terminals in the guest.
-/// Standard input counts only with `--tty`.
+/// Returns which of this command's descriptors 0 to 2 are terminals. The same descriptors are terminals in the guest.
+/// Standard input is one only with `--tty`.
 fn terminals(tty: bool) -> Terminals {
     let is = [
         tty && io::stdin().is_terminal(),
@@ -541,7 +541,7 @@ fn terminals(tty: bool) -> Terminals {
         stdin,
         stdout,
         stderr,
-        // A terminal of unknown size reports 0.
+        // A terminal whose size is not known reports 0.
         size: size
             .map(|size| (size.ws_col, size.ws_row))
             .filter(|(columns, rows)| *columns > 0 && *rows > 0),

@@ -1,4 +1,4 @@
-//! What a command line of `memwright bench` names: experiments or workloads.
+//! The experiments or workloads that a command line of `memwright bench` names.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct Chosen {
     pub workloads: Vec<&'static Workload>,
 }
 
-/// A name that neither an experiment nor a workload has.
+/// The error for a name that is neither an experiment's nor a workload's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
     name: String,
@@ -37,7 +37,7 @@ impl fmt::Display for UnknownName {
 impl std::error::Error for UnknownName {}
 
 impl Chosen {
-    /// Returns what these names select.
+    /// Returns the experiments and workloads with these names.
     ///
     /// # Errors
     /// The first unknown name.
@@ -71,7 +71,7 @@ impl Chosen {
         }
     }
 
-    /// Returns a line for each experiment, and a section with a line for each workload.
+    /// Returns one line for each experiment, and a section with one line for each workload.
     pub fn list(&self) -> String {
         let mut text = String::new();
         let experiments = self.experiments.iter().map(|one| one.name);

@@ -1,4 +1,4 @@
-//! The columns of a table: Memwright with its policies, and Linux kernels.
+//! The columns of a table: Memwright's kernel with its policies, and Linux kernels.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::qemu::runs::Runs;
 /// A kernel on which the experiments run.
 #[derive(Debug, Clone)]
 pub enum Column {
-    /// The kernel of this command, with these policies.
+    /// The kernel embedded in this command, with these policies.
     Memwright {
         /// The policies in the syntax of `--policy`; may be empty.
         policies: String,
@@ -34,7 +34,7 @@ pub enum Column {
     Linux {
         /// The image.
         image: Image,
-        /// Words appended to its command line; may be empty.
+        /// Words that are appended to the kernel's command line; may be empty.
         append: String,
     },
 }
@@ -43,7 +43,7 @@ impl Column {
     /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// A file that is not a kernel image; a change of the machine, which each experiment chooses itself.
+    /// If the file is not a kernel image, or if the column changes the machine, which is chosen by each experiment.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         let append = named.appended();
@@ -55,7 +55,8 @@ impl Column {
         })
     }
 
-    /// Returns this kernel with these words on its command line. Memwright's kernel has no command line.
+    /// Returns this kernel with words added to its command line. Memwright's kernel, which has none, is returned
+    /// unchanged.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         match self {
@@ -79,7 +80,7 @@ impl Column {
         }
     }
 
-    /// Returns what the document records about the kernel.
+    /// Returns the description of the kernel for the document.
     ///
     /// # Errors
     /// I/O errors of reading the image.
@@ -103,11 +104,10 @@ impl Column {
         })
     }
 
-    /// Returns the plan of a run of a program on this kernel. The program measures itself, so nothing is counted from
-    /// outside.
+    /// Returns the plan of a program's run on this kernel. The program measures itself, so QEMU counts nothing.
     ///
     /// # Errors
-    /// A swap setting that no guest can have.
+    /// If no guest can have the swap devices.
     pub fn plan(
         &self,
         program: &Path,

@@ -1,16 +1,17 @@
-//! Builds the experiments on the user's machine: every column runs the same binary.
+//! Builds the experiments' programs on the user's machine. Every column runs the same binary.
 
 use std::path::PathBuf;
 
 use crate::cmd::bench::experiments::{EXPERIMENTS, Experiment, HEADERS};
 use crate::host::compile::{Compiler, Source};
 
-/// Compilers in the order of preference: the smaller C library takes fewer faults at start-up.
+/// The compilers in the order of preference. A program with musl, the smaller C library, takes fewer page faults at
+/// startup.
 pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
 /// The compiler flags for programs of a guest.
 pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
-/// The sources of the program with which scripts mark regions.
+/// The sources of the program with which scripts execute marks.
 const MARK: &[Source] = &[
     (
         "mark.h",
@@ -22,10 +23,10 @@ const MARK: &[Source] = &[
     ),
 ];
 
-/// Builds the program with which scripts mark regions, and returns its path.
+/// Builds the program with which scripts execute marks, and returns its path.
 ///
 /// # Errors
-/// One line if there is no C compiler or no home for a cache; I/O errors of writing files.
+/// One line if there is no C compiler or no folder for a cache, or I/O errors of writing files.
 pub fn mark() -> anyhow::Result<PathBuf> {
     let compiler = Compiler::first_of(COMPILERS)?;
     let parts: Vec<&str> = MARK.iter().map(|(_, text)| *text).collect();
@@ -33,7 +34,7 @@ pub fn mark() -> anyhow::Result<PathBuf> {
     compiler.build(&folder, "mark", FLAGS, MARK)
 }
 
-/// The folder in which programs are built.
+/// The folder in the cache in which the programs are built.
 #[derive(Debug)]
 pub struct Workshop {
     folder: PathBuf,
@@ -44,7 +45,7 @@ impl Workshop {
     /// Finds a compiler and creates the folder.
     ///
     /// # Errors
-    /// One line if there is no C compiler or no home for a cache; I/O errors of writing files.
+    /// One line if there is no C compiler or no folder for a cache, or I/O errors of writing files.
     pub fn open() -> anyhow::Result<Self> {
         let compiler = Compiler::first_of(COMPILERS)?;
         let sources = EXPERIMENTS.iter().map(|one| one.source);

@@ -1,4 +1,4 @@
-//! The experiments: the question of each, its program, and how it is run.
+//! The experiments: each has a question, a program, and the descriptions of its runs.
 
 use crate::model::size::MemorySize;
 
@@ -11,28 +11,28 @@ pub struct Experiment {
     pub question: &'static str,
     /// The program's source.
     pub source: &'static str,
-    /// Its runs.
+    /// The runs of the program.
     pub runs: &'static [Run],
 }
 
 /// One run of an experiment's program.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// Distinguishes the run from the experiment's other runs; empty if there are none.
+    /// The text that distinguishes the run from the experiment's other runs; empty for the only run.
     pub label: &'static str,
     /// The program's arguments.
     pub arguments: &'static [&'static str],
-    /// CPUs of the guest.
+    /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// The number of NUMA nodes, which share CPUs and memory evenly.
+    /// The number of NUMA nodes, which divide CPUs and memory evenly.
     pub nodes: u8,
-    /// Its memory.
+    /// The guest's memory.
     pub memory: MemorySize,
     /// Swap of the guest in the syntax of `--swap`; empty for none.
     pub swap: &'static str,
 }
 
-/// The default run.
+/// A run with the default values.
 const RUN: Run = Run {
     label: "",
     arguments: &[],
@@ -52,7 +52,7 @@ const TWO_NODES: Run = Run {
     ..RUN
 };
 
-/// A run that creates many things of one kind.
+/// Returns a run that creates many objects of one kind.
 const fn things(label: &'static str, arguments: &'static [&'static str]) -> Run {
     Run {
         label,
@@ -62,7 +62,7 @@ const fn things(label: &'static str, arguments: &'static [&'static str]) -> Run 
     }
 }
 
-/// Every experiment, in the order in which they are run.
+/// Every experiment, in the order in which they run.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "basics",
@@ -423,14 +423,14 @@ pub const HEADERS: &[(&str, &str)] = &[
 ];
 
 impl Experiment {
-    /// Returns the runs with these labels; all runs if no label is given.
+    /// Returns the runs with these labels, or all runs if there are no labels.
     pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
         let wanted = |run: &&Run| labels.is_empty() || labels.iter().any(|one| one == run.label);
         self.runs.iter().filter(wanted).collect()
     }
 }
 
-/// Returns the first label that none of these experiments' runs has.
+/// Returns the first label that belongs to no run of these experiments.
 pub fn unknown_label<'a>(chosen: &[&Experiment], labels: &'a [String]) -> Option<&'a String> {
     let is_known = |label: &String| {
         let mut runs = chosen.iter().flat_map(|one| one.runs);

@@ -1,5 +1,5 @@
-//! `memwright bench`: runs experiments, workloads or the user's own program on Memwright and on Linux kernels in the same
-//! QEMU, and prints a table for each.
+//! `memwright bench`: runs experiments, workloads or the user's own program on Memwright and on Linux kernels in the
+//! same QEMU, and prints one table for each experiment, workload or program.
 
 mod chosen;
 mod column;
@@ -40,7 +40,7 @@ use crate::render::outputs::Outputs;
 /// Runs the selected experiments or workloads, or the user's own program, and prints the results.
 ///
 /// # Errors
-/// Usage; a run that gave no figures, with its experiment and column.
+/// If the usage is wrong, or if a run gave no figures; the error then contains the experiment and the column.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     if !args.program.is_empty() {
         return own::bench(args);
@@ -65,7 +65,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     bench_experiments(args, chosen.experiments)
 }
 
-/// Runs experiments, and prints their results.
+/// Runs experiments and prints their results.
 fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Result<u8, Failure> {
     if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
@@ -90,7 +90,7 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
         experiments: Vec::new(),
     };
     for run in chosen.iter().flat_map(|one| one.runs_of(&args.labels)) {
-        // If QEMU has to be fetched, fetch it now, while signals still end the command at once.
+        // A QEMU that must be downloaded is downloaded now, while signals still end the command at once.
         qemu(run, args)?;
     }
     let runs = Runs::start(args.timeout).context("cannot receive signals")?;
@@ -138,8 +138,8 @@ fn lines(
     Ok(0)
 }
 
-/// Returns the columns: Memwright with its default policies and with each set of policies; each kernel image by itself
-/// and with each addition to its command line.
+/// Returns the columns: Memwright with its default policies and with each set of policies, and each kernel image
+/// without and with each addition to its command line.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let policies = std::iter::once(String::new()).chain(args.policies.iter().cloned());
     let mut columns: Vec<Column> = policies
@@ -189,7 +189,7 @@ fn measure(
     })
 }
 
-/// Makes one run in every column, twice at the same time unless `--no-verify` is given.
+/// Makes one run in every column. Unless `--no-verify` is set, each column runs it twice, in parallel.
 fn measure_run(
     experiment: &Experiment,
     program: &Path,
@@ -253,7 +253,7 @@ fn measure_run(
     })
 }
 
-/// Returns the QEMU of a run, which is fetched if necessary, and its version.
+/// Returns the QEMU for a run, downloading it if necessary, and its version.
 fn qemu(run: &Run, args: &BenchArgs) -> Result<(OsString, Version), Failure> {
     let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
     let patience = bounded::patience(Some(args.timeout));
@@ -269,7 +269,7 @@ fn hash(path: &Path) -> anyhow::Result<String> {
     Ok(hexadecimal_hash(&bytes))
 }
 
-/// Refuses what does not fit a bench of workloads.
+/// Returns an error for options that a bench of workloads does not support.
 fn check_workloads(args: &BenchArgs, chosen: &Chosen) -> anyhow::Result<()> {
     if let (Some(experiment), Some(workload)) =
         (chosen.experiments.first(), chosen.workloads.first())

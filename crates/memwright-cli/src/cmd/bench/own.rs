@@ -1,5 +1,5 @@
-//! `memwright bench -- PROGRAM`: the user's own program on each kernel, counted from outside, swept over its
-//! parameters. Workloads are such a sweep, whose parameter is the name of the workload.
+//! `memwright bench -- PROGRAM`: runs the user's own program on each kernel, counted by QEMU, once for each combination
+//! of its parameters' values. A bench of workloads is such a sweep, whose parameter is the name of the workload.
 
 use std::ffi::OsString;
 
@@ -28,14 +28,14 @@ struct Subject<'a> {
     command: &'a [OsString],
     parameters: &'a [Parameter],
     input: Input,
-    /// Returns the guest that runs a command, by the number of the point.
+    /// Returns the guest that runs a command. The second argument is the index of the point.
     guest: &'a dyn Fn(Vec<OsString>, usize) -> Setup,
 }
 
 /// Runs the program at every point on every kernel, and prints the rows that change.
 ///
 /// # Errors
-/// Usage; a missing tool; a guest that gives no result.
+/// If the usage is wrong, if a tool is missing, or if a guest gives no result.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     check(args).map_err(Failure::Usage)?;
     let subject = Subject {
@@ -50,7 +50,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
 /// Runs workloads on every kernel, and prints the rows that change.
 ///
 /// # Errors
-/// Those of [`bench()`]; a package that is not installed, unless nothing is run.
+/// The errors of [`bench()`], and an error if a package is not installed, unless nothing is run.
 pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, Failure> {
     check_rows(args).map_err(Failure::Usage)?;
     if !args.dry_run {
@@ -143,7 +143,7 @@ fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
     })
 }
 
-/// Checks the options before anything runs.
+/// Checks the options before a program runs.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.names.first() {
         return Err(anyhow!(
@@ -162,8 +162,8 @@ fn check_rows(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the columns: those of --kernel, with each --append, and Memwright's kernel with each --policy; without any
-/// of these, Memwright's kernel.
+/// Returns the columns: those of --kernel with each --append, and Memwright's kernel with each --policy. Without any of
+/// these options, the only column is Memwright's kernel.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let mut texts: Vec<String> = Vec::new();
     if args.kernels.is_empty() || !args.policies.is_empty() {

@@ -1,4 +1,4 @@
-//! The workloads: scripts that run whole programs of Debian's packages, with their data.
+//! The workloads: scripts that run complete programs of Debian's packages, and the scripts' data.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -15,22 +15,22 @@ use crate::model::failure::Failure;
 use crate::model::plan::Setup;
 use crate::model::size::MemorySize;
 
-/// The folder of a workload in its guest. The scripts look there for the program that marks regions.
+/// The folder of a workload in its guest. The scripts expect the program that executes marks in this folder.
 const PLACE: &str = "/workload";
 
 /// The folder in which pip installs packages for Debian's Python.
 const PYTHON: &str = "/usr/local/lib";
 
-/// A script that runs a whole program.
+/// A script that runs a complete program.
 #[derive(Debug)]
 pub struct Workload {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The text for `sh`: its first line is the title, its second one names packages.
+    /// The script for `sh`: its first line is the title, and its second line lists packages.
     script: &'static str,
 }
 
-/// Returns the workloads of these names, with their scripts.
+/// Expands to the workloads with these names and their scripts.
 macro_rules! workloads {
     ($($name:literal,)*) => {
         &[$(Workload {
@@ -40,7 +40,7 @@ macro_rules! workloads {
     };
 }
 
-/// Every workload, in the order of the names.
+/// Every workload, sorted by name.
 pub const WORKLOADS: &[Workload] = workloads![
     "cpython-fork",
     "cpython-mmap",
@@ -82,7 +82,7 @@ pub const WORKLOADS: &[Workload] = workloads![
     "valgrind",
 ];
 
-/// Names and contents of the files that scripts read.
+/// The names and contents of files that the scripts read.
 const DATA: &[(&str, &str)] = &[
     (
         "data/Fill.java",
@@ -103,33 +103,34 @@ const DATA: &[(&str, &str)] = &[
 ];
 
 impl Workload {
-    /// Returns what it does, in one line.
+    /// Returns the title of the workload: what it does, in one line.
     pub fn title(&self) -> &'static str {
         self.line("# ")
     }
 
-    /// Returns the Debian packages that it needs.
+    /// Returns the Debian packages that the workload requires.
     pub fn packages(&self) -> Vec<&'static str> {
         self.line("# package: ").split_ascii_whitespace().collect()
     }
 
-    /// Returns the packages of the Python Package Index that it needs for Debian's Python, each as `name==version`.
+    /// Returns the packages of the Python Package Index that the workload requires for Debian's Python, each as
+    /// `name==version`.
     pub fn python_packages(&self) -> Vec<&'static str> {
         self.line("# pypi: ").split_ascii_whitespace().collect()
     }
 
-    /// Returns the rest of the first line of the script that begins with `start`.
+    /// Returns the first line of the script that begins with `start`, without that beginning.
     fn line(&self, start: &str) -> &'static str {
         let mut lines = self.script.lines();
         let rest = lines.find_map(|line| line.strip_prefix(start));
         rest.unwrap_or_default()
     }
 
-    /// Checks that its packages are installed on this machine, whose files its guest shows. Where dpkg is missing, a
-    /// message says that nothing was checked.
+    /// Checks that the workload's packages are installed on this machine, because its guest uses this machine's files.
+    /// If dpkg is missing, prints that this was not checked.
     ///
     /// # Errors
-    /// One line with the missing packages, and the command that installs them.
+    /// One line with the missing packages and the command that installs them.
     pub fn check_packages(&self) -> Result<(), Failure> {
         self.check_debian_packages()?;
         let mut needed = self.python_packages();
@@ -169,10 +170,10 @@ impl Workload {
         )))
     }
 
-    /// Writes its script, the data that it uses and the program that marks regions into a temporary folder.
+    /// Writes the workload's script, its data and the program that executes marks into a temporary folder.
     ///
     /// # Errors
-    /// A missing C compiler; I/O errors of writing.
+    /// If there is no C compiler, or I/O errors of writing.
     pub fn pack(&self) -> Result<Packed, Failure> {
         let mark = compile::mark().map_err(Failure::Environment)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
@@ -188,7 +189,7 @@ impl Workload {
         })
     }
 
-    /// Writes the files, whose permissions do not depend on the user's umask.
+    /// Writes the files with permissions that do not depend on the user's umask.
     fn write(&self, place: &Path, mark: &Path) -> std::io::Result<()> {
         let name = format!("{}.sh", self.name);
         let data = DATA.iter().copied();
@@ -208,8 +209,8 @@ impl Workload {
     }
 }
 
-/// Returns whether a package of the Python Package Index, given as `name==version`, is installed for one of the versions of
-/// Python in `folder`.
+/// Returns whether a package of the Python Package Index, given as `name==version`, is installed for one of the
+/// versions of Python in `folder`.
 fn is_in_python(folder: &Path, package: &str) -> bool {
     let about = format!("{}.dist-info", package.replace("==", "-"));
     let versions = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -217,16 +218,16 @@ fn is_in_python(folder: &Path, package: &str) -> bool {
     packages.any(|packages| packages.join(&about).is_dir())
 }
 
-/// The files of a workload for its guest, removed with this value.
+/// The files of a workload for its guest. Dropping this value removes them.
 #[derive(Debug)]
 pub struct Packed {
-    // In the syntax of `--file`.
+    // The value of `--file` that adds them to a guest.
     file: OsString,
     _folder: PrivateFolder,
 }
 
 impl Packed {
-    /// Returns the guest that runs a command with these files, and that shows the files of this machine.
+    /// Returns the guest that runs a command with these files, with the root of this machine as its tree.
     pub fn guest(&self, command: Vec<OsString>) -> Setup {
         Setup {
             memory: MemorySize::of_workload(),
@@ -238,7 +239,7 @@ impl Packed {
     }
 }
 
-/// Returns the command that runs the workload whose name replaces a placeholder.
+/// Returns the command that runs a workload. A sweep replaces `placeholder` by the workload's name.
 pub fn command(placeholder: &str) -> Vec<OsString> {
     vec!["/bin/sh".into(), format!("{PLACE}/{placeholder}.sh").into()]
 }

@@ -1,4 +1,4 @@
-//! `memwright run --kernel IMAGE`: the account of a program on that kernel.
+//! `memwright run --kernel IMAGE`: runs a program on that kernel and prints its account.
 
 use std::{io, slice};
 
@@ -19,7 +19,7 @@ use crate::render::{self, functions, short};
 /// Runs the program on a kernel image.
 ///
 /// # Errors
-/// Anything that prevents the run; the fate of the program itself is an exit code.
+/// Anything that prevents the run. How the program itself ended determines the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let [image] = args.kernel.as_slice() else {
         return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
@@ -44,7 +44,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Prints the program's output, then the account, and returns the exit code.
+/// Prints the program's output and the account, and returns the exit code.
 fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8, Failure> {
     let Measured { said, document, .. } = measured;
     show(&said.errors);

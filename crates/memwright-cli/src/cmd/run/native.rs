@@ -1,4 +1,5 @@
-//! `memwright run --native`: runs the program on this machine itself and prints its time and the available counters.
+//! `memwright run --native`: runs the program on this machine itself, and prints its times and the counters that are
+//! available.
 
 use crate::render;
 use std::ffi::OsStr;
@@ -19,7 +20,7 @@ use crate::host::output::{say, show};
 use crate::model::failure::{Failure, SIGNAL_BASE};
 use crate::sheet::{Row, Section, Sheet, Value};
 
-/// The events that perf counts, and the kind of each number.
+/// The events that perf counts, each with its title and the kind of the number.
 const EVENTS: &[(&str, &str, &str)] = &[
     ("minor-faults", "minor faults", KERNEL_COUNT),
     ("major-faults", "major faults", KERNEL_COUNT),
@@ -30,13 +31,13 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("cycles:k", "cycles, kernel", COUNTER),
     ("dTLB-load-misses", "dTLB load misses", COUNTER),
 ];
-/// The times that perf measures, in nanoseconds. They exclude perf's own time.
+/// The times that perf measures, in nanoseconds. They do not include the time that perf itself takes.
 const TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 const TIME: &str = "Time: no two runs need be the same";
 const KERNEL_COUNT: &str = "Counted by this machine's kernel: exact, but for what else runs here";
 const COUNTER: &str = "Hardware counters: no two runs need be the same";
 
-/// How long the program ran.
+/// The times that the program took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Times {
     wall: Duration,
@@ -44,10 +45,10 @@ struct Times {
     system: Duration,
 }
 
-/// Runs the program and prints its times and perf's counts; the exit code is the program's.
+/// Runs the program, and prints its times and perf's counts. The exit code is the program's.
 ///
 /// # Errors
-/// The program is missing, or cannot be started.
+/// If the program does not exist, or cannot be started.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let name = args.setup.command.first().context("PROGRAM is missing")?;
     let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
@@ -74,7 +75,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(exit_code(status))
 }
 
-/// Runs the program and measures its time.
+/// Runs the program and measures its times without perf.
 fn timed(command: &[&OsStr]) -> anyhow::Result<(ExitStatus, Times)> {
     let used = || getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot take the time");
     let before = used()?;
@@ -99,7 +100,7 @@ fn between(before: TimeVal, after: TimeVal) -> Duration {
     Duration::from_micros(microseconds(after).saturating_sub(microseconds(before)))
 }
 
-/// Returns `perf stat` of a command, with its result in this file.
+/// Returns the `perf stat` command that runs `command` and writes its result to `file`.
 fn perf(file: &Path, command: &[&OsStr]) -> Command {
     let events = EVENTS.iter().map(|(event, ..)| *event).chain(TIMES);
     let events: Vec<&str> = events.collect();
@@ -111,7 +112,8 @@ fn perf(file: &Path, command: &[&OsStr]) -> Command {
     perf
 }
 
-/// Checks that perf is installed and permitted to count. Without permission, perf would not run the program at all.
+/// Checks that perf is installed and has permission to count. Without permission, perf would not run the program at
+/// all.
 fn perf_works(file: &Path) -> Result<(), String> {
     let output = perf(file, &[OsStr::new("true")])
         .stdin(Stdio::null())
@@ -130,7 +132,7 @@ fn perf_works(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the field of an event in `VALUE;UNIT;EVENT;...`.
+/// Returns the value of an event in lines of the form `VALUE;UNIT;EVENT;...`.
 fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
     counted.lines().find_map(|line| {
         let mut fields = line.split(';');
@@ -142,7 +144,7 @@ fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
 /// Returns the times that perf measured; `None` if it measured none.
 fn perf_times(counted: &str) -> Option<Times> {
     let time = |name: &str| match field(counted, name)? {
-        // No tick found the program in this mode.
+        // No timer tick occurred in this mode.
         "<not counted>" => Some(Duration::ZERO),
         value => value.parse().ok().map(Duration::from_nanos),
     };
@@ -154,7 +156,7 @@ fn perf_times(counted: &str) -> Option<Times> {
     })
 }
 
-/// Returns the sheet of the run. A row that was not counted has no number.
+/// Returns the sheet of the run. A row that was not counted has no value.
 fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
     let row = |group: &str, title: &str, unit: &str, value| Row {
         name: String::new(),

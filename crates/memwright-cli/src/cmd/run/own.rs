@@ -1,4 +1,4 @@
-//! `memwright run` on Memwright's kernel: passes the program's output through, then prints the account.
+//! `memwright run` on Memwright's kernel: forwards the program's output, then prints the account.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::render::{account, short};
 /// Runs the program and returns the exit code.
 ///
 /// # Errors
-/// Anything that prevents the run; what happens inside the guest is an exit code.
+/// Anything that prevents the run. A failure inside the guest determines the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let plan = args.own_plan();
     let run = Run::open(&plan)?;
@@ -53,7 +53,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 /// Prints how the run ended and returns the exit code.
 ///
 /// # Errors
-/// If the guest did not report how it ended: Memwright failed.
+/// If the guest did not report how the program ended, which is a failure of Memwright.
 fn conclude(
     run: &Finished,
     program: &Path,
@@ -89,7 +89,7 @@ fn conclude(
         show(text.as_bytes());
     }
     let Some((outcome, text)) = &report.outcome else {
-        // Print what is known about a guest that did not report how it ended.
+        // The guest did not report how the program ended, so what is known about it is printed.
         if !args.care.verbose {
             show(&report.log);
         }

@@ -18,15 +18,15 @@ use crate::guestfs::root::tree::{Contents, RootNode};
 pub struct Archive {
     file: Arc<File>,
     nodes: BTreeMap<PathBuf, RootNode>,
-    /// Where the contents of each file begin.
+    /// The offset in the archive at which the contents of each file begin.
     offsets: BTreeMap<PathBuf, u64>,
 }
 
 impl Archive {
-    /// Reads the headers of an archive. A later entry of the same path replaces an earlier one.
+    /// Reads the headers of an archive. A later entry with the same path replaces an earlier one.
     ///
     /// # Errors
-    /// I/O errors, and an error for a file that is no archive or is compressed.
+    /// I/O errors, and an error for a file that is not an archive or is compressed.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let mut file = File::open(path)?;
         check_start(&mut file)?;
@@ -52,7 +52,7 @@ impl Archive {
                     RootNode::File { mode, size }
                 }
                 EntryType::Link => {
-                    // A hard link: a copy under a second name.
+                    // A hard link becomes a copy at a second path.
                     let first = target.and_then(|target| inside(&target));
                     let first = first.unwrap_or_default();
                     let (Some(node), Some(offset)) = (nodes.get(&first), offsets.get(&first))
@@ -79,12 +79,12 @@ impl Archive {
         })
     }
 
-    /// Returns what is at a path.
+    /// Returns the node at a path, or `None` if there is none.
     pub fn node(&self, path: &Path) -> Option<RootNode> {
         self.nodes.get(path).cloned()
     }
 
-    /// Returns the names in a folder.
+    /// Returns the names of a folder's entries.
     pub fn names(&self, path: &Path) -> Vec<Vec<u8>> {
         let behind = (Bound::Excluded(path), Bound::Unbounded);
         let below = self.nodes.range::<Path, _>(behind);
@@ -113,7 +113,7 @@ impl Archive {
     }
 }
 
-/// A file of an archive.
+/// A file in an archive.
 struct Part {
     file: Arc<File>,
     start: u64,
@@ -132,7 +132,7 @@ impl Contents for Part {
     }
 }
 
-/// Refuses a compressed archive, which cannot be read at any offset.
+/// Returns an error for a compressed archive, because files in it cannot be read at an arbitrary offset.
 fn check_start(file: &mut File) -> anyhow::Result<()> {
     let mut start = [0; 512];
     let mut got = 0;
@@ -150,7 +150,7 @@ fn check_start(file: &mut File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a path of an archive relative to its root; `None` for one that leaves it.
+/// Returns a path of an archive relative to its root, or `None` if the path leads out of the root.
 fn inside(path: &Path) -> Option<PathBuf> {
     let mut relative = PathBuf::new();
     for component in path.components() {
@@ -163,7 +163,7 @@ fn inside(path: &Path) -> Option<PathBuf> {
     Some(relative)
 }
 
-/// Adds the folders above a path that the archive does not list.
+/// Adds the parent folders of a path for which the archive has no entry.
 fn add_parents(nodes: &mut BTreeMap<PathBuf, RootNode>, path: &Path) {
     for parent in path.ancestors().skip(1) {
         let folder = RootNode::Folder { mode: 0o755 };

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use crate::guestfs::root::tree::{Contents, RootNode};
 
-/// The folder.
+/// A folder of this machine, at its path.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -22,15 +22,15 @@ impl Folder {
         Self { path }
     }
 
-    /// Returns whether this is the root of this machine.
+    /// Returns whether this folder is the root of this machine.
     pub fn is_root(&self) -> bool {
         self.path == Path::new("/")
     }
 
-    /// Returns what is at a path, without following a link at its end.
+    /// Returns the node at a path, or `None` if there is none. A link at the end of the path is not followed.
     ///
     /// # Errors
-    /// I/O errors other than that nothing is there.
+    /// I/O errors, except those for a path that does not exist.
     pub fn node(&self, path: &Path) -> io::Result<Option<RootNode>> {
         let path = self.path.join(path);
         let about = match fs::symlink_metadata(&path) {
@@ -52,12 +52,12 @@ impl Folder {
         }
     }
 
-    /// Returns the path of this machine for a path in the tree.
+    /// Returns the host's path for a path in the tree.
     pub fn host_path(&self, path: &Path) -> PathBuf {
         self.path.join(path)
     }
 
-    /// Returns the names in a folder.
+    /// Returns the names of a folder's entries.
     ///
     /// # Errors
     /// I/O errors.
@@ -68,8 +68,8 @@ impl Folder {
             .collect()
     }
 
-    /// Opens a file. The guest has resolved the links on the way; a link that has replaced one of the folders since
-    /// then is not followed.
+    /// Opens a file. The guest has already resolved the links in the path, so links are not followed, not even one that
+    /// has replaced a folder since then.
     ///
     /// # Errors
     /// I/O errors.
@@ -79,7 +79,7 @@ impl Folder {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let opened = openat2(&folder, path, flags, Mode::empty(), resolve);
         let file = match opened {
-            // Sandboxes that do not know the call answer so.
+            // Sandboxes that do not support the system call return these errors.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
                 let whole = self.path.join(path);
                 rustix::fs::openat(CWD, whole, flags | OFlags::NOFOLLOW, Mode::empty())?
@@ -111,7 +111,7 @@ impl Contents for File {
     }
 }
 
-/// Returns whether an error means that nothing is at the path.
+/// Returns whether an error means that the path does not exist.
 fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),

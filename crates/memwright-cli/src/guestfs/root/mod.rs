@@ -1,4 +1,5 @@
-//! The tree of `--root`, which the guest sees read-only below its own files, and which answers what the guest asks.
+//! The tree of `--root`, which is a read-only layer below the guest's own files, and the server of the guest's requests
+//! for it.
 
 mod archive;
 mod folder;

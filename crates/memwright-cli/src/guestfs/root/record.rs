@@ -1,34 +1,34 @@
-//! What a guest has seen of the tree of `--root`.
+//! Records what a guest looked up in the tree of `--root`.
 
 use std::collections::BTreeMap;
 
 use crate::guestfs::root::tree::RootNode;
 
-/// What was found at each path that the guest looked up. A later lookup of the path gets the same answer.
+/// The result of each path that the guest looked up. A later lookup of the same path gets the same result.
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     nodes: BTreeMap<Vec<u8>, Option<RootNode>>,
-    /// SHA-256 of the contents of files that were read, and of the names in folders that were listed.
+    /// SHA-256 of the contents of each file that was read, and of the entries of each folder that was listed.
     hashes: BTreeMap<Vec<u8>, String>,
 }
 
 impl Record {
-    /// Returns what was found at a path, if it was looked up.
+    /// Returns the recorded result for a path; `None` if the guest has not looked it up.
     pub fn node(&self, path: &[u8]) -> Option<&Option<RootNode>> {
         self.nodes.get(path)
     }
 
-    /// Records what is at a path.
+    /// Records the result of looking up a path.
     pub fn found(&mut self, path: &[u8], node: Option<RootNode>) {
         self.nodes.insert(path.to_vec(), node);
     }
 
-    /// Records the hash of what was read from a path.
+    /// Records the hash of the contents that were read from a path.
     pub fn read(&mut self, path: &[u8], hash: String) {
         self.hashes.insert(path.to_vec(), hash);
     }
 
-    /// Returns the paths at which there was a node, and the nodes.
+    /// Returns the paths at which the guest found a node, and the nodes.
     pub fn found_nodes(&self) -> impl Iterator<Item = (&[u8], &RootNode)> {
         let nodes = self.nodes.iter();
         nodes.filter_map(|(path, node)| Some((&path[..], node.as_ref()?)))
@@ -43,7 +43,7 @@ impl Record {
         paths.filter(|path| self.hashes.contains_key(*path))
     }
 
-    /// Returns one line for each path: the path, and what is there.
+    /// Returns one line for each path that was looked up: the path, and a description of its node.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|(path, node)| {
             let node = match node {

@@ -7,14 +7,14 @@ use rustix::io::Errno;
 use crate::guestfs::root::tree::{RootNode, RootTree};
 use crate::model::hash::hexadecimal_hash;
 
-/// The maximum number of links in one path, as on Linux.
+/// The maximum number of links that are followed in one path, as on Linux.
 const MOST_LINKS: usize = 40;
 
 impl RootTree {
-    /// Returns the path to which a path leads through all symbolic links; `None` if nothing is there.
+    /// Resolves all symbolic links in a path. Returns `None` if the target does not exist.
     ///
     /// # Errors
-    /// I/O errors, and `ELOOP` for too many links.
+    /// I/O errors, and `ELOOP` if there are too many links.
     pub fn resolve(&self, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut rest: Vec<Vec<u8>> = names(path);
         let mut resolved: Vec<Vec<u8>> = Vec::new();
@@ -44,7 +44,7 @@ impl RootTree {
         Ok(Some(joined(&resolved)))
     }
 
-    /// Reads the file to which a path leads; `None` if there is no file.
+    /// Reads the file to which a path leads, following links. Returns `None` if there is no file.
     ///
     /// # Errors
     /// I/O errors.
@@ -58,7 +58,7 @@ impl RootTree {
         }
     }
 
-    /// Returns the SHA-256 of the file to which a path leads; `None` if there is no file.
+    /// Returns the SHA-256 of the file to which a path leads, following links; `None` if there is no file.
     ///
     /// # Errors
     /// I/O errors.
@@ -68,14 +68,14 @@ impl RootTree {
     }
 }
 
-/// Returns the names in a path, the last first.
+/// Returns the names in a path in reverse order.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').rev();
     let real = names.filter(|name| !name.is_empty() && *name != b".");
     real.map(<[u8]>::to_vec).collect()
 }
 
-/// Returns the path with these names.
+/// Joins names to an absolute path.
 fn joined(names: &[Vec<u8>]) -> Vec<u8> {
     names
         .iter()

@@ -1,4 +1,4 @@
-//! Answers what the guest asks of the tree of `--root`.
+//! Serves the guest's requests for the tree of `--root`.
 
 use std::io;
 
@@ -11,20 +11,20 @@ use crate::guestfs::root::tree::{Contents, RootNode, RootTree, is_hidden};
 use crate::host::output::say;
 use crate::model::hash::hexadecimal;
 
-/// Length of the longest answer to a request for a list, with its status.
+/// The maximum length of an answer to a request for a list, in bytes, including its status.
 const LIST: usize = 32 << 10;
 
-/// A tree, and what the guest has seen of it.
+/// A tree, and the record of what the guest looked up in it.
 pub struct RootServer {
     tree: RootTree,
     record: Record,
     reading: Option<Reading>,
     listing: Option<Listing>,
-    /// Whether a file changed while the guest used it.
+    /// Whether a file changed while the guest read it.
     changed: bool,
 }
 
-/// The file that the guest copies.
+/// The file that the guest is copying.
 struct Reading {
     path: Vec<u8>,
     contents: Box<dyn Contents + Send>,
@@ -33,7 +33,7 @@ struct Reading {
     next: u64,
 }
 
-/// The folder that the guest lists.
+/// The folder that the guest is listing.
 struct Listing {
     path: Vec<u8>,
     entries: Vec<(Vec<u8>, RootNode)>,
@@ -51,17 +51,17 @@ impl RootServer {
         }
     }
 
-    /// Returns what the guest has seen.
+    /// Returns the record of what the guest looked up.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Returns whether a file changed while the guest used it, so that another run would see something else.
+    /// Returns whether a file changed while the guest read it, so that a second run could read other contents.
     pub fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Answers a request: a status byte, and the data.
+    /// Returns the answer to a request: a status byte, then the data.
     pub fn answer(&mut self, payload: &[u8]) -> Vec<u8> {
         let data = match LowerRequest::decode(payload) {
             Some(LowerRequest::LookUp { path }) => self.look_up(path),
@@ -82,13 +82,13 @@ impl RootServer {
         }
     }
 
-    /// Returns what is at a path, the same at each lookup.
+    /// Returns the node at a path. Later lookups of the path return the same node.
     fn node(&mut self, path: &[u8]) -> io::Result<Option<RootNode>> {
         if let Some(node) = self.record.node(path) {
             return Ok(node.clone());
         }
         let node = self.tree.node(path)?;
-        // What is hidden does not depend on the tree.
+        // Whether a path is hidden does not depend on the tree, so hidden paths are not recorded.
         if !is_hidden(path) {
             self.record.found(path, node.clone());
         }
@@ -124,8 +124,8 @@ impl RootServer {
         Ok(data)
     }
 
-    /// Reads a folder, and records the hash of its entries. The entries are not recorded one by one: the guest does not
-    /// look them up again.
+    /// Reads a folder, and records the hash of its entries. The entries are not recorded individually, because the
+    /// guest does not look them up again.
     fn entries(&mut self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, RootNode)>> {
         let mut hash = Sha256::new();
         let mut entries = Vec::new();
@@ -194,7 +194,7 @@ impl RootServer {
     }
 }
 
-/// Returns the node in the form in which the guest receives it.
+/// Converts a node to the format of the protocol.
 fn encoded(node: &RootNode) -> LowerNode<'_> {
     match node {
         RootNode::Folder { mode } => LowerNode::Folder { permissions: *mode },
@@ -206,7 +206,7 @@ fn encoded(node: &RootNode) -> LowerNode<'_> {
     }
 }
 
-/// Returns the status of an answer for an error.
+/// Returns the status byte that reports an error.
 fn status(error: &io::Error) -> u8 {
     let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
     u8::try_from(number).unwrap_or(Errno::IO.raw_os_error() as u8)

@@ -1,4 +1,4 @@
-//! A tree of files: a folder of this machine, or an archive.
+//! A read-only tree of files: a folder of this machine, or an archive.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,27 +20,28 @@ pub enum RootNode {
     },
     /// A symbolic link.
     Link {
-        /// Its target.
+        /// The path to which the link leads.
         target: Vec<u8>,
     },
     /// A regular file.
     File {
         /// The permission bits.
         mode: u16,
-        /// Size in bytes.
+        /// The size in bytes.
         size: u64,
     },
 }
 
 /// A file that is being read.
 pub trait Contents {
-    /// Reads bytes at `offset`. Returns their number, which is smaller than the buffer only at the end of the file.
+    /// Reads bytes at `offset` and returns their number, which is less than the length of `buffer` only at the end of
+    /// the file.
     ///
     /// # Errors
     /// I/O errors.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Returns a value that changes when the contents of the file change.
+    /// Returns values that change when the contents of the file change: its size and its modification time.
     ///
     /// # Errors
     /// I/O errors.
@@ -54,7 +55,7 @@ pub struct RootTree {
     is_without_tmp: bool,
 }
 
-/// Where a tree comes from.
+/// The storage of a tree.
 #[derive(Debug)]
 enum Source {
     /// A folder of this machine, such as its root.
@@ -63,10 +64,11 @@ enum Source {
     Archive(Archive),
 }
 
-/// What the guest provides itself, and what of this machine would differ between any two runs.
+/// Folders of the root that are not read from the tree: the guest has its own, or their contents differ between any two
+/// runs.
 const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", ".memwright"];
 
-/// The longest name and the longest link target of Linux.
+/// The maximum length of a name and of a link's target on Linux, in bytes.
 const NAME_MAX: usize = 255;
 const TARGET_MAX: usize = 4095;
 
@@ -74,7 +76,7 @@ impl RootTree {
     /// Opens the tree that `--root` names.
     ///
     /// # Errors
-    /// One line with the reason: the path is missing, or is neither a folder nor a tar archive.
+    /// One line with the reason: the path does not exist, or is neither a folder nor a tar archive.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("--root {}", path.display());
         let about = std::fs::metadata(path).with_context(context)?;
@@ -92,7 +94,7 @@ impl RootTree {
         })
     }
 
-    /// Returns the tree without its folder `/tmp`.
+    /// Returns the tree with its folder `/tmp` hidden.
     pub fn without_tmp(self) -> Self {
         Self {
             is_without_tmp: true,
@@ -100,7 +102,7 @@ impl RootTree {
         }
     }
 
-    /// Returns whether this is the complete tree of this machine, so that paths are the same here and in the guest.
+    /// Returns whether the tree is the complete root of this machine, so that paths in the guest are paths on the host.
     pub fn is_whole_machine(&self) -> bool {
         match &self.source {
             Source::Folder(folder) => folder.is_root(),
@@ -108,8 +110,8 @@ impl RootTree {
         }
     }
 
-    /// Returns the node at a path; `None` if there is none, or none that a guest can have: sockets, pipes and devices
-    /// are not carried, and the guest's kernel fills `/dev`, `/proc`, `/sys` and `/run` itself.
+    /// Returns the node at a path, or `None` if there is none or if the guest cannot use it. The guest gets no sockets,
+    /// pipes or devices, and its kernel provides `/dev`, `/proc`, `/sys` and `/run` itself.
     ///
     /// # Errors
     /// I/O errors.
@@ -125,7 +127,7 @@ impl RootTree {
         }
     }
 
-    /// Returns the names in a folder, sorted.
+    /// Returns the names of a folder's entries, sorted.
     ///
     /// # Errors
     /// I/O errors.
@@ -138,7 +140,8 @@ impl RootTree {
         Ok(names)
     }
 
-    /// Returns the path of a file on this machine; `None` in an archive. No link is on the way: the guest resolves them.
+    /// Returns the host's path of a file, or `None` for a file of an archive. The path must not contain links, because
+    /// the guest resolves them.
     pub fn host_path(&self, path: &[u8]) -> Option<PathBuf> {
         match &self.source {
             Source::Folder(folder) => Some(folder.host_path(&relative(path))),
@@ -149,7 +152,7 @@ impl RootTree {
     /// Reads a file of `size` bytes.
     ///
     /// # Errors
-    /// I/O errors; `UnexpectedEof` if the file has become shorter.
+    /// I/O errors, and `UnexpectedEof` if the file has become shorter.
     pub fn read(&self, path: &[u8], size: u64) -> io::Result<Vec<u8>> {
         let contents = self.contents(path)?;
         let mut bytes = vec![0; size as usize];
@@ -171,7 +174,7 @@ impl RootTree {
     }
 }
 
-/// Returns whether a path belongs to the guest's kernel, or has a name or target that Linux does not permit.
+/// Returns whether a path belongs to the guest's kernel, or contains a name or link target that is too long for Linux.
 pub fn is_hidden(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/').skip(1);
     let first = first_name(path);
@@ -180,13 +183,13 @@ pub fn is_hidden(path: &[u8]) -> bool {
         || path.len() > TARGET_MAX
 }
 
-/// Returns the first name in a path of the guest.
+/// Returns the first name in an absolute path.
 fn first_name(path: &[u8]) -> &[u8] {
     let mut names = path.split(|byte| *byte == b'/').skip(1);
     names.next().unwrap_or_default()
 }
 
-/// Returns a path of the guest relative to the root of the tree.
+/// Returns an absolute path of the guest as a path relative to the root of the tree.
 fn relative(path: &[u8]) -> PathBuf {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     PathBuf::from(OsStr::from_bytes(relative))
