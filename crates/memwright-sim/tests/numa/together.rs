@@ -245,7 +245,7 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
             while !host.memory().merge_pages(100) {}
         }
     });
-    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings have no record: the
+    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings are not recorded: the
     // child's mapping, and the mapping of a page that the child moves.
     let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
     write(&process, FIRST, 1, 8).expect("writable");
