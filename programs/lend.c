@@ -74,7 +74,7 @@ static void over_fork(int parent_lends, int before)
 	munmap(memory, 2 * PAGE);
 }
 
-/* Bytes of vmsplice and of write leave a pipe in order, also if the pipe was full. */
+/* Bytes that vmsplice and write put into a pipe come out in order, even after the pipe was full. */
 static void mixed(void)
 {
 	int ends[2];

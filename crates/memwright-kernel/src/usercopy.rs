@@ -168,7 +168,8 @@ pub fn attempt_fixup(address: u64) -> Option<u64> {
         .then_some(user_word_failed as *const () as u64)
 }
 
-/// The personality, as passed to [`set_events`]: the address of a `&'static dyn KernelEvents`.
+/// The receiver of the callbacks, set by [`set_events`]; null until then. A reference to a trait object does not fit in
+/// an `AtomicPtr`, so this points to the reference.
 static EVENTS: AtomicPtr<&'static dyn KernelEvents> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the receiver of the callbacks. `slot` is never freed.

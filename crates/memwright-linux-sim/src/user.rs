@@ -132,7 +132,7 @@ fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     (!context.serve()).then_some(Trap::Syscall)
 }
 
-/// Performs an access to eight bytes.
+/// Performs a user-mode access to the 8 bytes at `address`. Returns the trap that it causes, if any.
 fn touch(address: u64, access: impl FnOnce(VirtAddr) -> Result<(), PageFault>) -> Result<(), Trap> {
     let fault = |address, write, fetch, present| Trap::PageFault {
         address,

@@ -15,8 +15,8 @@ use memwright_linux_vfs::fs::{
 };
 use memwright_table::OutOfMemory;
 
-/// The number in `/sys/bus/event_source/devices/uprobe/type`. It follows those of `linux/perf_event.h` and of the
-/// hardware events that Linux registers.
+/// The number in `/sys/bus/event_source/devices/uprobe/type`. Linux assigns it when
+/// it boots, after the types of `linux/perf_event.h` and those of the hardware.
 pub const UPROBE: u32 = 9;
 
 /// `_IO('$', number)` of `linux/perf_event.h`.

@@ -116,7 +116,7 @@ pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
     result(&point.columns)
 }
 
-/// Checks the columns, and returns the result of the script.
+/// Checks that the script had the same output on both kernels, and returns its counts.
 fn result(columns: &[Column]) -> Result<Measured> {
     let [memwright, linux] = columns else {
         bail!("{} columns", columns.len());

@@ -180,7 +180,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("swapin-reuse", 0, "pages that do not compress", "read pass, per page", 4100.0),
     ("swapin-reuse", 0, "pages that do not compress", "read pass: major faults", 64.0),
     ("swapin-reuse", 0, "pages that do not compress", "then write pass: minor faults", 0.0),
-    // A quarter of the faults and half of the instructions of Linux 6.12; in random order, no more faults than Linux.
+    // Sequential accesses: a quarter of the faults and half of the instructions of Linux 6.12. Random accesses: no more
+    // faults than Linux.
     ("swap", 0, "one end to the other, loads", "per access", 18_658.0),
     ("swap", 0, "one end to the other, loads", "faults, both kinds", 12_288.0),
     ("swap", 0, "one end to the other, stores", "per access", 18_541.0),

@@ -214,7 +214,8 @@ impl Statistics {
         sum
     }
 
-    /// Returns the words or cache lines that several CPUs wrote, and their numbers.
+    /// Returns, as text, the name of each statistic of `kind` (locks or lines) with the number of its words or cache
+    /// lines that more than one CPU wrote.
     fn shared(&self, kind: &str) -> String {
         let shared: Vec<String> = self
             .counts

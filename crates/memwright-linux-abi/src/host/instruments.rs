@@ -1,4 +1,4 @@
-//! Measurements of the machine.
+//! The instruments of the machine: counts of instructions, the use of heap and stacks, and marks for tools outside.
 
 /// The largest depth that a kernel stack reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,7 +48,7 @@ mod offered {
     pub const READ_WRITE_PROTECT: u64 = 1 << (super::READ_WRITE_PROTECT & 0xff);
 }
 
-/// All supported commands.
+/// The bits of all ioctls that `UFFDIO_API` reports.
 pub(super) const EVERY_COMMAND: u64 = offered::ALWAYS
     | offered::RANGE
     | offered::WRITE_PROTECT

@@ -165,7 +165,7 @@ impl<M: Machine> Table<M> {
         share
     }
 
-    /// The number of gathers that have an invalidation pending.
+    /// The number of gathers that have a TLB invalidation pending (`tlb_flush_pending` of Linux).
     #[inline]
     pub(crate) fn pending(&self) -> u64 {
         self.shares().map(CpuShare::pending).sum()

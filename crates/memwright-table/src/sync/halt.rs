@@ -76,7 +76,7 @@ impl Wait {
         }
     }
 
-    /// Performs one turn of the wait: spins for the first turns, then naps.
+    /// Performs one iteration of the wait: spins at first, later halts the CPU for a limited time (a nap).
     #[inline]
     pub fn turn(&mut self) {
         if self.spin() || self.give_way() {

@@ -35,7 +35,7 @@ pub enum Rank {
     /// The entries of a second page table: the child's during a fork, or the lower one when a table is freed or
     /// collapsed.
     TableChild,
-    /// The slots of the swap devices, and the state of one device.
+    /// The list of swap devices, the slots of a device, and the state of a zram device or a disk.
     Swap,
     /// The reference counts of the parts of a folio.
     Folio,

@@ -546,7 +546,8 @@ fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
     })
 }
 
-/// Whether all of these entries are unwritten, as proved by the same bit in each. `false` means unknown.
+/// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
+/// tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
 fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (every, some) = every_and_some(slots);

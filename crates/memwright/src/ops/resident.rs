@@ -50,7 +50,7 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
-            // For hugetlb, only an entry makes a page resident (`mincore_hugetlb`).
+            // A hugetlb page counts as resident only if it is mapped (`mincore_hugetlb`).
             Entry::Empty | Entry::Marker(_) if area.flags().contains(AreaFlags::HUGETLB) => false,
             Entry::Empty | Entry::Marker(_) => area.object().is_some_and(|object| {
                 let cached = object.cached(&self.memory, area.offset_of(page));

@@ -506,8 +506,8 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Returns whether a protecting scan changes a selected entry that `is_one_page` does not cover. Such a scan changes
-/// empty entries and written ones.
+/// Returns whether a scan that write-protects must change a selected entry for which `is_one_page` is false: it must if
+/// the entry is empty or was written.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,

@@ -129,7 +129,7 @@ impl<T> IntervalTree<T> {
         self.nodes.get_mut(id)?.value.as_mut()
     }
 
-    /// Returns the indices of an interval.
+    /// Returns the range of an interval.
     pub(crate) fn span(&self, id: IntervalId) -> Range<u64> {
         let node = self.node(id);
         node.first..node.end

@@ -85,8 +85,9 @@ pub struct FramePlace {
     pub extended_state: u64,
 }
 
-/// Chooses the address of a frame, below a stack pointer or at the top of the alternate stack (`get_sigframe` of Linux
-/// 7.2, `arch/x86/kernel/signal.c`). Returns `None` if the frame does not fit on the alternate stack.
+/// Chooses the address of a signal frame: below the red zone of the interrupted stack, or at the top of the alternate
+/// stack (`get_sigframe` of Linux 7.2, `arch/x86/kernel/signal.c`). Returns `None` if the frame does not fit on the
+/// alternate stack.
 pub fn place(
     stack_pointer: u64,
     alternate: Option<&AlternateStack>,

@@ -60,7 +60,7 @@ pub trait Caller: CanWait {
     /// Returns the queue that is woken when a signal arrives that a signalfd can read.
     fn signal_arrivals(&self) -> &Arc<WaitQueue>;
 
-    /// Counts a read or write of this number of pages in the thread's memcg. Returns the memcg, if there is one.
+    /// Counts a read or write of this number of pages, if the thread is in a memcg. Returns the memcg.
     fn count_pages(&self, pages: u64) -> Option<Memcg>;
 }
 

@@ -178,8 +178,8 @@ impl FileTable {
         }
     }
 
-    /// Drops the reference of the exiting process with the id `process` to the table, and releases the process's record
-    /// locks. Closes the descriptors if no other process shares the table.
+    /// Drops an exiting process's reference to the table, and releases the record locks of that process, whose id is
+    /// `process`. Closes the descriptors if this was the last reference.
     pub fn release(self: Arc<Self>, process: u32) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;

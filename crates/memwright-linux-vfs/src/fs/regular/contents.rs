@@ -31,8 +31,8 @@ impl Regular {
         }
     }
 
-    /// Records a read, or a write if `stores` is set, of `bytes` bytes in the caller's memcg. The memcg of the first
-    /// process that writes is charged for the pages of the file.
+    /// Counts the pages of a read or write of `bytes` bytes, if the caller is in a memcg. If `stores` is set, also
+    /// charges the file to that memcg, unless the file is charged to one already.
     pub(super) fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
         let Contents::Small(pages) = &self.pages else {
             return;

@@ -10,7 +10,7 @@ use memwright_linux_base::flags;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::PAGE_SIZE;
 
-/// Nominal size of an inode in bytes, in which the limit on inodes counts extended attributes (`BOGO_INODE_SIZE`).
+/// The number of bytes of extended attributes that count as one inode toward the limit `nr_inodes` (`BOGO_INODE_SIZE`).
 pub const NODE_SIZE: u64 = 1024;
 
 /// Default permissions of the root directory of a tmpfs.

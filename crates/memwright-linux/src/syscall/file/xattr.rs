@@ -350,7 +350,7 @@ enum Class {
     Capability,
     /// Another name that begins with `security.`.
     Security,
-    /// An access control list of POSIX. No file supports these.
+    /// `system.posix_acl_access` or `system.posix_acl_default`: no file system here supports POSIX ACLs.
     List,
     /// `trusted.`.
     Trusted,
