@@ -33,7 +33,7 @@ pub struct Base {
     pub(crate) cgroups: &'static Cgroups,
     /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: &'static OomKiller,
-    /// Direct reclaim and the reclaim threads.
+    /// Direct and background reclaim.
     pub(crate) reclaim: &'static Arc<Reclaim>,
 }
 

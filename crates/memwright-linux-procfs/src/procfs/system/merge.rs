@@ -2,7 +2,7 @@
 //! implemented, so their files do not exist.
 
 use crate::procfs::{
-    node::view::shows,
+    node::view::{View, shows},
     node::{
         FixedDirectory, ProcNode, SystemControl,
         text::{Text, attribute, read_switch, switch, truth},
@@ -12,7 +12,7 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
 };
-use memwright::{MergeCounts, Row};
+use memwright::{MergeCounts, MergeSettings, Row};
 use memwright_linux_abi::{Memory, errno::Errno};
 use memwright_linux_memory::merge_scan::Run;
 
@@ -61,6 +61,10 @@ pub static SETTINGS: FixedDirectory = FixedDirectory {
         ("use_zero_pages", 0o644, Control(&ZERO_PAGES)),
     ],
 };
+
+fn settings<'a>(view: &'a View<'_>) -> &'a MergeSettings {
+    view.parts.memory().merging().settings()
+}
 
 fn counts(memory: &Memory) -> MergeCounts {
     memory.merging().counts(memory)
@@ -122,29 +126,29 @@ static RUN: SystemControl = SystemControl {
 };
 
 static PAGES: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &view.parts.memory().merging().settings().pages),
-    store: |view, bytes| store_number(&view.parts.memory().merging().settings().pages, bytes),
+    read: |view, text| read_number(text, &settings(view).pages),
+    store: |view, bytes| store_number(&settings(view).pages, bytes),
 };
 
 static SLEEP: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &view.parts.memory().merging().settings().sleep),
+    read: |view, text| read_number(text, &settings(view).sleep),
     store: |view, bytes| {
-        store_number(&view.parts.memory().merging().settings().sleep, bytes)?;
+        store_number(&settings(view).sleep, bytes)?;
         view.parts.merge_scan().wake();
         Ok(())
     },
 };
 
 static PRUNE: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &view.parts.memory().merging().settings().prune),
-    store: |view, bytes| store_number(&view.parts.memory().merging().settings().prune, bytes),
+    read: |view, text| read_number(text, &settings(view).prune),
+    store: |view, bytes| store_number(&settings(view).prune, bytes),
 };
 
 /// `max_page_sharing`. It cannot be changed while pages are merged.
 static MOST_SHARING: SystemControl = SystemControl {
-    read: |view, text| read_number(text, &view.parts.memory().merging().settings().most_sharing),
+    read: |view, text| read_number(text, &settings(view).most_sharing),
     store: |view, bytes| {
-        let setting = &view.parts.memory().merging().settings().most_sharing;
+        let setting = &settings(view).most_sharing;
         let wanted = i32::try_from(attribute(bytes)?).map_err(|_| Errno::ERANGE)? as u32;
         if wanted < 2 {
             return Err(Errno::EINVAL);
@@ -159,19 +163,9 @@ static MOST_SHARING: SystemControl = SystemControl {
 
 /// `merge_across_nodes`. It cannot be changed while pages are merged.
 static ACROSS_NODES: SystemControl = SystemControl {
-    read: |view, text| {
-        read_switch(
-            text,
-            view.parts
-                .memory()
-                .merging()
-                .settings()
-                .across_nodes
-                .load(Ordering::Relaxed),
-        )
-    },
+    read: |view, text| read_switch(text, settings(view).across_nodes.load(Ordering::Relaxed)),
     store: |view, bytes| {
-        let setting = &view.parts.memory().merging().settings().across_nodes;
+        let setting = &settings(view).across_nodes;
         let on = switch(bytes)?;
         if on != setting.load(Ordering::Relaxed) && counts(view.parts.memory()).shared > 0 {
             return Err(Errno::EBUSY);
@@ -182,22 +176,9 @@ static ACROSS_NODES: SystemControl = SystemControl {
 };
 
 static ZERO_PAGES: SystemControl = SystemControl {
-    read: |view, text| {
-        read_switch(
-            text,
-            view.parts
-                .memory()
-                .merging()
-                .settings()
-                .zero_pages
-                .load(Ordering::Relaxed),
-        )
-    },
+    read: |view, text| read_switch(text, settings(view).zero_pages.load(Ordering::Relaxed)),
     store: |view, bytes| {
-        view.parts
-            .memory()
-            .merging()
-            .settings()
+        settings(view)
             .zero_pages
             .store(truth(bytes)?, Ordering::Relaxed);
         Ok(())
