@@ -7,6 +7,9 @@
 //! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again for the
 //! CPU's deadline, so the deadline passes at the same guest instruction regardless of the length of the pause.
 //!
+//! The counter itself goes on during a pause, by an amount that depends on the host. A length that was measured with it
+//! may therefore decide what the kernel does only if every pause was subtracted: see [`stretch::leave_out_everywhere`].
+//!
 //! All CPUs share the clock. With several CPUs it is therefore paused only while the other CPUs are stopped, during a
 //! wait for input or the disk. Output takes no guest time with one CPU, but takes time like other work with several.
 

@@ -18,6 +18,8 @@ use crate::machine::HARDWARE;
 use crate::memory::paging;
 use crate::{arch, clock, ipi, percpu, smp};
 
+/// The earliest counter value at which another CPU began its first stretch.
+static EARLIEST_STRETCH: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Number of jobs given to the other CPUs. Each CPU executes every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// The number of the current job.
@@ -58,6 +60,9 @@ static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Runs a CPU that was started for the tests: it serves requests and executes jobs.
 pub fn secondary() -> ! {
+    let begun = percpu::current().changed.load(Ordering::Relaxed);
+    EARLIEST_STRETCH.fetch_min(begun, Ordering::AcqRel);
+    DONE.fetch_or(1 << own_index(), Ordering::AcqRel);
     let mut done = 0;
     loop {
         while GIVEN.load(Ordering::Acquire) > done {
@@ -117,8 +122,14 @@ fn taken(cpu: CpuId, kind: InterruptKind) -> u64 {
 }
 
 pub fn all_start() -> Outcomes {
+    let before = arch::ticks();
     smp::start_all_for_tests();
     check(percpu::online() == everybody(), "not all are online")?;
+    wait_for_job()?;
+    check(
+        EARLIEST_STRETCH.load(Ordering::Acquire) >= before,
+        "a first stretch includes the time before the CPU started",
+    )?;
     crate::log!("selftest: {} CPUs", percpu::count());
     let report = paging::audit();
     check(

@@ -1,5 +1,7 @@
 //! Brings up a secondary CPU, and passes it to the personality.
 
+use core::sync::atomic::Ordering;
+
 use super::processor;
 use crate::percpu::{self, PerCpu};
 use crate::trap::idt;
@@ -17,8 +19,10 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     }
     processor::setup();
     apic::start_cpu();
-    // Account the time before this point as idle.
+    // Account the time before this point as idle, and begin the first stretch here. Otherwise the stretch would have
+    // the length of the time since power-on, part of which depends on the host.
     percpu::add(&cpu.idle_ticks, clock::ticks());
+    cpu.changed.store(arch::ticks(), Ordering::Relaxed);
     percpu::set_online(cpu);
     if smp::is_for_tests() {
         selftest::secondary()
