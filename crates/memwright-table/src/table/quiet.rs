@@ -40,7 +40,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
 use super::level::{ROOT_LEVEL, slot_index, slot_pages, table_owner};
-use super::runs::{TOGETHER, pass_alike, pass_while};
+use super::runs::{TOGETHER, every_bit, pass_alike, pass_while, some_bits};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Marker, Marks};
@@ -517,33 +517,19 @@ fn every_watched(slots: &[AtomicU64]) -> bool {
 /// Whether no dirty bit is set. In a dirty-tracked table, this means that no page was written.
 #[inline(always)]
 fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let mut some = 0;
-    for slot in slots {
-        step(Step::Entry);
-        some |= slot.load(Ordering::Relaxed);
-    }
-    some & x86_64::DIRTY == 0
+    some_bits(slots) & x86_64::DIRTY == 0
 }
 
 /// Whether no accessed bit is set. In a table with `IDLE`, this means that no page was accessed.
 #[inline(always)]
 fn all_old(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let mut some = 0;
-    for slot in slots {
-        step(Step::Entry);
-        some |= slot.load(Ordering::Relaxed);
-    }
-    some & x86_64::ACCESSED == 0
+    some_bits(slots) & x86_64::ACCESSED == 0
 }
 
 /// Returns the intersection and the union of the bits of these entries.
 #[inline(always)]
 fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
-    slots.iter().fold((u64::MAX, 0), |(every, some), slot| {
-        step(Step::Entry);
-        let word = slot.load(Ordering::Relaxed);
-        (every & word, some | word)
-    })
+    (every_bit(slots), some_bits(slots))
 }
 
 /// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are

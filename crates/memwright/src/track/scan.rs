@@ -159,6 +159,7 @@ impl<M: Machine> AddressSpace<M> {
                         common,
                         scan,
                         take: &mut *take,
+                        known: None,
                     };
                     if area.flags().contains(AreaFlags::UFFD_WP) {
                         core.scan_area(&mut look, part, &mut gather)
@@ -188,6 +189,8 @@ pub(super) struct Look<'a, M: Machine> {
     pub(super) common: Categories,
     pub(super) scan: &'a Scan,
     pub(super) take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
+    /// The properties of the last run of written pages, in this page table or one before.
+    known: Option<Known>,
 }
 
 impl<M: Machine> Look<'_, M> {
@@ -221,8 +224,8 @@ struct Known {
     run: AlikeRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the entries of the run can be protected together.
-    at_once: bool,
+    /// Whether the entries of the run map pages, which can be protected together unless one is pinned.
+    present: bool,
     arm: Prepared,
 }
 
@@ -367,25 +370,22 @@ impl<M: Machine> Core<M> {
             found: false,
             unwritten: true,
         };
-        let mut last: Option<Known> = None;
         for run in cursor.touched(cursor.position(), end, alike, Tracked::Stores) {
             let pages = run.range.len();
-            let fits = last
-                .as_ref()
-                .is_some_and(|last| alike && run.is_like(&last.run));
-            if !fits {
+            let fits = |known: &Known| alike && run.is_like(&known.run);
+            if !look.known.as_ref().is_some_and(fits) {
                 let entry = run.entry();
                 let found = self.categories(look, entry, PageSize::Size4K);
                 let categories = look.common | found;
-                last = Some(Known {
+                look.known = Some(Known {
                     run,
                     categories,
                     wanted: look.scan.wants(categories),
-                    at_once: !pinned && matches!(entry, Entry::Present(_)),
+                    present: matches!(entry, Entry::Present(_)),
                     arm: cursor.prepare(&run, arm, gather),
                 });
             }
-            let Some(known) = &last else { continue };
+            let Some(known) = &look.known else { continue };
             if !known.wanted {
                 looked.unwritten &= !known.categories.contains(Categories::WRITTEN);
                 continue;
@@ -393,7 +393,7 @@ impl<M: Machine> Core<M> {
             let taken = (look.take)(run.range, known.categories, Share::Any).min(pages);
             if look.scan.protect {
                 let mut done = 0;
-                if known.at_once {
+                if known.present && !pinned {
                     done = cursor.edit_prepared(&run, taken, &known.arm, gather);
                 }
                 for page in done..taken {

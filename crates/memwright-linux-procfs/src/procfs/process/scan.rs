@@ -13,8 +13,6 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// The maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Number of regions that are copied to user space at a time.
-const TOGETHER: usize = 32;
 /// Offset of the field `walk_end` in the request.
 const WALK_END: u64 = 32;
 
@@ -62,7 +60,10 @@ abi_struct! {
 
 /// The regions that a scan has found but not yet copied to user space.
 struct Found {
-    runs: Vec<Run>,
+    /// The regions as the program will read them, each a [`Run`]. They are copied all at once.
+    runs: Vec<[u8; Run::SIZE]>,
+    /// The last one of them.
+    last: Run,
     /// The maximum number of regions in this batch.
     room: usize,
     /// Number of pages that the scan may still report.
@@ -91,18 +92,26 @@ impl Found {
             (categories & self.told).bits(),
         );
         let end = start + pages * PAGE_SIZE as u64;
+        let run = Run {
+            start,
+            end,
+            categories,
+        };
+        let mut bytes = [0; Run::SIZE];
         match self.runs.last_mut() {
-            Some(last) if last.end == start && last.categories == categories => last.end = end,
+            Some(last) if self.last.end == start && self.last.categories == categories => {
+                self.last.end = end;
+                self.last.to_bytes(last);
+            }
             Some(_) | None => {
-                if pages == 0 || self.runs.len() == self.room {
+                let len = self.runs.len();
+                // The capacity was reserved. To compare with it lets the compiler omit the code that grows the vector.
+                if pages == 0 || len == self.room || len == self.runs.capacity() {
                     return 0;
                 }
-                // The capacity for this region was reserved.
-                self.runs.push(Run {
-                    start,
-                    end,
-                    categories,
-                });
+                run.to_bytes(&mut bytes);
+                self.runs.push(bytes);
+                self.last = run;
             }
         }
         self.pages -= pages;
@@ -165,6 +174,7 @@ pub fn scan(
     check_range(request.runs, bytes.ok_or(Errno::EFAULT)?)?;
     let mut found = Found {
         runs: Vec::new(),
+        last: Run::default(),
         room: 0,
         pages: match request.most_pages {
             0 => u64::MAX,
@@ -187,14 +197,9 @@ pub fn scan(
         let ended = space.scan(rest, &scan, &mut |run, categories, share| {
             found.take(run, categories, share)
         });
-        for together in found.runs.chunks(TOGETHER) {
-            let to = request.runs + written * Run::SIZE as u64;
-            result = write_runs(user, to, together);
-            if result.is_err() {
-                break;
-            }
-            written += together.len() as u64;
-        }
+        let to = request.runs + written * Run::SIZE as u64;
+        result = user.write_bytes(to, found.runs.as_flattened());
+        written += found.runs.len() as u64;
         let none = found.runs.is_empty();
         found.runs.clear();
         // Report the end of the walk to the program even if the regions could not be copied to user space
@@ -223,16 +228,6 @@ pub fn scan(
     result.map(|()| written)
 }
 
-/// Copies at most [`TOGETHER`] regions to the user address `to`.
-fn write_runs(user: UserMemory<'static>, to: u64, runs: &[Run]) -> Result<(), Errno> {
-    let mut buffer = [0; TOGETHER * Run::SIZE];
-    let bytes = &mut buffer[..runs.len() * Run::SIZE];
-    for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
-        run.to_bytes(bytes);
-    }
-    user.write_bytes(to, bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +235,7 @@ mod tests {
     fn found(room: usize, pages: u64) -> Found {
         Found {
             runs: Vec::with_capacity(room),
+            last: Run::default(),
             room,
             pages,
             told: Categories::WRITTEN,
@@ -263,7 +259,8 @@ mod tests {
             0,
             "no room for a third"
         );
-        let runs: Vec<_> = found.runs.iter().map(|run| (run.start, run.end)).collect();
+        let runs = found.runs.iter().map(|bytes| Run::from_bytes(bytes));
+        let runs: Vec<_> = runs.map(|run| (run.start, run.end)).collect();
         assert_eq!(runs, [(0x1000, 0x4000), (0x4000, 0x5000)]);
     }
 
