@@ -67,13 +67,13 @@ enum Step {
 // Not inlined into the main loop of the thread: every page fault would then save the registers that this function
 // needs.
 #[inline(never)]
-pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> After {
+pub(crate) fn deliver(traced: &Traced<'_>) -> After {
     let (current, registers) = (traced.current, traced.registers);
     let mut granted = None;
     loop {
         match next_step(current.thread, granted.take()) {
             Step::Exit(status) => return After::Exit(status),
-            Step::Stopped => wait_while_stopped(current.thread, oom),
+            Step::Stopped => wait_while_stopped(current.thread, traced.oom),
             Step::CallEnded => traced.report_end_of_call(),
             Step::Take(info) => {
                 probe_step::rewind(current.thread, registers);
@@ -85,7 +85,7 @@ pub(crate) fn deliver(traced: &Traced<'_>, tasks: &Tasks, oom: &OomKiller) -> Af
                 probe_step::rewind(current.thread, registers);
                 traced.stop(signal, seized);
             }
-            Step::Stop(signal) => stop(current.process(), tasks, signal),
+            Step::Stop(signal) => stop(current.process(), traced.tasks, signal),
             Step::Handle(info, action, mask) => {
                 probe_step::rewind(current.thread, registers);
                 restart_call(registers, Some(action.flags));

@@ -168,8 +168,6 @@ impl Kernel {
         let merge_scan = MergeScan::new(memory.clone(), scheduler);
         let programs = Programs {
             spaces,
-            tasks,
-            scheduler,
             oom: oom.clone(),
             futexes,
             probes,

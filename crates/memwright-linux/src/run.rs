@@ -51,7 +51,7 @@ impl Context<'_> {
     /// Runs user code until the thread exits.
     pub(crate) fn run(&self, machine: &dyn Execution) -> ExitStatus {
         let current = &self.current;
-        let traced = Traced::new(current, &self.registers, self.tasks(), self.oom());
+        let traced = Traced::new(current, &self.registers, self.oom());
         loop {
             let work = current.thread.work();
             if !work.is_empty() {
@@ -72,7 +72,7 @@ impl Context<'_> {
                 if work.contains(Work::CGROUP) {
                     self.kernel.cgroups.look(current.thread);
                 }
-                if let After::Exit(status) = deliver(&traced, self.tasks(), self.oom()) {
+                if let After::Exit(status) = deliver(&traced) {
                     traced.exit(status);
                     return status;
                 }

@@ -41,13 +41,10 @@ use memwright_linux_memory::{
     oom::OomKiller,
     reclaim::Reclaim,
 };
-use memwright_linux_sched::{
-    scheduler::{Scheduler, Work},
-    wait::Interest,
-};
+use memwright_linux_sched::{scheduler::Work, wait::Interest};
 use memwright_linux_tasks::{
     probes::Probes,
-    process::{FIXED_ADDRESSES, Heap, Image, Tasks, Thread, end_others},
+    process::{FIXED_ADDRESSES, Heap, Image, end_others},
 };
 use memwright_linux_vfs::{
     direct_reclaim::Retry,
@@ -119,10 +116,6 @@ pub struct Request {
 pub(crate) struct Programs {
     /// The factory of the new address spaces.
     pub(crate) spaces: &'static Spaces,
-    /// The processes.
-    pub(crate) tasks: &'static Tasks,
-    /// The running threads.
-    pub(crate) scheduler: &'static Scheduler<Thread>,
     /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: Arc<OomKiller>,
     /// The futexes, which the old program releases.
@@ -165,7 +158,7 @@ impl Programs {
         let former = current.thread.id();
         self.become_only_thread(current)?;
         self.commit(current, registers, loaded, &request.path);
-        Traced::new(current, registers, self.tasks, &self.oom).executed(former);
+        Traced::new(current, registers, &self.oom).executed(former);
         Ok(())
     }
 
@@ -329,7 +322,7 @@ impl Programs {
             }
         }
         if !thread.is_leader() {
-            self.tasks.lock().become_leader(thread);
+            process.tasks.lock().become_leader(thread);
         }
         Ok(())
     }
@@ -353,11 +346,11 @@ impl Programs {
         let old = {
             // Hold the lock: otherwise, another thread could move the process to another cgroup and set the swap owner
             // of the old address space.
-            let _tasks = self.tasks.lock();
+            let _tasks = process.tasks.lock();
             process.replace_space(loaded.space.clone(), loaded.image)
         };
         current.set_space(loaded.space.clone());
-        self.scheduler.load_space(&loaded.space);
+        process.tasks.scheduler.load_space(&loaded.space);
         drop(old);
         process.return_space();
         own_files(current);

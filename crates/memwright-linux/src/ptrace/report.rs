@@ -56,23 +56,23 @@ pub(crate) struct Traced<'a> {
     pub(crate) current: &'a Current<'a>,
     /// Its user registers.
     pub(crate) registers: &'a ThreadRegisters<'a>,
-    pub(super) tasks: &'a Tasks,
-    pub(super) oom: &'a OomKiller,
+    /// The process table, which contains the tracer.
+    pub(crate) tasks: &'a Tasks,
+    /// The OOM killer, which can end a stop.
+    pub(crate) oom: &'a OomKiller,
 }
 
 impl<'a> Traced<'a> {
-    /// Creates the view of the calling thread. `tasks` contains its tracer, to which the thread reports its stops.
-    /// `oom` can end a stop.
+    /// Creates the view of the calling thread. `oom` can end a stop.
     pub(crate) fn new(
         current: &'a Current<'a>,
         registers: &'a ThreadRegisters<'a>,
-        tasks: &'a Tasks,
         oom: &'a OomKiller,
     ) -> Self {
         Self {
             current,
             registers,
-            tasks,
+            tasks: current.process().tasks,
             oom,
         }
     }

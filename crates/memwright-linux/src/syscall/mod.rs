@@ -98,7 +98,7 @@ impl Context<'_> {
     /// and its arguments, or set a result so that no call is executed.
     #[cold]
     fn stop_around(&self) -> CallResult {
-        let traced = Traced::new(&self.current, &self.registers, self.tasks(), self.oom());
+        let traced = Traced::new(&self.current, &self.registers, self.oom());
         let runs = traced.begin_call();
         let regs = self.registers.state().regs;
         let result = if runs {

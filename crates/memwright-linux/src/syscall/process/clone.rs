@@ -18,7 +18,7 @@ macro_rules! creating {
             let (current, registers) = (&context.current, &context.registers);
             let request = $request(current.user, arguments)?;
             let child = create(current, registers, context.userfaults(), &request)?;
-            let traced = Traced::new(current, registers, context.tasks(), context.oom());
+            let traced = Traced::new(current, registers, context.oom());
             Ok(child.start(&traced, context.oom()))
         }
     };
