@@ -10,11 +10,11 @@ use crate::host::apt::{Archive, mirror};
 use crate::host::folder::PrivateFolder;
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::output::say;
-use crate::linux::image;
 use crate::linux::kept::{
     ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
-use crate::linux::modules::{self, LISTS};
+use crate::linux::modules::LISTS;
+use crate::linux::{built_tree, image};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
@@ -36,7 +36,7 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
             let source = fetch(suite, work.path(), &fresh, debug.is_some());
             (text.to_owned(), source.map_err(Failure::Environment)?)
         }
-        None => copy(text, &fresh).map_err(Failure::Usage)?,
+        None => copy(text, &fresh, debug == Some(&None)).map_err(Failure::Usage)?,
     };
     if let Some(Some(path)) = debug {
         let context = || path.display().to_string();
@@ -78,8 +78,9 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Copies the image at PATH of `[NAME=]PATH`.
-fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
+/// Copies the image at PATH of `[NAME=]PATH`, or what was built in the tree at PATH. With `debug`, also copies the
+/// tree's debug information; an image of its own has none.
+fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String)> {
     let (name, path) = split_name(text);
     let path = Path::new(path);
     let name = name.map_or_else(
@@ -88,8 +89,16 @@ fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
     );
     place(&name)?;
     let context = || path.display().to_string();
-    let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
-    fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
+    if path.is_dir() {
+        built_tree::copy(path, fresh, debug).with_context(context)?;
+    } else {
+        let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
+        ensure!(
+            !debug,
+            "--debug: name the vmlinux of the same build (--debug=VMLINUX)"
+        );
+        fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
+    }
     let source = std::path::absolute(path)?.display().to_string();
     Ok((name.into_owned(), source))
 }
@@ -109,7 +118,15 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
     archive.unpack(&packages)?;
     keep_image(&work.join("root"), fresh)?;
     ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
-    keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
+    for parent in ["usr/lib/modules", "lib/modules"] {
+        for version in fs::read_dir(work.join("root").join(parent))
+            .into_iter()
+            .flatten()
+        {
+            let modules = version?.path().join("kernel");
+            built_tree::copy_modules(&modules, &fresh.join(MODULE_FOLDER))?;
+        }
+    }
     if debug {
         let package = format!("{package}-dbg");
         say(&format!("fetching {package}: this takes a while"));
@@ -151,26 +168,6 @@ fn parts(shown: &str) -> Vec<String> {
         is_part.then(|| name.to_owned())
     });
     names.collect()
-}
-
-/// Copies the modules of an unpacked package to `folder`, under names that sort in the order of loading.
-fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir(folder)?;
-    for parent in ["usr/lib/modules", "lib/modules"] {
-        for version in fs::read_dir(root.join(parent)).into_iter().flatten() {
-            let kernel = version?.path().join("kernel");
-            for (index, module) in modules::all().enumerate() {
-                let (from, name) = module.rsplit_once('/').unwrap_or(("", module));
-                for suffix in ["ko", "ko.xz", "ko.zst"] {
-                    let path = kernel.join(from).join(format!("{name}.{suffix}"));
-                    if path.exists() {
-                        fs::rename(&path, folder.join(format!("{index:02}-{name}.{suffix}")))?;
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns the name and version of the image package on which the first stanza depends.

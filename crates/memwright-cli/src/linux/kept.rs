@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
+use crate::linux::built_tree;
 use crate::linux::modules::{self, LISTS};
 use crate::model::image::MEMWRIGHT;
 use crate::model::size::SwapKind;
@@ -43,19 +44,25 @@ pub struct Kept {
     pub modules: u32,
 }
 
-/// Resolves an image given on the command line: a path, or the name of a stored image.
+/// Resolves an image given on the command line: the path of an image or of a tree in which one was built, or the name
+/// of a stored image.
 ///
 /// # Errors
 /// One line if it is neither. The cause is an [`io::Error`] of the kind `NotFound`, unless the name has the prefix
 /// [`DEBIAN`].
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
+    // No stored image has such a name.
+    if path.is_dir() && (text.contains('/') || text.starts_with('.')) {
+        return Ok((built_tree::image(path)?, None));
+    }
     if path.is_file() || text.contains('/') {
         return Ok((path.to_owned(), None));
     }
     let folder = place(text)?;
     match read(&folder) {
         Some(kept) => Ok((folder.join(IMAGE), Some(kept))),
+        None if path.is_dir() => Ok((built_tree::image(path)?, None)),
         None if text.starts_with(DEBIAN) => {
             bail!("{text} is not here yet: memwright kernels add {text}")
         }
@@ -99,12 +106,13 @@ fn read(folder: &Path) -> Option<Kept> {
     is_current.then_some(kept)
 }
 
-/// Returns the path where an image's debug information would be: a file next to it, or the image itself if it is an ELF
-/// file.
+/// Returns the path where an image's debug information would be: a file next to it, the vmlinux of the tree in which it
+/// was built, or the image itself if it is an ELF file.
 pub fn debug_file(image: &Path) -> Option<PathBuf> {
     let beside = image.with_file_name(DEBUG);
-    if beside.is_file() {
-        return Some(beside);
+    let built = || built_tree::debug_file(image);
+    if let Some(path) = beside.is_file().then_some(beside).or_else(built) {
+        return Some(path);
     }
     let mut magic = [0; 4];
     let mut file = fs::File::open(image).ok()?;

@@ -1,5 +1,6 @@
 //! Linux kernels as guests: their images, and a guest's inputs and outputs.
 
+pub mod built_tree;
 pub mod fetch;
 pub mod frames;
 pub mod guest;

@@ -432,13 +432,14 @@ pub struct KernelsArgs {
 /// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), or [NAME=]IMAGE.
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, or [NAME=]TREE
+    /// (a folder in which a kernel was built).
     Add {
-        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage.
-        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE")]
+        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux.
+        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE")]
         name: String,
-        /// Also fetch its debug information, several hundred megabytes; for an IMAGE of your own, keep this vmlinux of
-        /// the same build.
+        /// Also fetch its debug information, several hundred megabytes, or keep the vmlinux of the TREE; for an IMAGE of
+        /// your own, keep this vmlinux of the same build.
         #[arg(long, value_name = "VMLINUX", num_args = 0..=1, require_equals = true)]
         debug: Option<Option<PathBuf>>,
     },
