@@ -84,7 +84,8 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let Known { merged, places, .. } = &mut *known;
             merged.retain(|stable| {
-                // No entry maps the frame, so a new entry could get it only from the index, which takes this lock.
+                // If no entry maps the frame, a new entry can get it only by a lookup in the index, which takes this
+                // lock.
                 let frame = stable.frame;
                 let shown = frames.references(frame) > 1;
                 if !shown {
@@ -149,7 +150,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// Returns a KSM frame with this key that is mapped by fewer entries than the limit allows.
+    /// Returns a reference to a KSM frame with the key `digest` that is mapped by fewer entries than the limit allows.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);
@@ -175,7 +176,8 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// Returns the registered address space with this number, or the next one.
+    /// Returns the registered address space with this number, or the one with the next higher number; `None` at the
+    /// end.
     fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
         let known = self.known.lock();
         let at = known.spaces.partition_point(|one| one.number < number);
