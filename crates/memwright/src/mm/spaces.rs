@@ -41,7 +41,7 @@ struct Forest<M: Machine> {
     last: u64,
 }
 
-/// A node, valid while it still has the number.
+/// A reference to a node. It is valid while the node still has this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     node: u32,
