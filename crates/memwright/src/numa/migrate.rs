@@ -105,7 +105,7 @@ pub(crate) enum Way {
 }
 
 /// Decides how a page is migrated. `alone` is whether its single entry permits the migration, and `sharers` is the
-/// number of users of the page (`__add_folio_for_migration`).
+/// number of entries that map the page (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,
