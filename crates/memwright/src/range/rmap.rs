@@ -77,8 +77,8 @@ impl<M: Machine> MappedPage<M> {
         Self::at(areas, area, offset, (present.frame, present.size), kind)
     }
 
-    /// Returns the huge page that is the folio whose first frame is `head`. The area maps `frame`, which is in the
-    /// folio, at `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a page.
+    /// Returns the folio whose first frame is `head`, as a huge page. The area maps `frame`, which is in the folio, at
+    /// `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a huge page.
     pub(crate) fn of_folio(
         areas: &Areas<M>,
         area: &Area<M>,
@@ -139,13 +139,13 @@ impl<M: Machine> MappedPage<M> {
         self.kind == FrameKind::Merged
     }
 
-    /// Returns whether an entry of `space` maps the page at `page` with its full size.
+    /// Returns whether an entry of `space` maps the page at `page` and is of the page's size.
     pub(crate) fn is_mapped_at(&self, space: &Core<M>, page: Page) -> bool {
         let entry = space.table.look(PageRange::single(page)).peek();
         entry.present().is_some_and(|entry| self.is(entry))
     }
 
-    /// Returns whether the entry at the cursor maps the page with its full size.
+    /// Returns whether the entry at the cursor maps the page and is of the page's size.
     pub(crate) fn is_at(&self, cursor: &Cursor<'_, M>) -> bool {
         let entry = cursor.peek().present();
         entry.is_some_and(|entry| self.is(entry))
