@@ -191,9 +191,9 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Whether one entry may map the object's huge page around the fault. The huge page must be inside the area and
-    /// aligned equally in the area and the object. The area must have no markers and no userfaultfd, which needs faults
-    /// on single pages. A store to private memory needs a copy instead.
+    /// Returns whether one entry may map the object's huge page around the fault. The huge page must be inside the area
+    /// and aligned equally in the area and the object. The area must have no markers, and no userfaultfd, which needs
+    /// faults on single pages. A store to private memory needs a copy instead.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;

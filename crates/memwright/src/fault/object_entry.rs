@@ -9,7 +9,7 @@ use crate::vma::writable::{access_bits, upgrade, writable};
 /// The maximum number of pages that fault-around maps.
 pub(super) const AROUND: usize = 16;
 
-/// Pages that a lowest-level page table maps.
+/// The number of pages that a lowest-level page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {

@@ -109,8 +109,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::WriteOnly)
     }
 
-    /// Whether the entry of this 4 KiB page holds the only reference of any kind to an anonymous frame. The caller
-    /// holds the lock of the entry, so no new reference can be taken through it.
+    /// Returns whether the entry of this 4 KiB page holds the only reference of any kind to an anonymous frame. The
+    /// caller holds the lock of the entry, so no new reference can be taken through it.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
         !page.bits.intersects(Bits::BORROWED | Bits::MERGED)

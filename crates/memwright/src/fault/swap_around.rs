@@ -17,7 +17,7 @@ use crate::types::error::{FaultError, ObjectError};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
-/// Pages that a lowest-level page table maps.
+/// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
 /// Pages that are being read, consecutive in memory and on the device. The first is the page that faulted.
