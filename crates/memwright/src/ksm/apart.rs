@@ -82,8 +82,8 @@ impl<M: Machine> AddressSpace<M> {
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
 
-    /// Makes all areas mergeable, including future ones, or unmerges their pages and makes none mergeable
-    /// (`PR_SET_MEMORY_MERGE`).
+    /// With `on`, makes all areas mergeable, including future ones. Otherwise unmerges the pages of all areas, and
+    /// makes no area mergeable (`PR_SET_MEMORY_MERGE`).
     ///
     /// # Errors
     /// No frame is free for pages that are to be unmerged, or there is no heap memory.

@@ -3,7 +3,8 @@
 //! ksmd scans the memory that programs have made mergeable. It keeps two indexes by a digest of contents. The first has
 //! the KSM pages, which are never written, so their digests stay valid (the stable tree). The second has pages that
 //! were found in this pass and had not changed since the pass before; their digests are only hints (the unstable tree).
-//! A page with the digest of a KSM page is mapped to its frame; two pages with the same digest get a new KSM frame.
+//! If a page has the digest of a KSM page, its entry is changed to map the KSM frame. If two pages have one digest,
+//! their entries are changed to map a new KSM frame.
 //!
 //! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
 //! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
@@ -12,8 +13,8 @@
 //!
 //! **A KSM page is never exclusive.** Its frame has a separate kind. The index holds one reference to the frame, in
 //! addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
-//! entries, so a store copies the page. Zero-filled pages may map the zero page instead; the bit distinguishes them
-//! from untouched memory.
+//! entries, so a store copies the page. The entry of a zero-filled page may map the zero page instead; the bit
+//! distinguishes it from an entry of untouched memory.
 //!
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
