@@ -307,7 +307,7 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
-    /// Whether an area was ever secret.
+    /// Whether the address space ever had a secret area.
     was_secret: bool,
     /// Parts of locked areas that protection changes in progress have made writable. Each change then copies the pages.
     gained: Vec<PageRange>,
@@ -317,7 +317,7 @@ pub(crate) struct Areas<M: Machine> {
 /// overlap the pages that were moved, the record is kept.
 const NEIGHBOURS: usize = 8;
 
-/// Returns whether pages with these properties count as data, whether as stack, and whether as executable (Linux 7.2
+/// Returns whether pages with these properties count as data, as stack, and as executable, in this order (Linux 7.2
 /// `mm/mmap.c`, `vm_stat_account`).
 fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     let stack = flags.contains(AreaFlags::GROWSDOWN);

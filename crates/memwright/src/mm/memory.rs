@@ -134,12 +134,12 @@ impl<M: Machine> Memory<M> {
         &self.merging
     }
 
-    /// The memory policies that areas refer to.
+    /// Returns the memory policies that areas refer to.
     pub(crate) fn placements(&self) -> &Policies {
         &self.placements
     }
 
-    /// All address spaces.
+    /// Returns the list of all address spaces.
     pub(crate) fn spaces(&self) -> &Spaces<M> {
         &self.spaces
     }
