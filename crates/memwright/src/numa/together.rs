@@ -27,7 +27,7 @@ struct Locked<'a, M: Machine> {
     areas: SpreadWriteGuard<'a, Areas<M>>,
 }
 
-/// An entry that maps the page.
+/// A place at which an entry maps the page, or did so when it was found.
 struct Place {
     /// The index of the address space in the list of locked ones.
     space: usize,
