@@ -24,10 +24,11 @@ use crate::types::merge::UNSCANNED;
 use crate::vma::area::AreaFlags;
 use crate::vma::moved::Displacement;
 
-/// The maximum number of searches if an address space is dropped during a search.
+/// The maximum number of searches for the entries of a page. A search is repeated if an address space is dropped
+/// meanwhile.
 const SEARCHES: u32 = 3;
 
-/// What identifies a page in the areas that map it.
+/// How a page is found in the areas that map it.
 enum Identity<M: Machine> {
     /// The index in an object that owns the page.
     Object(Arc<dyn Object<M>>, u64),

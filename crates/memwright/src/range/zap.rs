@@ -97,7 +97,7 @@ impl<M: Machine> Core<M> {
         gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
-                // A poison marker is treated like a private copy.
+                // A poison marker is removed together with private copies.
                 Entry::Marker(marker) if copies && marker.marks.contains(Marks::POISON) => {
                     cursor.remove(gather);
                 }
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
 
     /// Removes from `pages`, the part of `all` that is still to be reclaimed, the pages of the object that a locked or
     /// secret area of this address space maps. If `unused` is set, also removes the pages whose entry in this address
-    /// space has the accessed bit. Clears that bit in the entries of all pages of `all`, so that the next call finds
-    /// only later accesses.
+    /// space has the accessed bit. Clears that bit, also for pages of `all` that were removed before, so that the next
+    /// call finds only later accesses.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -166,8 +166,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit of
-    /// the pages that are among `all`.
+    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit in
+    /// the entries of pages of `all`.
     fn age_of_object(
         &self,
         area: &Area<M>,
