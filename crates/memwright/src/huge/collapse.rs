@@ -30,7 +30,7 @@ pub(crate) enum CollapseFailure {
     NoTable,
     /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
-    /// More pages are missing or shared than the settings allow, or too few were accessed.
+    /// More pages are missing, shared or in swap than the settings or a userfaultfd allow, or too few were accessed.
     BeyondLimits,
     /// A page is pinned or under migration: a retry may succeed.
     Busy,

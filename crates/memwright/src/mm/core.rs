@@ -378,7 +378,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
-    /// held, only that each was for a page that was mapped before the operation. That includes the pages that the
+    /// held. Each was for a page that was mapped before the operation, so the bound also counts the pages that the
     /// operation unmapped.
     #[cold]
     #[inline(never)]
