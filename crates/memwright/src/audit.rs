@@ -35,14 +35,14 @@ pub enum AuditError {
     Resident {
         /// The counter that mapping and unmapping update.
         counted: u64,
-        /// The number of such pages in the page table.
+        /// The number of resident pages in the page table.
         found: u64,
     },
     /// The count of resident pages of objects is wrong.
     ResidentObjects {
         /// The counter that mapping and unmapping update.
         counted: u64,
-        /// The number of such pages in the page table.
+        /// The number of resident pages of objects in the page table.
         found: u64,
     },
     /// The count of swap entries is wrong.

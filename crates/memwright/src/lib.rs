@@ -167,12 +167,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// Tests the examples of the repository's first page.
+/// Tests the examples in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct FirstPage;
 
-/// Tests the examples of the page about embedding.
+/// Tests the examples in `docs/embedding.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 struct Embedding;

@@ -11,7 +11,8 @@ use crate::vma::idle::Arming;
 use crate::vma::writable::Grant;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Resolves the fault on the armed page under the cursor. A huge page is not split: all of it becomes accessible.
+    /// Resolves the fault on the armed page under the cursor, that is, a page that read-write protection has made
+    /// inaccessible. A huge page is not split: all of it becomes accessible.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_armed(
@@ -23,7 +24,7 @@ impl<M: Machine> Fault<'_, M> {
         if now.bits.contains(self.access.needs()) {
             return Ok(FaultKind::ReadExec);
         }
-        // A store is resolved here, without another trap.
+        // The entry does not permit the store yet: resolve the write fault here, without another trap.
         drop(cursor);
         self.resolve()
     }

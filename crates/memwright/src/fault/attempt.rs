@@ -64,8 +64,8 @@ impl<M: Machine> Fault<'_, M> {
                         PageSize::Size4K
                     }))
                 } else {
-                    // A page mapped here inherits the write protection, unless no userfaultfd write-protects the area
-                    // any more.
+                    // The marker records a write protection by userfaultfd. A page mapped here inherits it as long as a
+                    // userfaultfd write-protects the area.
                     let watched = self.area.flags().contains(AreaFlags::UFFD_WP);
                     Ok(if watched {
                         Bits::UFFD_WP

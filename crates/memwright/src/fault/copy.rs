@@ -58,7 +58,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Sets the entry under the cursor, without counting.
+    /// Sets the entry under the cursor to map `frame`, like `fill_own`, but does not count the page as resident.
     #[inline(always)]
     fn fill_with(
         self,

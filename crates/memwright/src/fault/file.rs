@@ -27,7 +27,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let single = PageRange::single(self.page);
         let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
-        // Whether a swap device was read.
+        // Whether a swap-in for this fault read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
         let mut read = false;
         loop {
             let cursor = self.core.table.cursor(single);
@@ -63,7 +63,8 @@ impl<M: Machine> Fault<'_, M> {
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
         if self.access.write && !self.area.is_shared() {
-            // A private write creates the anon_vma even if a userfaultfd is notified of the fault (`do_cow_fault`).
+            // A store to private memory creates the anon_vma even if a userfaultfd is notified of the fault
+            // (`do_cow_fault`).
             self.note_private();
         }
         if !object.contains(index) {
@@ -112,7 +113,7 @@ impl<M: Machine> Fault<'_, M> {
             }
         }
         if self.access.write && !to_object {
-            // A private write creates the anon_vma, even if it fails later (Linux 7.2 `do_cow_fault`).
+            // A store to private memory creates the anon_vma even if the fault fails later (Linux 7.2 `do_cow_fault`).
             self.note_private();
         }
         if self.fits_huge() {
@@ -178,7 +179,7 @@ impl<M: Machine> Fault<'_, M> {
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
-        // The rest of the folio is mapped if this fault created the folio, or if fault-around does not apply
+        // Map the rest of the folio if this fault created the folio, or if this fault did no fault-around
         // (`do_fault_around`).
         if comes_together && (filled || around.range.len() == 1) {
             self.map_object_folio(object, generation, frame, written);
@@ -190,9 +191,9 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Whether one entry may map the object's huge page around the fault. The huge page must be inside the area and
-    /// aligned equally in the area and the object. The area must have no markers and no userfaultfd, which needs faults
-    /// on single pages. A store to private memory needs a copy instead.
+    /// Returns whether one entry may map the object's huge page around the fault. The huge page must be inside the area
+    /// and aligned equally in the area and the object. The area must have no markers, and no userfaultfd, which needs
+    /// faults on single pages. A store to private memory needs a copy instead.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;
@@ -265,8 +266,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Maps the pages around the fault although the object cannot provide the page that faulted: Linux does
-    /// fault-around before it finds that out (`do_read_fault`). Maps nothing if the object's mappings changed
-    /// meanwhile.
+    /// fault-around before it looks that page up (`do_read_fault`). Maps nothing if the object's generation is no
+    /// longer `generation`.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
         let around = self.look_around(object);

@@ -76,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Whether the entry is empty, so that a new page inherits nothing from it.
+/// Returns whether the entry is empty, so that a new page inherits nothing from it.
 const fn is_free(entry: Entry) -> bool {
     match entry {
         Entry::Empty => true,

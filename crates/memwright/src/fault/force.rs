@@ -102,7 +102,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Whether a forced access to this area is permitted.
+/// Returns whether a forced access to this area is permitted.
 fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
     let flags = area.flags();
     let right = if write { Rights::WRITE } else { Rights::READ };
@@ -111,7 +111,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 
-/// Whether a store to this page is visible to this process only.
+/// Returns whether a store to this page is visible to this process only.
 fn is_own(page: Present) -> bool {
     page.bits.contains(Bits::EXCLUSIVE)
         && !page

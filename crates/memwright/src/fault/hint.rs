@@ -30,8 +30,9 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Restores the rights of the area in a NUMA hint entry. Adds write permission if the rule grants it, so that no
-    /// write fault follows, whether or not the page is migrated. Returns the page as it is mapped now.
+    /// Restores the rights of the area in a NUMA hint entry. Adds write permission if [the rule](crate::writable)
+    /// grants it, so that no write fault follows, whether or not the page is migrated. Returns the page as it is mapped
+    /// now.
     fn restore(self, cursor: &mut Cursor<'_, M>, page: Present) -> Present {
         let core = self.core;
         if page.size != PageSize::Size4K {
@@ -50,8 +51,8 @@ impl<M: Machine> Fault<'_, M> {
         now
     }
 
-    /// Counts the access. Migrates the page to the node of this CPU if the page is on another node and the previous
-    /// hint fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
+    /// Counts the hint fault as local or remote. Migrates the page to the node of this CPU if the page is on another
+    /// node and the previous hint fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
     fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
         let core = self.core;
         let frames = core.memory.frames();
@@ -78,7 +79,7 @@ impl<M: Machine> Fault<'_, M> {
             then: NodeSet::EMPTY,
             interleaved: false,
         };
-        // If the migration fails, the entry needs no further change: its rights are restored.
+        // A failed migration leaves nothing to undo: the entry has the rights of the area already.
         let moved = core.migrate(self.area, cursor, page, there).is_ok();
         let told = if moved { Told::Remote } else { Told::Stayed };
         core.pace().note(told);

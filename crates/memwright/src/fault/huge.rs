@@ -44,7 +44,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(self.note_huge())
     }
 
-    /// Counts a folio that was mapped (`map_anon_folio_pmd_pf`).
+    /// Counts a 2 MiB folio that the fault has mapped, and returns the kind of the fault (`map_anon_folio_pmd_pf`).
     fn note_huge(&self) -> FaultKind {
         let memory = &*self.core.memory;
         memory.count_folio(FolioUse::FirstTouch, FOLIO_ORDER);
@@ -69,7 +69,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Returns the bits of an entry that maps an exclusive folio.
+    /// Returns the bits of an entry that maps a new, exclusive folio. `inherited` has the bits to take over from the
+    /// previous entry.
     pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
         self.area.entry_bits(NEW | inherited)
     }
@@ -139,7 +140,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.note_gather(self.cpu, counts);
         self.core.memory.count_on(self.cpu, Row::HugeSplitsCopy, 1);
         match cursor.peek() {
-            // Other users may have dropped their references to this page of the folio.
+            // If the other users have dropped their references to this page of the folio, it needs no copy.
             Entry::Present(page) if self.is_reusable(page) => {
                 let access = access_bits(self.area.rights());
                 self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);

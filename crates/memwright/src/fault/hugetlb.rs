@@ -45,7 +45,7 @@ impl<M: Machine> Fault<'_, M> {
         object.huge().ok_or(FaultError::NoArea)
     }
 
-    /// Returns the index of the hugetlb page in its file.
+    /// Returns the index in the file of the hugetlb page that faulted, in units of huge pages.
     pub(crate) fn huge_index(&self) -> u64 {
         self.area.offset_of(self.page) / HUGE_PAGES
     }
@@ -146,7 +146,7 @@ impl<M: Machine> Fault<'_, M> {
         entered
     }
 
-    /// Restores the reservation for the page, after the page that was taken for this fault has been freed.
+    /// Restores the reservation of the page. The caller has freed the page that it took from the pool for this fault.
     pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
         if let Some(own) = view.own {
             let index = self.huge_index();

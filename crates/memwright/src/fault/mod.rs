@@ -98,7 +98,7 @@ impl<M: Machine> Core<M> {
         error: FaultError,
     ) -> Result<FaultKind, FaultError> {
         match error {
-            // Not failed yet: the caller retries.
+            // Not counted as failed: the caller retries.
             FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
             FaultError::BeyondObject
@@ -115,7 +115,8 @@ impl<M: Machine> Core<M> {
         Err(error)
     }
 
-    /// Reports a fault to the trace sink, and the cache lines that it wrote to the lock statistics.
+    /// Reports a fault and its outcome to the trace sink. Reports the cache lines that the fault wrote to the lock
+    /// statistics.
     #[cold]
     fn watched_fault(
         &self,

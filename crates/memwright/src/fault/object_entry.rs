@@ -1,4 +1,4 @@
-//! Entries that map pages of an object, and the pages around a fault that are mapped with it.
+//! Fault-around, and the bits of entries that map pages of an object.
 
 use memwright_table::{Bits, Cursor, Entry, Frame, Machine, Page, PageRange};
 
@@ -9,13 +9,13 @@ use crate::vma::writable::{access_bits, upgrade, writable};
 /// The maximum number of pages that fault-around maps.
 pub(super) const AROUND: usize = 16;
 
-/// Pages that a lowest-level page table maps.
+/// The number of pages that a lowest-level page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Maps the pages of `around` whose entries are empty, with the bits `state`, and releases the frames of the
-    /// others. Returns the number of pages mapped. Maps nothing if the object's mappings changed since `generation` was
-    /// read.
+    /// Maps the pages of `around` whose entries are empty, with the bits `state` in addition to the area's rights, and
+    /// releases the frames of the others. Returns the number of pages mapped. Maps nothing if the object's generation
+    /// is no longer `generation`.
     pub(super) fn map_present(
         self,
         object: &dyn Object<M>,
@@ -35,8 +35,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Returns the bits of an entry that maps a frame of the object. The entry is writable at once if the rule allows
-    /// it.
+    /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. The entry is
+    /// writable at once if [the rule](crate::writable) allows it.
     pub(super) fn object_bits(self, state: Bits) -> Bits {
         let bits = access_bits(self.area.rights()) | state;
         let view = self.area.view();
@@ -77,7 +77,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Frames around a fault, with a reference to each.
+/// The frames that fault-around has found, with one reference to each.
 pub(super) struct Around {
     pub(crate) range: PageRange,
     /// Whether `frames` contains at least one frame.
@@ -94,9 +94,9 @@ impl Around {
         }
     }
 
-    /// Maps the frames whose entries are empty, with the bits `state`. Returns the number of frames mapped. The program
-    /// has not accessed the pages yet, so they are mapped old, as Linux does where the CPU sets the accessed bit
-    /// cheaply.
+    /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
+    /// number of frames mapped. The entries have no accessed bit, because the program has not accessed the pages yet.
+    /// Linux omits the bit where the hardware sets it cheaply.
     pub(crate) fn fill<M: Machine>(
         &mut self,
         fault: Fault<'_, M>,

@@ -70,7 +70,7 @@ impl<M: Machine> Fault<'_, M> {
             }
             Verdict::NotExclusive => self.write_shared_frame(cursor, page),
             Verdict::MustNotify => {
-                // The object's locks rank before the page-table lock.
+                // Drop the page-table lock: the object's locks rank before it.
                 drop(cursor);
                 self.notify_then_write()
             }
@@ -98,7 +98,7 @@ impl<M: Machine> Fault<'_, M> {
             return self.write_shared_folio(cursor, page);
         }
         if !self.is_reusable(page) {
-            // After a fork, entries of the child map KSM frames without the bit `MERGED`.
+            // Check the frame: if a fork copied the entry, it maps a KSM frame without the bit `MERGED`.
             if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
                 self.core.note_unmerged(self.cpu);
             }
@@ -109,8 +109,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::WriteOnly)
     }
 
-    /// Whether the entry of this 4 KiB page holds the only reference of any kind to an anonymous frame. The caller
-    /// holds the lock of the entry, so no new reference can be taken through it.
+    /// Returns whether the entry of this 4 KiB page holds the only reference of any kind to an anonymous frame. The
+    /// caller holds the lock of the entry, so no new reference can be taken through it.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
         !page.bits.intersects(Bits::BORROWED | Bits::MERGED)

@@ -1,5 +1,5 @@
-//! Faults in shared memory for which a setting enables large folios: a folio fills the hole, and one fault maps all of
-//! its pages (Linux 7.2 `mm/memory.c`, `finish_fault`).
+//! Faults in shared memory for which a setting enables large folios: a new folio provides the missing pages of the
+//! object around the fault, and one fault maps all pages of the folio (Linux 7.2 `mm/memory.c`, `finish_fault`).
 
 use memwright_table::{Bits, FOLIO_ORDER, Frame, Machine, Page, PageRange};
 
@@ -12,14 +12,14 @@ use crate::vma::area::AreaFlags;
 use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
-    /// Fills the hole at the page of the object that faulted with a folio that is inside the area. Returns false if
-    /// there is no hole, or if no folio is available.
+    /// Adds a new folio to the object that contains the page that faulted and is inside the area. Returns false if the
+    /// object has the page already, or if no folio fits or is available.
     #[cold]
     #[inline(never)]
     pub(super) fn fill_object_folio(self, object: &dyn Object<M>) -> bool {
         let core = self.core;
         let flags = self.area.flags();
-        // The mode applies to anonymous memory only: the object checks its own setting.
+        // The huge page mode applies to anonymous memory only. The object checks the setting of shared memory.
         let refusal = core.huge_refusal();
         if !may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
             return false;
@@ -32,8 +32,8 @@ impl<M: Machine> Fault<'_, M> {
         filled.is_some()
     }
 
-    /// Maps the other pages of the folio that contains `frame`, which the fault has mapped. All of them get the same
-    /// `written` bits, as on Linux (`set_pte_range`).
+    /// Maps the other pages of the folio that contains `frame`, which the fault has mapped. Their entries get the bits
+    /// `written` of the entry of `frame`, as on Linux (`set_pte_range`).
     #[cold]
     #[inline(never)]
     pub(super) fn map_object_folio(
@@ -77,7 +77,7 @@ fn shown_together(
     area: PageRange,
     is_watched: bool,
 ) -> Option<PageRange> {
-    // Order 0 is a single page. For a folio of `FOLIO_ORDER`, the fault has tried a huge entry before.
+    // Order 0 is a single page. A folio of `FOLIO_ORDER` is mapped by a huge entry, which the fault has tried before.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;
     }
@@ -97,17 +97,18 @@ mod tests {
         let all = (0, 2048);
         #[rustfmt::skip]
         let rows = [
-            // The page, its index in the folio, the folio's order, the area, whether it has a userfaultfd.
+            // The columns: the page, its index in the folio, the folio's order, the area, whether the area has a
+            // userfaultfd, and the pages that the fault maps.
             (515, 3,  2, all,        false, Some((512, 516))),
             (515, 3,  8, all,        false, Some((512, 768))),
             (515, 3,  2, all,        true,  None),
             (515, 0,  0, all,        false, None),
             (515, 3,  9, all,        false, None),
-            // The area ends or begins inside the folio.
+            // The area ends where the folio ends, begins inside the folio, or ends inside it.
             (515, 3,  2, (512, 516), false, Some((512, 516))),
             (515, 3,  2, (513, 600), false, None),
             (513, 1,  2, (512, 515), false, None),
-            // The folio crosses page tables, or would begin below page 0.
+            // The folio crosses the end of a page table, ends there, or would begin below page 0.
             (511, 2,  2, all,        false, None),
             (510, 2,  2, all,        false, Some((508, 512))),
             (1,   2,  2, all,        false, None),

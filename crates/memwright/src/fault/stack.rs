@@ -18,7 +18,7 @@ impl<M: Machine> Core<M> {
         };
         let area = areas.map.get(position);
         if area.start() <= page {
-            // Another thread has mapped or expanded an area here.
+            // Another thread has mapped or expanded an area here meanwhile: the fault looks the area up again.
             return Ok(());
         }
         if !area.flags.contains(AreaFlags::GROWSDOWN) {

@@ -17,7 +17,7 @@ use crate::types::error::{FaultError, ObjectError};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
-/// Pages that a lowest-level page table maps.
+/// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
 /// Pages that are being read, consecutive in memory and on the device. The first is the page that faulted.
@@ -32,8 +32,8 @@ struct Run<'a, M: Machine> {
 
 impl<'a, M: Machine> Fault<'a, M> {
     /// Swaps in the page of the entry under the cursor, and the pages that follow it as long as their slots are
-    /// consecutive. Submits all reads before it waits for the first. The caller handles a store to a page that a
-    /// userfaultfd write-protects, and does not call this function for it.
+    /// consecutive. Submits all reads before it waits for the first. Must not be called for a store to a page that a
+    /// userfaultfd write-protects.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,
@@ -43,7 +43,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
-        // `hits` locks page tables. One of them can be the table that the cursor locks.
+        // Drop the cursor: `hits` locks page tables, and one of them can be the table that the cursor locks.
         drop(cursor);
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
         let hits = self.hits(window, 0) + u64::from(came_again);
@@ -54,7 +54,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let end = Page::new(end).min(self.area.end());
         let mut cursor = core.table.cursor(PageRange::new(self.page, end));
         if cursor.peek() != Entry::Swapped(swapped) {
-            // Another thread has changed the entry.
+            // Another thread has changed the entry: the caller retries the access.
             return Err(FaultError::WouldBlock);
         }
         let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
@@ -73,12 +73,12 @@ impl<'a, M: Machine> Fault<'a, M> {
         kind
     }
 
-    /// Submits the reads of the page that faulted and of the pages that follow it in the cursor's range, as far as
-    /// frames are available. The slots must be consecutive, and only one entry may refer to each slot after the first.
-    /// `alone` is true if only one entry refers to the first slot too.
+    /// Submits the reads of the page that faulted and of the pages that follow it in the cursor's range. Stops before a
+    /// page whose slot is not consecutive, has other entries or is in the swap cache, and when no frame is available.
+    /// `alone` is whether only one entry refers to the slot of the page that faulted.
     ///
     /// # Errors
-    /// No frame is available for the first page.
+    /// No frame is available for the page that faulted.
     fn ask_for(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -178,8 +178,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         came
     }
 
-    /// Swaps in page `index` of the object, for which the fault occurred, and the pages that follow it. Returns whether
-    /// a device was read.
+    /// Swaps in page `index` of the object, which is the page that faulted, and pages that follow it in the area.
+    /// Returns whether a device was read.
     #[cold]
     pub(super) fn bring_object_in(
         self,

@@ -50,8 +50,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// Returns the bits of the entry of a page that was swapped in. The decision on write permission considers the
-    /// tracking bits of the swap entry.
+    /// Returns the bits of an entry that maps a page after its swap-in. `carried` has the bits of the swap entry, whose
+    /// tracking bits can deny write permission. `stores` is whether the fault is a store.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut state = Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
@@ -74,7 +74,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         bits
     }
 
-    /// Removes all rights from `bits`, which do not permit a store, if the page is read-write-protected: the access
+    /// Removes all rights from `bits`, which must not contain `WRITE`, if the page is read-write-protected. The access
     /// then faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
     fn unless_armed(self, bits: Bits) -> Bits {
         if bits.contains(Bits::UFFD_WP) && self.area.watches_accesses() {
@@ -84,7 +84,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
     }
 
-    /// Takes over a page after the read, like [`take_over`](Self::take_over), and maps it at the cursor.
+    /// Completes a swap-in after the read, like [`take_over`](Self::take_over), and maps the page at the cursor.
     #[inline(always)]
     pub(super) fn map_read(
         self,
@@ -100,7 +100,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(kind)
     }
 
-    /// Completes `bring` after the read. `uses` is the number of entries that referred to the slot when the read began.
+    /// Completes [`bring`](Self::bring) after the read of the device. `uses` is the number of entries that referred to
+    /// the slot when the read began.
     #[inline(always)]
     pub(super) fn take_over(
         self,
@@ -111,7 +112,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        // Nothing visible to the program has changed: only this access fails.
+        // After a failed read, the entry is still the swap entry: only this access fails.
         if read.is_err() {
             memory.count_on(self.cpu, Row::SwapFailed, 1);
             return Err(FaultError::Io);
@@ -119,7 +120,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         memory.count_on(self.cpu, Row::SwapIn, 1);
         let mut sole = swapped.bits.contains(Bits::EXCLUSIVE) || uses == 1;
         if stores {
-            // Other entries that refer to the slot still find the page in swap.
+            // The frame becomes a private copy, so only this entry stops referring to the slot. Other entries that
+            // refer to the slot still find the page in swap.
             swap.release(frames, &[swapped.slot]);
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
@@ -137,7 +139,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// Completes `bring` for a page in the swap cache, which another owner has already swapped in to `frame`.
+    /// Completes [`bring`](Self::bring) for a page in the swap cache: another owner has already swapped it in, to
+    /// `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

@@ -30,7 +30,7 @@ pub(crate) enum CollapseFailure {
     NoTable,
     /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
-    /// More pages are missing or shared than the settings allow, or too few were accessed.
+    /// More pages are missing, shared or in swap than the settings or a userfaultfd allow, or too few were accessed.
     BeyondLimits,
     /// A page is pinned or under migration: a retry may succeed.
     Busy,
@@ -71,7 +71,7 @@ pub enum Scanned {
     NoFrames(Page),
 }
 
-/// The maximum numbers of pages in each state, of the 512 pages of a range that a scan collapses.
+/// Limits on a 2 MiB range that a scan collapses: how many of its 512 pages may be missing, shared, or in swap.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
     missing: u32,
@@ -79,10 +79,11 @@ struct ScanLimits {
     swapped: u32,
 }
 
-/// A scan swaps pages in only if at least this many resident pages were accessed.
+/// A scan swaps pages in only if at least this many of the resident pages in the range were accessed.
 const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 
-/// The bits of a swap entry that prevent a collapse: userfaultfd's protection of a single page would be lost.
+/// The bits of a swap entry that prevent a collapse: the huge page could not keep the userfaultfd protection or
+/// tracking of a single page.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
 impl<M: Machine> AddressSpace<M> {
@@ -219,7 +220,8 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // The collapse succeeds even if the huge page cannot be mapped here, because the object has it.
+            // Whether the huge page can be mapped here does not matter: once the object has it, the collapse has
+            // succeeded.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,
@@ -293,7 +295,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns whether the page has references other than its entry. Fails if the page cannot be collapsed.
+    /// Returns whether the page has references besides that of its entry. Fails if the page cannot be collapsed.
     fn is_shared_page(&self, page: Present) -> Result<bool, CollapseFailure> {
         let frames = self.memory.frames();
         if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {

@@ -23,8 +23,8 @@ impl From<CollapseError> for CollapseFailure {
     }
 }
 
-/// The number of attempts while a page has extra references. An operation that looked up the page before it was
-/// unmapped soon drops its reference.
+/// The number of attempts to collapse pages of which one has extra references. An operation that looked up a page
+/// before it was unmapped drops its reference soon, so a retry may succeed.
 const ATTEMPTS: u32 = 3;
 
 /// Returns whether the area at the start of `range` maps an object.
@@ -94,8 +94,7 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area, is not the
-                // object's.
+                // The shared zero page, which `UFFDIO_ZEROPAGE` maps in a private area, is not a page of the object.
                 Entry::Present(page) => {
                     !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
                 }

@@ -26,7 +26,8 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Splits the huge entries that map the pages `first..end`, which are one huge page. The pages stay mapped.
+    /// Splits the huge entries that map the pages `first..end` of the object, which are one huge page. The pages stay
+    /// mapped.
     ///
     /// Call [`stale`](Self::stale) first, after the object has split its huge page.
     pub(crate) fn split(&self, first: u64, end: u64) {
@@ -37,7 +38,7 @@ impl<M: Machine> Mappings<M> {
     }
 }
 
-/// The target of a folio split.
+/// How folios are split: into what order, and whether completely or around one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioSplit {
     /// The order of the resulting folios; 0 for single pages. Folios of this order or a smaller one are not split.
@@ -52,13 +53,13 @@ impl FolioSplit {
     pub const SINGLE: Self = Self { order: 0, at: None };
 }
 
-/// The result of a split.
+/// How many folios a split has found and split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioSplits {
     /// The number of folios found that are larger than the target. A folio that is mapped by single pages and could not
     /// be split counts once per page.
     pub found: u64,
-    /// The number of these that were split.
+    /// The number of those found that were split.
     pub split: u64,
 }
 
@@ -69,7 +70,7 @@ impl FolioSplits {
     }
 }
 
-/// The order that no anonymous folio has: anonymous folios of two pages do not exist.
+/// Order 1. Anonymous folios of two pages do not exist, so the steps to a smaller order skip it.
 const NEVER_ANONYMOUS: u8 = 1;
 
 /// One step of a split: the folio of order `from` that begins at page `first` becomes folios of order `to`.
@@ -80,7 +81,8 @@ struct SplitStep {
     to: u8,
 }
 
-/// Returns the successive steps that split a folio of order `from` to order `to`.
+/// Returns the successive steps that split a folio of order `from` to order `to`: one step for the complete folio, or
+/// several around page `at` of the folio.
 fn steps(from: u8, to: u8, at: Option<u64>, anonymous: bool) -> impl Iterator<Item = SplitStep> {
     let at = at.filter(|at| *at < 1 << from);
     let mut order = from;
@@ -102,7 +104,7 @@ fn steps(from: u8, to: u8, at: Option<u64>, anonymous: bool) -> impl Iterator<It
     })
 }
 
-/// A folio that contains a page.
+/// A folio: its first frame and its order.
 #[derive(Clone, Copy)]
 struct Folio {
     head: Frame,
@@ -226,7 +228,7 @@ impl<M: Machine> Memory<M> {
         Ok(done)
     }
 
-    /// Splits the folio of an object that contains page `first` of the object.
+    /// Splits `folio`, which begins at page `first` of the object. Returns whether it was split.
     fn split_of_object(
         &self,
         object: &dyn Object<M>,
@@ -379,7 +381,7 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Splits the huge entries that map the pages `span` of an object, which are one huge page.
+    /// Splits the huge entries of this address space that map the pages `span` of an object, which are one huge page.
     pub(crate) fn split_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -396,8 +398,8 @@ impl<M: Machine> Core<M> {
         });
     }
 
-    /// Replaces zero-filled pages of a split folio by the zero frame, where they are mapped at their positions in the
-    /// folio.
+    /// Replaces zero-filled pages of a split folio by the zero frame. Examines only the pages at which the complete
+    /// folio would be mapped.
     fn give_zeroes_back(&self, found: &Found<M>) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
@@ -443,7 +445,7 @@ mod tests {
             (3, 0, Some(5),    false, &[(0, 3, 2), (4, 2, 1), (4, 1, 0)]),
             (3, 0, Some(5),    true,  &[(0, 3, 2), (4, 2, 0)]),
             (3, 1, Some(5),    false, &[(0, 3, 2), (4, 2, 1)]),
-            // A page beyond the folio does not belong to it.
+            // With a page beyond the folio, all of the folio is split.
             (3, 1, Some(8),    false, &[(0, 3, 1)]),
         ];
         for (from, to, at, anonymous, expected) in rows {

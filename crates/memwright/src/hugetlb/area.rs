@@ -16,8 +16,8 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Unmaps the huge page at `index`, which is in `frame`, from private mappings without a reservation. Returns the
-    /// number of entries removed.
+    /// Unmaps the huge page in `frame`, whose first 4 KiB page has this index, from all private areas without a
+    /// reservation. Returns the number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
         let span = index..index + HUGE_PAGES;
@@ -60,8 +60,9 @@ impl<M: Machine> Core<M> {
         self.remove_entries(self.cpu(), range);
     }
 
-    /// Unmaps the hugetlb pages of `range`, a part of `area`, and restores their reservation. A last page that is only
-    /// partly in the range stays mapped (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`).
+    /// Unmaps the hugetlb pages of `range`, a part of `area`, and reserves them again if the mapping has a reservation.
+    /// A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
+    /// `madvise_dontneed_free_valid_vma`).
     #[cold]
     pub(crate) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if range.start.number() % HUGE_PAGES != 0 {
@@ -119,7 +120,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has a reservation. Returns
+    /// If the area at `address` has a reservation, unmaps the page there from all private areas that have none. Returns
     /// the number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
@@ -137,11 +138,14 @@ impl<M: Machine> Core<M> {
             };
             (object.clone(), area.offset_of(page.start), present.frame)
         };
-        // The object unmaps the page from every address space, including this one.
+        // This locks the areas of every address space that maps the page, including this one, so no area lock is held
+        // here.
         object.mappings().take_back(index, frame)
     }
 
-    /// Unmaps the page with the indices `span`, which is in `frame`, from private areas without a reservation.
+    /// Unmaps the huge page in `frame`, whose 4 KiB pages have the indices `span`, from the private areas of this
+    /// address space that have no reservation, and marks these areas `HUGETLB_LOST`. Returns the number of entries
+    /// removed.
     pub(crate) fn lose_hugetlb(
         &self,
         mappings: &Mappings<M>,

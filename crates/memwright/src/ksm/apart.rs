@@ -30,8 +30,9 @@ pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     }
 }
 
-/// Returns the bits of an entry with these bits after its page got a private frame. The page holds the only copy of its
-/// contents, so it is dirty. Only the software bit is set, because there is no store to report to the write tracking.
+/// Returns the bits of an entry after its page got a private frame; `bits` are those before. The page holds the only
+/// copy of its contents, so it is dirty. Only the software dirty bit is set, because there is no store to report to the
+/// write tracking.
 fn own_bits(bits: Bits) -> Bits {
     (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
 }
@@ -81,8 +82,8 @@ impl<M: Machine> AddressSpace<M> {
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
 
-    /// Makes all areas mergeable, including future ones, or unmerges their pages and makes none mergeable
-    /// (`PR_SET_MEMORY_MERGE`).
+    /// With `on`, makes all areas mergeable, including future ones. Otherwise unmerges the pages of all areas, and
+    /// makes no area mergeable (`PR_SET_MEMORY_MERGE`).
     ///
     /// # Errors
     /// No frame is free for pages that are to be unmerged, or there is no heap memory.
@@ -220,7 +221,7 @@ impl<M: Machine> Core<M> {
         if !page.bits.contains(Bits::BORROWED) {
             self.memory.count_on(cpu, Row::UnmergesAsked, 1);
         }
-        // Linux breaks each KSM page by a fault (`mm/ksm.c`, `break_ksm`).
+        // Linux breaks each KSM page by a fault (`mm/ksm.c`, `break_ksm`), so count a page faulted in.
         let _ = self.count_page_faulted_in(Ok(FaultKind::Copy));
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! ksmd scans the memory that programs have made mergeable. It keeps two indexes by a digest of contents. The first has
 //! the KSM pages, which are never written, so their digests stay valid (the stable tree). The second has pages that
 //! were found in this pass and had not changed since the pass before; their digests are only hints (the unstable tree).
-//! A page with the digest of a KSM page is mapped to its frame; two pages with the same digest get a new KSM frame.
+//! If a page has the digest of a KSM page, its entry is changed to map the KSM frame. If two pages have one digest,
+//! their entries are changed to map a new KSM frame.
 //!
 //! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
 //! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
@@ -12,8 +13,8 @@
 //!
 //! **A KSM page is never exclusive.** Its frame has a separate kind. The index holds one reference to the frame, in
 //! addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
-//! entries, so a store copies the page. Zero-filled pages may map the zero page instead; the bit distinguishes them
-//! from untouched memory.
+//! entries, so a store copies the page. The entry of a zero-filled page may map the zero page instead; the bit
+//! distinguishes it from an entry of untouched memory.
 //!
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
@@ -84,7 +85,8 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let Known { merged, places, .. } = &mut *known;
             merged.retain(|stable| {
-                // No entry maps the frame, so a new entry could get it only from the index, which takes this lock.
+                // If no entry maps the frame, a new entry can get it only by a lookup in the index, which takes this
+                // lock.
                 let frame = stable.frame;
                 let shown = frames.references(frame) > 1;
                 if !shown {
@@ -149,7 +151,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// Returns a KSM frame with this key that is mapped by fewer entries than the limit allows.
+    /// Returns a reference to a KSM frame with the key `digest` that is mapped by fewer entries than the limit allows.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);
@@ -175,7 +177,8 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// Returns the registered address space with this number, or the next one.
+    /// Returns the registered address space with this number, or the one with the next higher number; `None` at the
+    /// end.
     fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
         let known = self.known.lock();
         let at = known.spaces.partition_point(|one| one.number < number);

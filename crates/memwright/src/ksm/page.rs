@@ -36,8 +36,8 @@ pub(super) enum MergeFailure {
     Different,
 }
 
-/// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
-/// Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
+/// Returns the bits of an entry that is changed to map `target`, a frame with the same contents; `bits` are those
+/// before. Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
     match target {
@@ -53,7 +53,7 @@ impl<M: Machine> Core<M> {
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);
-        // An extra reference may access the frame without the entry: do not merge.
+        // The holder of an extra reference may access the frame without the entry: do not merge.
         let lent = entry.bits.contains(Bits::EXCLUSIVE)
             && match entry.size {
                 PageSize::Size4K => frames.references(frame) != 1,
@@ -106,7 +106,8 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), MergeFailure> {
         let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
         if target == Target::Zero && area.object().is_some() {
-            // Entries that map the zero page do not count as private copies of an object's page.
+            // In an area of an object, a zero page does not count as a private copy: punching a hole in the object
+            // would unmap it. Do not merge the page.
             return Err(MergeFailure::Busy);
         }
         if !self.may_merge(entry, page) {
@@ -182,7 +183,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Makes the entry under the cursor, which is write-protected, map the target.
+    /// Makes the entry under the cursor map the target. The entry is write-protected already.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -210,7 +211,8 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let range = area.range().intersect(range);
         if range.is_empty() || area.object().is_some() {
-            // Entries that map the zero page do not count as private copies of an object's page.
+            // In an area of an object, a zero page does not count as a private copy: punching a hole in the object
+            // would unmap it. Change nothing.
             return;
         }
         self.note_peak(cpu);

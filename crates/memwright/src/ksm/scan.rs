@@ -25,7 +25,7 @@ struct Seen {
     digest: u64,
     /// The key in the indexes.
     key: u64,
-    /// The node that its KSM frame must be on, if any.
+    /// The node that its KSM frame must be on; `None` if any node will do.
     node: Option<u8>,
     /// Whether the page had the same digest in the previous pass.
     settled: bool,
@@ -144,8 +144,8 @@ impl<M: Machine> Memory<M> {
         if number != lone.space {
             return None;
         }
-        // This reference is held until the function returns: if the other page is written before the page `seen` maps
-        // the frame, `shed` must not free the frame.
+        // This reference keeps the frame allocated until the function returns. Otherwise `shed` could free it, if the
+        // page `lone` is written before the page `seen` maps the frame.
         let merged = space.copy_for_merging(seen)?;
         let frame = merged.frame();
         {

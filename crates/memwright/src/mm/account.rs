@@ -46,8 +46,8 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
-        // The page count of an address space does not include entries that map the zero page: each full flush may have
-        // dropped the translations of all such entries.
+        // The page count of an address space does not include zero pages that faults mapped, so add them here: each
+        // full flush may have dropped the translations of all of these pages.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
         // Changed entries are counted only by kind: the total is the sum over the kinds.

@@ -21,7 +21,8 @@ use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
 use crate::vma::moved::MovedAreas;
 
-/// Properties that few areas have. Areas can share a tag, and each stores one pointer to it.
+/// The userfaultfd context and the name of an area. Few areas have either, so an area stores one pointer to a tag, and
+/// areas with equal properties can share the tag.
 pub(crate) struct Tag {
     /// The userfaultfd context that handles faults in the area. The flags of the area select the faults.
     watcher: Option<Watch>,
@@ -41,7 +42,7 @@ impl Tag {
         Shared::try_new(Self { watcher, name }).map(Some)
     }
 
-    /// Returns whether the userfaultfd context is `watcher`, or there is none and `watcher` is `None`.
+    /// Returns whether the userfaultfd context is `watcher`; for `None`, whether there is no context.
     fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
         match (&self.watcher, watcher) {
             (None, None) => true,
@@ -50,7 +51,7 @@ impl Tag {
         }
     }
 
-    /// Returns whether the name is `name`, or there is none and `name` is `None`.
+    /// Returns whether the name is `name`; for `None`, whether there is no name.
     fn has_name(&self, name: Option<&Arc<AreaName>>) -> bool {
         match (&self.name, name) {
             (None, None) => true,
@@ -60,7 +61,7 @@ impl Tag {
     }
 }
 
-/// The backing of an area.
+/// What an area maps, an object or private anonymous memory, with the userfaultfd context and the name of the area.
 pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
     tag: Option<Shared<Tag>>,
@@ -93,7 +94,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Sets the userfaultfd context and the name.
+    /// Sets the userfaultfd context and the name to those of `tag`; `None` removes both.
     pub(crate) fn set_tag(&mut self, tag: Option<Shared<Tag>>) {
         self.tag = tag;
     }
@@ -103,7 +104,7 @@ impl<M: Machine> Backing<M> {
         self.tag = Tag::new(None, self.name().cloned()).unwrap_or(None);
     }
 
-    /// Returns the same backing without its reservation of huge pages.
+    /// Returns a backing with the same object, context and name, but without the reservation of huge pages.
     pub(crate) fn unreserved(&self) -> Self {
         let attachment = self.attachment.as_ref();
         Self {
@@ -121,7 +122,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns whether the name is `name`.
+    /// Returns whether the name is `name`; for `None`, whether the backing has no name.
     pub(crate) fn has_name(&self, name: Option<&Arc<AreaName>>) -> bool {
         match &self.tag {
             None => name.is_none(),
@@ -146,7 +147,8 @@ impl<M: Machine> Backing<M> {
         self.attachment.as_ref()
     }
 
-    /// Returns the same backing for an area that maps the pages `span` of the object from `page` on.
+    /// Returns a backing with the same object, context and name, for an area that maps the pages `span` of the object
+    /// from `page` on.
     pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
         let attachment = self.attachment.as_ref();
         Ok(Self {
@@ -305,16 +307,17 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
-    /// Whether an area was ever secret.
+    /// Whether the address space ever had a secret area.
     was_secret: bool,
-    /// Parts of locked areas that ongoing protection changes make writable.
+    /// Parts of locked areas that protection changes in progress have made writable. Each change then copies the pages.
     gained: Vec<PageRange>,
 }
 
-/// The maximum number of areas that are checked for a recorded move. If there are more, the move counts as current.
+/// The maximum number of areas that are examined to find out whether a recorded move is still needed. If more areas
+/// overlap the pages that were moved, the record is kept.
 const NEIGHBOURS: usize = 8;
 
-/// Returns whether pages with these properties count as data, whether as stack, and whether as executable (Linux 7.2
+/// Returns whether pages with these properties count as data, as stack, and as executable, in this order (Linux 7.2
 /// `mm/mmap.c`, `vm_stat_account`).
 fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     let stack = flags.contains(AreaFlags::GROWSDOWN);
@@ -346,8 +349,8 @@ pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
         && (part.start.number() | part.end.number()) % HUGE_PAGES != 0
 }
 
-/// Returns the owner of the offsets of an area with this object: a number that identifies the object's pages, or 0 for
-/// anonymous memory. Owners are only compared.
+/// Returns the owner of an area's offsets: a number that identifies the pages of `object`, or 0 for anonymous memory.
+/// Owners are only compared with one another.
 pub(crate) fn owner_of<M: Machine>(object: Option<&Arc<dyn Object<M>>>) -> u64 {
     object.map_or(0, |object| {
         core::ptr::from_ref(object.mappings()).addr() as u64
@@ -431,7 +434,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Adds pages of a locked or secret area to the totals.
+    /// For a locked area, adds the pages to the total of locked pages. For a secret area, records that there was one.
     #[cold]
     fn count_kept_in(&mut self, flags: AreaFlags, pages: u64) {
         self.was_secret |= flags.contains(AreaFlags::SECRET);
@@ -503,8 +506,8 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area, and returns its
-    /// position. The edges of `part` must not cut a hugetlb page.
+    /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area. Returns the position
+    /// of that area. The edges of `part` must not cut a hugetlb page.
     pub(crate) fn cut(
         &mut self,
         position: Position,
@@ -568,7 +571,7 @@ impl<M: Machine> Areas<M> {
         Ok(is_accountable(rights, flags) && !flags.contains(AreaFlags::ACCOUNTED))
     }
 
-    /// Empties the map, resets the totals, and unaccounts the areas. Returns the previous map.
+    /// Unaccounts the areas, empties the map, and sets the totals to 0, but not their peak. Returns the previous map.
     pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map

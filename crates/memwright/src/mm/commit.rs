@@ -98,7 +98,8 @@ impl Commit {
         self.memory + self.swap.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of pages of swap to what `pages` returns (Linux 7.2 `total_swap_pages`).
+    /// Updates the number of pages of swap after a change of the swap devices (Linux 7.2 `total_swap_pages`). `pages`
+    /// returns the present number, and is called again if another CPU changes the devices meanwhile.
     pub(crate) fn follow_swap(&self, pages: impl Fn() -> u64) {
         settle(pages, |pages| self.swap.store(*pages, Ordering::Relaxed));
         self.settle_unasked();

@@ -30,7 +30,7 @@ struct CpuResident {
     pages: AtomicI64,
     /// The part of `pages` that are pages of objects.
     objects: AtomicI64,
-    /// The highest resident count over all CPUs that this CPU sampled before it unmapped pages.
+    /// The highest resident count that this CPU sampled before it unmapped pages. A sample is the sum over all CPUs.
     peak: AtomicU64,
     /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
     /// pages that were mapped by a trapped fault are not included.
@@ -42,7 +42,7 @@ struct CpuResident {
 pub(crate) struct Core<M: Machine> {
     /// The number of this address space among all address spaces of the machine.
     number: AtomicU64,
-    /// The number of the node of this address space in the forest of all address spaces.
+    /// The number of this address space's node in the forest of all address spaces (`Spaces`).
     node: AtomicU32,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
@@ -61,13 +61,14 @@ pub(crate) struct Core<M: Machine> {
     swapped: AtomicI64,
     /// The memcg that is charged for the swap slots of this address space.
     memcg: AtomicU16,
-    /// The number of this address space in the scan for equal pages (KSM).
+    /// The number of this address space in the scan for equal pages (KSM); `UNSCANNED` if it is not registered.
     merge_number: AtomicU64,
     /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
     /// Pages that are accounted as long-term pinned.
     pinned_pages: AtomicU64,
-    /// Whether the address space ever mapped an area whose pages `totals` counts by examining the area.
+    /// Whether the address space ever mapped hugetlb pages, or pages of an object that is not memory. To count these,
+    /// `totals` examines their areas.
     has_special_areas: AtomicBool,
 }
 
@@ -377,7 +378,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
-    /// held, only that each was for a page that was mapped before the operation. That includes the pages that the
+    /// held. Each was for a page that was mapped before the operation, so the bound also counts the pages that the
     /// operation unmapped.
     #[cold]
     #[inline(never)]
@@ -444,12 +445,13 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns whether `frame` holds a page of private memory, merged or not.
+    /// Returns whether `frame` holds a page of private memory, which can be a KSM page.
     pub(crate) fn is_private(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_private()
     }
 
-    /// Returns whether `frame` holds a private anonymous page that is reachable only through entries.
+    /// Returns whether `frame` holds a page of private memory to which only entries have references, that is, not a KSM
+    /// page.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_anonymous()
     }

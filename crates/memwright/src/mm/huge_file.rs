@@ -152,14 +152,14 @@ impl<M: Machine> HugeFile<M> {
         }
     }
 
-    /// Returns the file with the subpool of the mount that it is in.
+    /// Makes the file use the subpool of the mount that it is in, and returns the file.
     #[must_use]
     pub fn in_subpool(mut self, subpool: Option<Arc<HugeSubpool<M>>>) -> Self {
         self.subpool = subpool;
         self
     }
 
-    /// Returns the subpool that the pages count against, both the file's and those of private mappings.
+    /// Returns the subpool against which the pages count, both those of the file and those of its private mappings.
     pub(crate) fn within(&self) -> SubpoolId {
         let subpool = self.subpool.as_ref();
         subpool.map_or(SubpoolId::NONE, |subpool| subpool.id())
@@ -275,7 +275,7 @@ impl<M: Machine> HugeFile<M> {
         }
     }
 
-    /// Raises the size to `size` bytes, if it is smaller.
+    /// Raises the size to `size` bytes. Does nothing if the file is at least that large.
     pub fn grow_to(&self, size: u64) {
         let mut state = self.state.lock();
         state.size = state.size.max(size);
@@ -337,7 +337,7 @@ impl<M: Machine> Drop for HugeFile<M> {
     }
 }
 
-/// The huge pages reserved for a private mapping and for the parts into which it is split.
+/// The huge pages reserved for a private mapping. If the mapping is split, its areas share the reservation.
 pub(crate) struct Reservation<M: Machine> {
     memory: Arc<Memory<M>>,
     /// The subpool of the file.
@@ -398,7 +398,7 @@ fn take_promise(promised: &mut Runs, index: u64) -> bool {
 
 /// The object of a private mapping with a reservation, backed by a hugetlb file.
 pub struct PrivateHuge<M: Machine> {
-    /// Dropped before the file, which keeps the subpool.
+    /// The first field, and so dropped first: dropping it needs the subpool, which `object` keeps alive.
     pub(crate) reservation: Reservation<M>,
     pub(crate) object: Arc<dyn Object<M>>,
 }

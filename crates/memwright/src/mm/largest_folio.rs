@@ -45,7 +45,7 @@ impl<M: Machine> Memory<M> {
         None
     }
 
-    /// Counts a folio of `order` that was put to use.
+    /// Counts a folio of order `order` that now is in use for `purpose`.
     pub(crate) fn count_folio(&self, purpose: FolioUse, order: u8) {
         let counts = self.huge().sizes.counts(order);
         counts.made(purpose).fetch_add(1, Ordering::Relaxed);

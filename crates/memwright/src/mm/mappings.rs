@@ -50,7 +50,7 @@ pub(crate) struct Mapped {
     pub(crate) pages: PageRange,
 }
 
-/// The places at which an address space may map an object, during a visit.
+/// The position of a visit in the list: the places of one address space that are still to be visited.
 pub(crate) struct Places {
     /// A key before the next place.
     key: IntervalKey,
@@ -60,7 +60,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the next interval of any address space. Clears `ahead`.
+    /// Returns the next interval, of any address space, and clears `ahead`.
     fn take_next<T>(&mut self, list: &IntervalTree<T>, span: &Range<u64>) -> Option<IntervalId> {
         match self.ahead.take() {
             Some((found, changes)) if changes == list.changes() => Some(found),
@@ -104,7 +104,8 @@ impl<M: Machine> Mappings<M> {
         list.values().map(|mapping| u64::from(mapping.areas)).sum()
     }
 
-    /// Marks earlier lookups and notifications of first stores as possibly stale.
+    /// Increases the generation, so that a fault in progress starts again if it has already looked up its page or
+    /// notified the object of a first store.
     pub fn stale(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
@@ -188,8 +189,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Calls `visitor` with each area of an interval that maps some of the pages at which the interval was found, and
-    /// with the pages at which it maps them.
+    /// Calls `visitor` with each area of the interval that overlaps `mapped.pages`, and with the pages of the overlap.
     ///
     /// # Locks
     /// As for [`for_each_area`](Self::for_each_area).
@@ -206,8 +206,8 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Calls `add` with each address space that may map the page `index`, in the order of their numbers, and with the
-    /// page at which it may map it.
+    /// Calls `add` with each address space and page at which page `index` of the object may be mapped, in the order of
+    /// the numbers of the address spaces.
     ///
     /// # Errors
     /// Those of `add`, which ends the search.
@@ -371,12 +371,13 @@ impl<M: Machine> Attachment<M> {
         })
     }
 
-    /// Returns the reference of another area of the same address space, which maps the pages `span` from `page` on.
+    /// Returns an attachment to the same object for another area of the address space, which maps the pages `span` of
+    /// the object from `page` on.
     pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
         Self::new(self.object.clone(), &self.space, span, page)
     }
 
-    /// Records that the area maps the pages of the object up to `end`.
+    /// Records that the area maps the pages of the object up to index `end`.
     pub(crate) fn reach(&self, end: u64) {
         self.object
             .mappings()

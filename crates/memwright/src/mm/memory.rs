@@ -35,7 +35,8 @@ pub struct Memory<M: Machine> {
     placements: Policies,
     /// All address spaces.
     spaces: Spaces<M>,
-    /// Whether a swap device was ever added. From then on the frame allocator has a reference to the map of swap slots.
+    /// Whether a swap device was ever added. The first one also gives the frame allocator a reference to the map of
+    /// swap slots.
     pub(crate) swapping: AtomicBool,
     pub(crate) counters: Counters,
     /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
@@ -133,12 +134,12 @@ impl<M: Machine> Memory<M> {
         &self.merging
     }
 
-    /// The memory policies that areas refer to.
+    /// Returns the memory policies that areas refer to.
     pub(crate) fn placements(&self) -> &Policies {
         &self.placements
     }
 
-    /// All address spaces.
+    /// Returns the list of all address spaces.
     pub(crate) fn spaces(&self) -> &Spaces<M> {
         &self.spaces
     }
@@ -162,8 +163,8 @@ impl<M: Machine> Memory<M> {
         &self.swap
     }
 
-    /// Returns an upper bound of the number of pages that were ever mapped, over all address spaces. Between two
-    /// moments, the number of mapped pages rises by at most as much as this count.
+    /// Returns an upper bound of the number of pages that were ever mapped, over all address spaces. The number of
+    /// mapped pages cannot rise by more than this bound rises in the same time.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
         let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
@@ -297,7 +298,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Records with the lock statistics which lines of counters the calling CPU wrote.
+    /// Reports to the lock statistics which cache lines of counters the calling CPU wrote.
     #[cold]
     fn note_lines(&self) {
         if stat::is_on() {
@@ -316,7 +317,7 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-/// Sums up the statistics of all locks, and of all lines except those of locks.
+/// Returns the sums of the lock statistics: of all locks, and of all counted cache lines other than those of locks.
 pub(crate) fn lock_statistics() -> (stat::Counts, stat::Counts) {
     let mut locks = stat::Counts::default();
     for rank in RANKS {

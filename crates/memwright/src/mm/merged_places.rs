@@ -13,7 +13,7 @@ use crate::mm::memory::Memory;
 use crate::mm::merging::{MergedPlace, Merging};
 use crate::types::digest_index::key_of;
 
-/// The number of records that a frame may have beyond twice the number of its entries.
+/// A frame may have twice as many records as entries, and this number of records in addition.
 const SPARE: u32 = 16;
 
 impl<M: Machine> Merging<M> {

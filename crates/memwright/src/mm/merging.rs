@@ -10,7 +10,8 @@ use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
-/// The number of an address space that may map KSM pages, but could not be registered because there was no heap memory.
+/// Stands in place of a number for an address space that may map KSM pages, but could not be registered because there
+/// was no heap memory.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// A page for which this pass has not found an equal page yet.
@@ -56,8 +57,8 @@ pub(crate) struct Known<M: Machine> {
 }
 
 impl<M: Machine> Known<M> {
-    /// Removes a KSM frame with this key from the index. If it was there, the caller takes over the index's reference,
-    /// and the list of places.
+    /// Removes a KSM frame with this key from the index. Returns its list of places, and the caller takes over the
+    /// index's reference. Returns `None` if the frame is not in the index.
     pub(crate) fn take(&mut self, key: u64, frame: Frame) -> Option<Chain> {
         let taken = self.merged.remove(key, |one| one.frame == frame)?;
         Some(taken.places)

@@ -41,7 +41,7 @@ struct Forest<M: Machine> {
     last: u64,
 }
 
-/// A node, valid while it still has the number.
+/// A reference to a node. It is valid while the node still has this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     node: u32,
@@ -212,7 +212,7 @@ impl<M: Machine> Forest<M> {
         }
     }
 
-    /// Replaces `node`, among its siblings, by `other`: a node without siblings, or `NONE`.
+    /// Replaces `node` in the list of its siblings by `other`, which is a node without siblings, or `NONE`.
     fn replace(&mut self, node: u32, other: u32) {
         let Node {
             parent,

@@ -29,7 +29,7 @@ impl<M: Machine> HugeSubpool<M> {
         self.id
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the subpool.
     pub fn counts(&self) -> Option<SubpoolCounts> {
         self.frames.subpool(self.id)
     }

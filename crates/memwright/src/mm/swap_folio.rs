@@ -47,7 +47,7 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         }
     }
 
-    /// Returns the frame for the page with this number, which determines the alignment. The page is the first of `left`
+    /// Returns the frame for the page with this number, by which a folio is aligned. The page is the first of `left`
     /// pages that are still to be read and are adjacent in memory and on the device.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the number of pages of each block of a run.
+    /// Returns the number of pages of each block into which a run is cut.
     fn cut(first: u64, count: u64, most: u8) -> Vec<u64> {
         let (mut number, end) = (first, first + count);
         let mut blocks = Vec::new();
@@ -113,7 +113,7 @@ mod tests {
             (3,    5,  4, &[1, 4]),
             (2,    2,  4, &[1, 1]),
             (1023, 1,  4, &[1]),
-            // No larger folio is available.
+            // A lower maximum order, as when no larger folio is available.
             (0,    16, 3, &[8, 8]),
             (0,    16, 2, &[4, 4, 4, 4]),
             (4,    6,  1, &[1, 1, 1, 1, 1, 1]),

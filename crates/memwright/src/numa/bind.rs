@@ -168,7 +168,7 @@ impl<M: Machine> AddressSpace<M> {
 struct Placed<'a, M: Machine> {
     area: &'a Area<M>,
     page: Page,
-    /// The end of its entry.
+    /// The page after the last one that the entry maps.
     end: Page,
     node: u8,
 }

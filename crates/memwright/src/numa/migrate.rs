@@ -30,7 +30,7 @@ pub enum Unmoved {
     Absent,
     /// The page is the zero page or a 1 GiB page, or is in secret memory.
     Unmovable,
-    /// The page in this frame has other users.
+    /// The page, which is in this frame, has users other than the entry.
     Shared(Frame),
     /// The page belongs to an object.
     Object,
@@ -55,8 +55,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Migrates the page at `page` to the nodes of `choice`, unless it is on one of the first nodes of `choice`. A huge
-    /// page is migrated as one. A page with several entries is migrated for all of them, but only with [`Moving::All`]
-    /// or if it has a single user.
+    /// page is migrated as one. A page of an object, or with several users, is migrated in all its entries, but only
+    /// with [`Moving::All`] or if at most one entry maps it.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page stays in its frame, as writable as the rule allows.
@@ -104,8 +104,8 @@ pub(crate) enum Way {
     Together,
 }
 
-/// Decides how a page is migrated. `alone` is whether its single entry permits the migration, and `sharers` is the
-/// number of users of the page (`__add_folio_for_migration`).
+/// Decides how a page is migrated. `alone` is the result of the check whether changing the single entry is enough.
+/// `sharers` is the number of entries that map the page (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,

@@ -6,12 +6,14 @@ use memwright_table::Machine;
 use crate::mm::space::AddressSpace;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Returns whether [`scan_for_hints`](Self::scan_for_hints) is due in this round. The caller counts the rounds.
+    /// Returns whether [`scan_for_hints`](Self::scan_for_hints) is due in round `round`. The caller counts the rounds,
+    /// one for each minimum scan period.
     pub fn wants_hints(&self, round: u64) -> bool {
         self.core.pace().is_due(round)
     }
 
-    /// Ends a scan for hints in this round. The hint faults since the previous scan determine when the next one is due.
+    /// Ends a scan for hints in round `round`. The hint faults since the previous scan determine in which round the
+    /// next one is due.
     pub fn end_scan_for_hints(&self, round: u64) {
         self.core.pace().end_scan(round);
     }

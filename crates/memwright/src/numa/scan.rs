@@ -8,7 +8,7 @@ use crate::mm::space::{AddressSpace, Area};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
-/// Pages that a lowest-level page table maps.
+/// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
 /// Returns the change that makes an entry with these bits a NUMA hint, whose next access faults. Entries of the zero

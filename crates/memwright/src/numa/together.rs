@@ -27,7 +27,7 @@ struct Locked<'a, M: Machine> {
     areas: SpreadWriteGuard<'a, Areas<M>>,
 }
 
-/// An entry that maps the page.
+/// A place at which an entry maps the page, or did so when it was found.
 struct Place {
     /// The index of the address space in the list of locked ones.
     space: usize,
@@ -118,7 +118,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Adopts the reference that one of the entries held.
+/// Takes over the reference that an entry held to the old frame, and returns it.
 fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),
@@ -146,7 +146,7 @@ fn lock_all<M: Machine>(mappers: &[Mapper<M>]) -> Result<Vec<Locked<'_, M>>, Out
     Ok(locked)
 }
 
-/// Returns the places of the mappers that are still in an area.
+/// Returns the places of those mappers whose page is still in an area.
 fn find_all<M: Machine>(
     locked: &[Locked<'_, M>],
     mappers: &[Mapper<M>],
@@ -171,9 +171,11 @@ fn find_all<M: Machine>(
     Ok(places)
 }
 
-/// Copies the page to the target and makes every entry map the target. Fails if the old frame has references other than
-/// those of the entries and `others` more. Afterwards the caller owns the references to the old frame that the entries
-/// held, one for each place with an old state. Each entry holds a reference to the target, in addition to the caller's.
+/// Copies the page to the target, and changes every entry that maps the page to map the target. Fails if the old frame
+/// has references other than those of the entries and `others` more, which the object or the KSM index holds.
+///
+/// Afterwards each changed entry has its own reference to the target. The caller owns the references that these entries
+/// had to the old frame: one for each place with `old` set.
 fn carry<M: Machine>(
     mapped: &MappedPage<M>,
     locked: &[Locked<'_, M>],

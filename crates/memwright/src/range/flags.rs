@@ -39,7 +39,7 @@ impl From<CutError> for FlagsError {
 pub(crate) enum Holes {
     /// The change stops.
     Stop,
-    /// The change continues after the hole, and returns an error for the first hole at the end.
+    /// The change continues after the hole. When it ends, it returns an error for the first hole.
     Pass,
 }
 

@@ -45,8 +45,8 @@ impl<M: Machine> Mappings<M> {
         });
     }
 
-    /// Removes from the cluster `pages` the pages that a locked area maps, and, if `unused` is set, also the pages
-    /// accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
+    /// Removes from the cluster `pages` the pages that a locked or secret area maps, and, if `unused` is set, also the
+    /// pages accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
     /// [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
         // The entries of pages that stay are aged too, so that the next check finds only later accesses.

@@ -24,10 +24,11 @@ use crate::types::merge::UNSCANNED;
 use crate::vma::area::AreaFlags;
 use crate::vma::moved::Displacement;
 
-/// The maximum number of searches if an address space is dropped during a search.
+/// The maximum number of searches for the entries of a page. A search is repeated if an address space is dropped
+/// meanwhile.
 const SEARCHES: u32 = 3;
 
-/// What identifies a page in the areas that map it.
+/// How a page is found in the areas that map it.
 enum Identity<M: Machine> {
     /// The index in an object that owns the page.
     Object(Arc<dyn Object<M>>, u64),
@@ -77,8 +78,8 @@ impl<M: Machine> MappedPage<M> {
         Self::at(areas, area, offset, (present.frame, present.size), kind)
     }
 
-    /// Returns the huge page that is the folio whose first frame is `head`. The area maps `frame`, which is in the
-    /// folio, at `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a page.
+    /// Returns the folio whose first frame is `head`, as a huge page. The area maps `frame`, which is in the folio, at
+    /// `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a huge page.
     pub(crate) fn of_folio(
         areas: &Areas<M>,
         area: &Area<M>,
@@ -139,13 +140,13 @@ impl<M: Machine> MappedPage<M> {
         self.kind == FrameKind::Merged
     }
 
-    /// Returns whether an entry of `space` maps the page at `page` with its full size.
+    /// Returns whether an entry of `space` maps the page at `page` and is of the page's size.
     pub(crate) fn is_mapped_at(&self, space: &Core<M>, page: Page) -> bool {
         let entry = space.table.look(PageRange::single(page)).peek();
         entry.present().is_some_and(|entry| self.is(entry))
     }
 
-    /// Returns whether the entry at the cursor maps the page with its full size.
+    /// Returns whether the entry at the cursor maps the page and is of the page's size.
     pub(crate) fn is_at(&self, cursor: &Cursor<'_, M>) -> bool {
         let entry = cursor.peek().present();
         entry.is_some_and(|entry| self.is(entry))

@@ -92,11 +92,12 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // The flush for entries that another operation has removed may still be pending (rule: see-pending-flushes).
+        // Other operations may have removed entries without flushing yet. The flush of this gather then covers those
+        // entries too (rule: see-pending-flushes).
         gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
-                // A poison marker is treated like a private copy.
+                // A poison marker is removed together with private copies.
                 Entry::Marker(marker) if copies && marker.marks.contains(Marks::POISON) => {
                     cursor.remove(gather);
                 }
@@ -129,9 +130,10 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages`, which are left of `all`, the pages of the object that a locked or secret area of this
-    /// address space maps. If `unused` is set, also removes the pages whose entry in this address space has the
-    /// accessed bit. Clears that bit, so that the next call does not remove these pages unless they are accessed again.
+    /// Removes from `pages`, the part of `all` that is still to be reclaimed, the pages of the object that a locked or
+    /// secret area of this address space maps. If `unused` is set, also removes the pages whose entry in this address
+    /// space has the accessed bit. Clears that bit, also for pages of `all` that were removed before, so that the next
+    /// call finds only later accesses.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -144,7 +146,8 @@ impl<M: Machine> Core<M> {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
         let span = all.span();
         while let Some(mapped) = mappings.next_place(places, &span) {
-            // Of the many address spaces that can share memory, few have entries for the pages.
+            // Skip an address space without entries for the pages, as most of those that share memory are. A locked or
+            // secret area keeps a page even without an entry.
             if !areas.may_keep_pages() && self.table.was_empty(mapped.pages) {
                 continue;
             }
@@ -163,8 +166,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit of
-    /// the pages that are among `all`.
+    /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit in
+    /// the entries of pages of `all`.
     fn age_of_object(
         &self,
         area: &Area<M>,
