@@ -2,7 +2,7 @@
 
 use crate::model::size::MemorySize;
 
-/// A question about a kernel's memory management, with the program that answers it.
+/// A question about a kernel's memory management, and the program whose measures answer it.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// Its name on the command line.
