@@ -9,7 +9,7 @@ use crate::sheet::{Cell, Sheet, Value, cell_text};
 /// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The row's name, in which a region is identified by its number.
+    /// The row's name. A region in it is given by its number.
     pub row: String,
     /// The maximum: a count, or a percentage above the baseline.
     pub bound: Bound,
