@@ -38,7 +38,7 @@ pub struct Kept {
     pub config_sha256: Option<String>,
     /// The version text of the image.
     pub version: String,
-    /// The version of the lists that determined which of the package's modules were stored.
+    /// The version of the lists of modules ([`LISTS`]) with which the package's modules were stored.
     #[serde(default)]
     pub modules: u32,
 }
@@ -90,8 +90,8 @@ pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder()?.join(name))
 }
 
-/// Returns the image in a folder; `None` if there is none, or if a package was stored without modules that are now
-/// needed.
+/// Returns the description of the image in a folder. Returns `None` if there is no image, or if a Debian package was
+/// stored with an older version of the lists of modules.
 fn read(folder: &Path) -> Option<Kept> {
     let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
     let kept: Kept = serde_json::from_slice(&text.ok()?).ok()?;
@@ -99,8 +99,8 @@ fn read(folder: &Path) -> Option<Kept> {
     is_current.then_some(kept)
 }
 
-/// Returns the path where an image's debug information would be: a file next to it, or the image itself if it is an ELF
-/// file.
+/// Returns the file that can contain an image's debug information: the file next to the image, or the image itself if
+/// it is an ELF file. Returns `None` if there is neither.
 pub fn debug_file(image: &Path) -> Option<PathBuf> {
     let beside = image.with_file_name(DEBUG);
     if beside.is_file() {
@@ -112,7 +112,8 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
-/// Returns the stored modules of an image for this kind of swap, in the order in which they are loaded.
+/// Returns the modules that are stored with an image for this kind of swap, in the order of loading. Returns none if no
+/// modules are stored.
 ///
 /// # Errors
 /// If a module cannot be read.
