@@ -127,7 +127,8 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     }
     for (key, value) in table {
         for value in words(&key, value)? {
-            // In `IMAGE,KEY=VALUE`, a comma belongs to the value only if no other `KEY=` follows it.
+            // A comma belongs to the value. If an equals sign follows it, `IMAGE,KEY=VALUE` would be read as another
+            // key.
             let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
             if begins_another {
                 bail!(

@@ -45,7 +45,7 @@ impl File {
     }
 }
 
-/// The contents of a file.
+/// The document that a file contains.
 enum Content {
     Run(Saved),
     Comparison(Vec<Saved>),

@@ -16,7 +16,7 @@ pub struct Limit {
     text: String,
 }
 
-/// How a limit is expressed.
+/// The bound of a limit: a count, or a percentage above the baseline's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// A count.
@@ -35,7 +35,7 @@ pub struct Percent {
 /// The maximum number of digits in a percentage.
 const MOST_DIGITS: usize = 9;
 
-/// A limit, and how a run complies with it.
+/// A limit, and whether the run complies with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The limit that is judged.

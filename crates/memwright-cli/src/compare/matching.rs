@@ -30,7 +30,7 @@ pub fn source_name(symbol: &str) -> &str {
 /// Instructions of a function that the other kernel lacks. They are counted as its caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
-    /// The caller, as whose instructions they are counted.
+    /// The caller whose count includes the instructions.
     pub into: String,
     /// The function that executed the instructions.
     pub from: String,

@@ -40,7 +40,7 @@ pub struct KernelOptions {
     pub selftest: Option<String>,
 }
 
-/// Everything that is prepared before QEMU starts.
+/// The program, the guest's files and the kernel's parameters, which are determined before QEMU starts.
 pub struct Prepared {
     /// The program, at its path in the guest.
     pub program: Program,

@@ -39,7 +39,7 @@ struct Program {
 /// up, or `None` if there is no tree.
 ///
 /// # Errors
-/// If the program did not end in the rehearsal, or if a file cannot be read.
+/// If the rehearsal gives no result, if the program cannot be started in it, or if a file cannot be read.
 pub fn add_files(
     prepared: &mut Prepared,
     plan: &ImagePlan,

@@ -30,7 +30,7 @@ pub const DEBUG: &str = "vmlinux.debug";
 pub struct Kept {
     /// Its name on the command line.
     pub name: String,
-    /// The package and its version, or the path from which the image was copied.
+    /// Where the image is from: the package and its version, or the path of the copied file.
     pub source: String,
     /// SHA-256 of the image.
     pub sha256: String,

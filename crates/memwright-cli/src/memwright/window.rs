@@ -8,7 +8,7 @@ use std::path::Path;
 
 use memwright_linux_abi::channel::{OUTPUT_RING, WINDOW};
 
-/// The file, and the read position in its ring.
+/// The window's file, and the position of the next payload in the file's ring.
 #[derive(Debug)]
 pub struct Window {
     file: File,

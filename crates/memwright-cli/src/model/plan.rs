@@ -301,7 +301,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Options of a guest, and `--kernel`, which one of them requires.
+    /// A command line with the options of a guest, and with `--kernel`, which `--append` requires.
     #[derive(Debug, Parser)]
     struct Options {
         #[arg(long)]

@@ -3,7 +3,7 @@
 /// Which statistic of measured values a number in a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
-    /// The only value.
+    /// The only value of a measure.
     Value,
     /// The minimum.
     Minimum,

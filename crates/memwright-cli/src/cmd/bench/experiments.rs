@@ -370,7 +370,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The headers that every program includes.
+/// The headers for the experiments' programs.
 pub const HEADERS: &[(&str, &str)] = &[
     (
         "experiment.h",

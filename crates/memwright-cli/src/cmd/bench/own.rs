@@ -28,7 +28,7 @@ struct Subject<'a> {
     command: &'a [OsString],
     parameters: &'a [Parameter],
     input: Input,
-    /// Returns the guest that runs this command, which is that of the point with this index.
+    /// Returns the guest that runs a command. The second argument is the index of the command's point in the sweep.
     guest: &'a dyn Fn(Vec<OsString>, usize) -> Setup,
 }
 

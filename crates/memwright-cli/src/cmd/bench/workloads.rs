@@ -221,7 +221,7 @@ fn is_in_python(folder: &Path, package: &str) -> bool {
 /// A workload's files in a temporary folder of the host. Dropping this value removes the folder.
 #[derive(Debug)]
 pub struct Packed {
-    // The value of `--file` that adds them to a guest.
+    // The value of `--file` that adds the files to a guest.
     file: OsString,
     _folder: PrivateFolder,
 }

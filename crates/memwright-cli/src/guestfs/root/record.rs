@@ -35,7 +35,7 @@ impl Record {
         nodes.filter_map(|(path, node)| Some((&path[..], node.as_ref()?)))
     }
 
-    /// Returns the folders that were listed.
+    /// Returns the folders whose entries the guest listed.
     pub fn listed(&self) -> impl Iterator<Item = &[u8]> {
         let folders = self
             .found_nodes()
