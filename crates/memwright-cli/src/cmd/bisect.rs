@@ -16,8 +16,8 @@ pub const GOOD: u8 = 0;
 pub const BAD: u8 = 1;
 /// The commit cannot be tested, because its image is absent, does not boot, or panics.
 pub const SKIP: u8 = 125;
-/// The usage is wrong. Codes of 128 and more stop the bisection; this code and the following ones are above those of
-/// signals.
+/// The usage is wrong. This code and the following ones stop the bisection, as all codes from 128 do. They are larger
+/// than the codes for signals, which are 128 plus the signal's number.
 pub const USAGE: u8 = 194;
 /// QEMU, a compiler or another tool is missing, or fails.
 pub const ENVIRONMENT: u8 = 195;
@@ -31,7 +31,7 @@ pub const INTERNAL: u8 = 198;
 /// Returns the exit code for the judgements of a run.
 ///
 /// # Errors
-/// If a limit cannot be judged, because a wrong verdict would mislead the bisection.
+/// If the row of a limit does not exist or was not measured: a guessed verdict would mislead the bisection.
 pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     let absent = judged.iter().find(|one| match one.result {
         Judgement::Absent => true,
@@ -59,7 +59,7 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     Ok(if judged.iter().any(is_bad) { BAD } else { GOOD })
 }
 
-/// Returns the exit code of a failure.
+/// Returns the exit code of a failure. `panic` determines the code if the kernel panicked.
 pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     match failure {
         Failure::NoImage(_) => SKIP,
@@ -79,8 +79,8 @@ pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     }
 }
 
-/// Returns whether a command line that does not parse contains `check --bisect` before PROGRAM, other than as the value
-/// of an option.
+/// Returns whether `--bisect` is an option of `check` in a command line that does not parse. A `--bisect` after
+/// PROGRAM, or as the value of another option, does not count.
 pub fn is_asked_for(words: &[OsString]) -> bool {
     let command = Cli::command();
     let Some(check) = command.find_subcommand("check") else {

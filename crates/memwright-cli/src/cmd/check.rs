@@ -25,8 +25,8 @@ use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
 use crate::sheet::{Sheet, cell_text};
 
-/// Runs the program with the settings of the baseline and judges its counts. Returns the exit code, which depends on
-/// the kinds of differences.
+/// Runs the program, and judges its counts by the baseline or by limits. Returns the exit code, which depends on the
+/// kinds of differences.
 ///
 /// # Errors
 /// If the usage is wrong, if a tool is missing, if a guest gives no result, or if counts cannot be compared.
@@ -114,8 +114,8 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Returns the patterns of rows and the limits. The names that the program gives its regions are replaced by the
-/// regions' numbers.
+/// Returns the patterns of `--rows`, and the limits. In both, the names that the program gives its regions are replaced
+/// by the regions' numbers.
 fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let limits = args.limits.iter().map(|limit| &limit.row);
     let mut rows = args.shown.rows.iter().chain(limits);
@@ -123,7 +123,7 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let other = args.run.kernel.last().and_then(|text| other_program(text));
     let program = other.or_else(|| args.run.setup.command.first().cloned());
     let path = std::env::var_os("PATH");
-    // If the program does not exist, the run reports the error.
+    // A program that does not exist gives no names. The run reports that error later.
     let path = program
         .filter(|_| by_name)
         .and_then(|name| program::locate(&name, path.as_deref()).ok());
@@ -152,11 +152,12 @@ fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Returns an error unless a verdict is possible: the runs must be comparable, and must repeat.
+/// Returns an error unless a verdict is possible: the runs must be comparable and must repeat. In a bisection, the
+/// program must also have ended as [`other_ending`] expects.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
-    // A bisection compares different kernels.
+    // In a bisection, the kernel may differ from the baseline's.
     vary.extend(args.bisect.then_some(Vary::Kernel));
     if let Some(baseline) = baseline {
         let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
@@ -181,8 +182,8 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     }
 }
 
-/// Returns a line if the program ended differently than in the baseline or, without a baseline, if it failed. Its
-/// counts then do not describe the same work.
+/// Returns a line if the program ended differently than in the baseline or, without a baseline, if it did not exit by
+/// itself. Its counts then do not describe the same work.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
     let text = words::ending;
     match (before, now) {
@@ -209,7 +210,8 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the limits that the run exceeds, as kinds of differences and as lines.
+/// Returns the limits with which the run does not comply, and how the program behaved differently: the kinds, and one
+/// line for each difference.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,
@@ -230,8 +232,8 @@ fn with_lines(found: impl IntoIterator<Item = (Kind, Vec<String>)>) -> (Vec<Kind
     (kinds, lines.concat())
 }
 
-/// Returns one line for each row that makes the check fail. This includes a row that only one side measured, which must
-/// not pass without a message.
+/// Returns one line for each row that makes the check fail. A row that only the baseline or only this run measured is
+/// included, because it must not pass without a message.
 fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -303,7 +305,7 @@ mod tests {
             (Some(1), Some(1), 0, 0),
             (Some(1), Some(2), 1, 1),
             (Some(2), Some(1), 0, 1),
-            // As floating-point numbers, the two counts would be equal.
+            // These two counts differ by 1, although they would be equal as floating-point numbers.
             (Some(LARGE), Some(LARGE + 1), 1, 1),
             (Some(LARGE + 1), Some(LARGE), 0, 1),
             (Some(1), None, 1, 1),

@@ -59,7 +59,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
     }
-    // No function of Memwright is a part of a function of Linux, or the other way round.
+    // Without lists of names, no function is counted as its caller's. Between Linux and Memwright, that would combine
+    // unrelated functions.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)
@@ -83,8 +84,9 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     conclude("memwright compare", &columns, functions, &shown, &outputs)
 }
 
-/// Returns the patterns of rows. The names that the programs give their regions are replaced by the regions' numbers.
-/// Returns an error if the programs give the region of `--region` different numbers.
+/// Returns the patterns of `--rows`, in which the names that the programs give their regions are replaced by the
+/// regions' numbers. Returns an error if no program gives a region the name in `--rows` or `--region`, or if programs
+/// give it to different regions.
 fn regions_by_number(
     args: &CompareArgs,
     laboratories: &[Laboratory<'_>],

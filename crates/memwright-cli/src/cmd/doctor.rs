@@ -13,7 +13,7 @@ use crate::host::{cache, output};
 use crate::model::failure::{ENVIRONMENT, Failure};
 use crate::qemu::version;
 
-/// The importance of a tool, and whether it is installed.
+/// Whether a tool is installed and, if it is missing, which commands need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
     /// The tool is installed.

@@ -28,7 +28,8 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn line(kept: &Kept) -> String {
-    // Another program may have changed the document in the cache, so the hash can have any length.
+    // The hash is read from a file in the cache. Another program can have changed that file, so the hash can have any
+    // length.
     let beginning: String = kept.sha256.chars().take(12).collect();
     format!("{}  {beginning}  {}\n", kept.name, kept.version)
 }

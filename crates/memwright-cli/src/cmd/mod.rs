@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     };
     let codes = Codes::of(&cli.action);
     let result = match codes {
-        // A panic exits with code 101, which would mark the commit as bad.
+        // A panic of this command would exit with code 101, which `git bisect run` interprets as a bad commit.
         Codes::Bisect(_) => panic::catch_unwind(panic::AssertUnwindSafe(|| act(&cli.action)))
             .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("memwright panicked")))),
         Codes::Run | Codes::Others => act(&cli.action),
@@ -78,7 +78,7 @@ fn act(action: &Action) -> Result<u8, Failure> {
     }
 }
 
-/// The set of exit codes for failures.
+/// Which exit codes a command uses for its failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codes {
     /// The exit codes with which `run` reports its own failures.
@@ -105,7 +105,7 @@ impl Codes {
         }
     }
 
-    /// Returns the set of exit codes for a command line that does not parse.
+    /// Returns which exit codes apply to a command line that does not parse.
     fn of_words(words: &[OsString]) -> Self {
         if words.get(1).is_some_and(|word| word == "run") {
             Self::Run

@@ -15,7 +15,7 @@ use crate::host::host_file::{self, LARGEST_DOCUMENT};
 const OPTION: &str = "plan";
 /// The key with the program and its arguments.
 const PROGRAM: &str = "program";
-/// The key of the tables of columns, and the keys of the name and the kernel in such a table.
+/// The key of the array of column tables, and the keys of a column's name and kernel in its table.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
 const KERNEL: &str = "kernel";
@@ -127,8 +127,8 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     }
     for (key, value) in table {
         for value in words(&key, value)? {
-            // A comma that is not followed by a key belongs to the value. A comma before a key would begin another
-            // option.
+            // A comma belongs to the value. If an equals sign follows it, `IMAGE,KEY=VALUE` would be read as another
+            // key.
             let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
             if begins_another {
                 bail!(

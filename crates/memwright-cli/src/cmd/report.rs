@@ -38,15 +38,14 @@ impl File {
         }
     }
 
-    /// Returns the name of the file's column if another column has the same kernel: the file name without its
-    /// extension.
+    /// Returns the file name without its extension, which names the column if another column has the same kernel.
     fn stem(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
     }
 }
 
-/// The contents of a file.
+/// The document that a file contains.
 enum Content {
     Run(Saved),
     Comparison(Vec<Saved>),
@@ -57,7 +56,7 @@ enum Content {
 /// Renders one document, or compares several runs. The exit code of a comparison is that of `compare`.
 ///
 /// # Errors
-/// A usage error if a file is not such a document, or if documents cannot be compared.
+/// A usage error if a file is not a document that this command wrote, or if the documents cannot be compared.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let files: Vec<File> = args.files.iter().map(|text| File::of(text)).collect();
     let mut taken = Taken::default();
@@ -86,7 +85,8 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     conclude(args, &columns, &outputs)
 }
 
-/// Returns the patterns of rows. The names that the documents give their regions are replaced by the regions' numbers.
+/// Returns the patterns of `--rows`, in which the names that the documents give their regions are replaced by the
+/// regions' numbers.
 fn rows<'a>(
     args: &ReportArgs,
     documents: impl Iterator<Item = &'a Saved>,
@@ -119,7 +119,8 @@ fn one(
         Content::Comparison(columns) => {
             let columns: Vec<&Saved> = columns.iter().collect();
             let names = names(&[], &columns).into_iter();
-            // Rendering does not fail because of differences that were found when the document was created.
+            // The exit code is 0 even if the kernels differ: `compare` reported the differences when it wrote this
+            // document.
             let columns: Vec<(String, &Saved)> = names.zip(columns).collect();
             conclude(args, &columns, outputs)?;
             Ok(0)

@@ -1,4 +1,4 @@
-//! Runs a program with the settings of a baseline.
+//! Runs the program of `memwright check`.
 
 use anyhow::{Context, anyhow};
 
@@ -14,8 +14,8 @@ use crate::model::plan::{OwnPlan, Plan};
 use crate::model::saved::Saved;
 use crate::qemu::runs::Runs;
 
-/// Runs the program on the kernel image that the options name, or on Memwright. If there is a baseline, the run has its
-/// settings.
+/// Runs the program with these options, on the kernel image that they name or on Memwright. A baseline must be of a run
+/// on the same kind of kernel: an image, or Memwright.
 ///
 /// # Errors
 /// If the usage is wrong, if a tool is missing, or if a guest gives no result.

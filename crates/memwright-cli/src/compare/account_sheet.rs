@@ -10,7 +10,7 @@ use crate::sheet::{self, Row, Section, Sheet};
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
 
-/// Returns a sheet with the documents under these names as columns. The other columns are compared with the first.
+/// Returns a sheet with one column per document, headed by its name. The other columns are compared with the first.
 pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     let heading = columns.last().map(|(_, one)| one.arguments.join(" "));
     Sheet {

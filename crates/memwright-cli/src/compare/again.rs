@@ -1,4 +1,4 @@
-//! Reconstructs the command that reproduces a document.
+//! Reconstructs the command that repeats the runs of a document.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,8 @@ use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
 use crate::model::{change, memwright_run as report};
 
-/// The settings that are also options of the same name, each with its default value.
+/// The settings that are also options of the same name, each with its default value, which is empty for an option
+/// without one.
 const OPTIONS: [(&str, &str); 7] = [
     ("thp", "madvise"),
     ("thp-size", ""),
@@ -33,7 +34,8 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
         }
         .to_owned(),
     );
-    // An option that applies to all columns cannot be unset for one of them.
+    // A setting that not every document contains is written into the columns that have it, because a column cannot
+    // unset an option of the command.
     let added = |key: &str| change::can_change(key) && !is_always_set(key);
     let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {
@@ -86,7 +88,7 @@ fn functions(profile: &Profile) -> Vec<String> {
     words
 }
 
-/// Returns whether every document contains this setting, because its option has a default value.
+/// Returns whether every document contains this setting. That is so if its option has a default value.
 fn is_always_set(key: &str) -> bool {
     let mut options = OPTIONS.iter();
     options.any(|(option, usual)| *option == key && !usual.is_empty())
@@ -103,7 +105,7 @@ fn column(document: &Document) -> String {
     }
 }
 
-/// Returns the name under which an image is stored in the cache; `None` for a file of the user.
+/// Returns the name under which an image is stored in the cache; `None` for an image outside the cache.
 fn kept(image: &str) -> Option<&str> {
     let (_, name) = image.strip_suffix("/vmlinuz")?.rsplit_once("/kernels/")?;
     (!name.contains('/')).then_some(name)

@@ -17,7 +17,8 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     }
 }
 
-/// Returns one line for each kernel, each QEMU and the program, for tables that are read without the document.
+/// Returns lines with the hashes of each kernel, each QEMU and the program, for a table that is printed without the
+/// JSON document.
 pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     let kernel = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
     let mut lines: Vec<String> = columns.iter().map(kernel).collect();
@@ -31,7 +32,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     lines
 }
 
-/// Returns lines about whether a run repeats; none if that was not checked.
+/// Returns lines that state whether a second run gave the same figures; none if there was no second run.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label.as_str() {
         "" => String::new(),
@@ -84,7 +85,7 @@ fn section(run: &MeasuredRun) -> Section {
     }
 }
 
-/// Returns whether both records are of the same measure.
+/// Returns whether both records have the same case and measure.
 fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }

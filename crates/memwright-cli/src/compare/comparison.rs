@@ -15,26 +15,28 @@ pub const KIND: &str = "comparison";
 /// The document of a comparison.
 #[derive(Debug, Serialize)]
 pub struct Comparison<'a> {
-    /// [`SCHEMA`].
+    /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
-    /// [`KIND`].
+    /// The kind of the document: [`KIND`].
     pub kind: &'static str,
     /// Whether any count differs from the first kernel's.
     pub differs: bool,
-    /// Whether no kernel's second run differed from its first, or there were no second runs.
+    /// Whether every second run gave the same results as the first. Also true if there were no second runs.
     pub repeats: bool,
     /// Each kind of difference that was found, in ascending order of weight. The exit code is that of the last kind.
     pub kinds: Vec<Kind>,
-    /// Descriptions of how page tables differ at marks. If there are any, the kernels did not do the same work.
+    /// One line for each difference between the kernels in their marks, or in the program's page tables at a mark. With
+    /// any such difference, the kernels did not do the same work.
     pub state_differs: Vec<String>,
-    /// Descriptions of how the program's end or its output differs.
+    /// One line for each difference between the kernels in how the program ended or in what it printed.
     pub program_differs: Vec<String>,
-    /// The document of each kernel.
+    /// The document of the run on each kernel, in the order of the columns.
     pub columns: Vec<&'a Saved>,
 }
 
 impl<'a> Comparison<'a> {
-    /// Returns the comparison of these documents, restricted to the rows of the sheet.
+    /// Returns the comparison of these documents. Counts, marks and page tables are compared only in the rows of the
+    /// sheet.
     pub fn new(columns: &[(String, &'a Saved)], sheet: &Sheet) -> Self {
         let kinds = verdict::kinds(sheet, columns);
         Self {
@@ -56,8 +58,8 @@ pub fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<Str
     Some(again::on_kernels(&documents, rows).into_iter().collect())
 }
 
-/// Returns the documents, with the names of their columns as the kernels' names; `None` if one is not a run on a kernel
-/// image.
+/// Returns the documents, each with its column's name as the name of the kernel. Returns `None` if a run is not on a
+/// kernel image.
 fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>> {
     let document = |(name, saved): &(String, &Saved)| match saved {
         Saved::Kernel(document) => {

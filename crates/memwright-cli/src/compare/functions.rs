@@ -20,12 +20,13 @@ pub struct Side<'a> {
 struct Compared {
     name: String,
     counts: Vec<u64>,
-    /// Functions whose counts are included in this one's, because not every kernel has them as separate functions.
+    /// Functions that some kernel lacks, for example because its compiler inlined them. Their counts are included in
+    /// this function's.
     parts: Vec<(String, Vec<u64>)>,
 }
 
 impl Compared {
-    /// Returns the largest difference of any kernel from the first.
+    /// Returns the largest difference between a kernel's count and the first kernel's.
     fn change(&self) -> u64 {
         let first = self.counts.first().copied().unwrap_or(0);
         let differences = self.counts.iter().map(|count| count.abs_diff(first));
@@ -33,8 +34,8 @@ impl Compared {
     }
 }
 
-/// Returns the rows of functions, largest change first. With `ungroup`, the functions that some kernels lack are listed
-/// below the function that includes their counts.
+/// Returns one row per function, sorted by its largest change. With `ungroup`, the functions that some kernels lack are
+/// listed below the function that includes their counts.
 pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     let mut compared = compared(sides, order);
     compared.sort_by_key(|one| (std::cmp::Reverse(one.change()), one.name.clone()));
@@ -56,7 +57,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         };
         let name = &one.name;
         rows.push(row(name, format!("{name}{parts}"), &one.counts));
-        // The `children` count of a part alone is not known.
+        // For a part, only its own instructions are known, not those of its callees.
         if ungroup && !order.children && !one.parts.is_empty() {
             let own = own_counts(one);
             rows.push(row(&format!("{name}.own"), format!("  {name}"), &own));
@@ -125,7 +126,8 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
     found.into_values().collect()
 }
 
-/// Returns the profile of a side with only those functions that every other kernel has too.
+/// Returns the profile of a kernel in which functions that another kernel lacks are folded into their callers, and the
+/// folded functions.
 fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     let all: Option<Vec<&BTreeSet<String>>> = sides.iter().map(|side| side.names).collect();
     let common = match all {
@@ -139,8 +141,8 @@ fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     matching::fold(side.profile, &common)
 }
 
-/// Returns the rows of source lines, if lines were counted: those that differ, largest change first. Line numbers
-/// differ between versions, so a line that moved appears as two rows.
+/// Returns the source lines whose counts differ, sorted by their largest change; `None` if lines were not counted. A
+/// line whose number differs between two versions appears as two rows.
 pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (index, side) in sides.iter().enumerate() {

@@ -1,17 +1,17 @@
-//! Finds where an operation costs more, or grows faster, in the first column of an experiment on growth than in another
-//! one.
+//! Finds operations that cost more, or whose cost grows faster, on the first kernel of a growth experiment than on
+//! another.
 
 use crate::model::records::{Found, Record};
 
-/// The measure whose record contains the exponent of a growth.
+/// The name of the measure with the exponent of growth: the cost of an operation grows with this power of the size.
 const EXPONENT: &str = "exponent";
 
-/// The minimum difference between two exponents that counts as faster growth.
+/// The difference between two exponents above which the growth counts as faster.
 const STEEPER: f64 = 0.05;
 
 /// Returns one line for each operation that costs more in the first column than in another one at some size, one for
-/// each that grows faster there, and one for each that only another column measured at every size. Returns none for
-/// experiments without exponents.
+/// each that grows faster there, and one for each whose exponent only another column has, because the first column did
+/// not measure every size. Returns none for experiments without exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();
@@ -51,7 +51,7 @@ pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     lines
 }
 
-/// Returns the value of the record with the same measure among `records`.
+/// Returns the value that `records` contain for the case and measure of `record`.
 fn of(records: &[Record], record: &Record) -> Option<f64> {
     let mut same = records
         .iter()

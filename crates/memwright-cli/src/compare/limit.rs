@@ -9,14 +9,14 @@ use crate::sheet::{Cell, Sheet, Value, cell_text};
 /// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The row's name, in which a region is identified by its number.
+    /// The row's name. A region in it is given by its number.
     pub row: String,
     /// The maximum: a count, or a percentage above the baseline.
     pub bound: Bound,
     text: String,
 }
 
-/// How a limit is expressed.
+/// The bound of a limit: a count, or a percentage above the baseline's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// A count.
@@ -35,7 +35,7 @@ pub struct Percent {
 /// The maximum number of digits in a percentage.
 const MOST_DIGITS: usize = 9;
 
-/// A limit, and how a run complies with it.
+/// A limit, and whether the run complies with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The limit that is judged.

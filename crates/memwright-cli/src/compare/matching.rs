@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::model::profile::{Call, Profile};
 
-/// Suffixes that compilers append to the name of a part or a variant of a function. A number follows them.
+/// Suffixes that compilers append to the name of a part or a variant of a function. A number can follow.
 const SUFFIXES: [&str; 5] = ["isra", "constprop", "part", "cold", "llvm"];
 
-/// Returns the source name of a function.
+/// Returns the name that a function has in the source: the symbol without suffixes of compilers.
 pub fn source_name(symbol: &str) -> &str {
     let mut name = symbol;
     while let Some((before, last)) = name.rsplit_once('.') {
@@ -30,7 +30,7 @@ pub fn source_name(symbol: &str) -> &str {
 /// Instructions of a function that the other kernel lacks. They are counted as its caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
-    /// The function as whose instructions they are counted.
+    /// The caller whose count includes the instructions.
     pub into: String,
     /// The function that executed the instructions.
     pub from: String,
@@ -38,7 +38,8 @@ pub struct Folded {
     pub instructions: u64,
 }
 
-/// The row with all interrupts, which are compared as a whole because the timer ticks of two kernels never match.
+/// The row with the instructions of all interrupts. They are one row because two kernels never have the same timer
+/// ticks.
 pub const INTERRUPTS: &str = "[interrupts]";
 
 /// Returns a profile in which the instructions of functions that the other kernel lacks are counted as their callers',

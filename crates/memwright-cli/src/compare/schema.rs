@@ -209,8 +209,8 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
-    // The kernel chooses how many pages of files it maps around the faults before a region, but not the change that the
-    // region makes.
+    // Each kernel chooses how many pages of a file it maps around a fault, so their number at a begin mark is not
+    // compared. How a region changes the number is compared.
     let (differs, states, _) = compared(|region| {
         for tables in [&mut region.at_beginning, &mut region.at_end] {
             tables.get_or_insert_default().small_read_only += 18;
@@ -290,7 +290,7 @@ fn passes_are_compared_where_every_column_has_them() {
             &["region.1.each.min.user_faults.write".to_owned()][..]
         )
     );
-    // A document of an earlier version does not contain statistics of passes.
+    // Without statistics of passes, as in a document of an earlier version, only the other rows are compared.
     assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 

@@ -14,8 +14,8 @@ use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
-/// The two ends of a region at which page tables are read: the group of the rows, the name, and a function that returns
-/// the page tables.
+/// The marks of a region, at which its page tables are read: for each, the group of the rows, the name in the JSON, and
+/// a function that returns the page tables.
 pub const PLACES: [(&str, &str, PickTables); 2] = [
     ("Page tables where it begins", "at_beginning", |region| {
         region.at_beginning
@@ -26,7 +26,7 @@ pub const PLACES: [(&str, &str, PickTables); 2] = [
 ];
 /// The heading of lines about the change of page tables between the begin mark and the end mark.
 const CHANGE: &str = "Page tables, changed from its beginning to its end";
-/// Returns the page tables at one of a region's marks.
+/// A function that returns the page tables at one of a region's marks.
 pub type PickTables = fn(&Region) -> Option<PageTables>;
 /// A row of a report: the group, the title, the value, and whether it counts work of the program.
 type Line = (&'static str, &'static str, Option<u64>, bool);
@@ -98,7 +98,7 @@ pub fn comparison(documents: &[Document]) -> Sheet {
     sheet
 }
 
-/// Returns one line for each column whose guest has other settings than that of the first column.
+/// Returns one line for each column whose memory, CPUs, program or other settings differ from the first column's.
 fn other_settings(documents: &[Document]) -> Vec<String> {
     let options = |one: &Document| {
         let memory = format!("memory={}", in_mebibytes(one.memory));
@@ -119,9 +119,8 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     others.iter().filter_map(line).collect()
 }
 
-/// Returns one line for each row that proves that the columns did not do the same work: marks that differ, memory of
-/// the program that is mapped differently at a mark, and a different number of read-only pages that a region added or
-/// removed.
+/// Returns one line for each row that proves that the kernels did not do the same work. These are rows about marks,
+/// rows about the program's page tables at a mark, and the change of the number of read-only pages in a region.
 pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {

@@ -1,4 +1,5 @@
-//! Renders a sweep as a sheet: a section for each row of a run, with the points as columns and the kernels as lines.
+//! Renders a sweep as a sheet. Each row of a run becomes a group with one row per kernel, and each point becomes a
+//! column.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +8,8 @@ use crate::model::parameter::title;
 use crate::model::sweep::Document;
 use crate::sheet::{Cell, Row, Section, Sheet, UnknownRow, Value};
 
-/// Returns the results of a sweep. Points are columns; each row of a run becomes a section with one row per kernel.
-/// Sections whose values are equal at every point and on every kernel are omitted unless `all` is set.
+/// Returns the results of a sweep. Points are columns; each row of a run becomes a group with one row per kernel.
+/// Unless `all` is set, a group is omitted if its values are equal at every point and on every kernel.
 ///
 /// # Errors
 /// If a pattern matches no row.
@@ -64,8 +65,7 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
     })
 }
 
-/// Returns the heading above the kernels of a row: its title and, for page tables, at which mark of the region they
-/// were read.
+/// Returns the title of a group: that of the run's row and, for page tables, the mark at which they were read.
 fn group(row: &Row) -> String {
     let mut places = side_by_side::PLACES.iter();
     match places.any(|(place, ..)| *place == row.group) {

@@ -8,7 +8,8 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference, in ascending order of weight: each kind makes the ones before it less meaningful.
+/// A kind of difference. The kinds are in ascending order of weight: a difference of a later kind can be the cause of
+/// those of earlier kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -34,7 +35,7 @@ impl Kind {
     }
 }
 
-/// Returns the exit code of the weightiest of these kinds; 0 if there are none.
+/// Returns the exit code of the last of these kinds in their order; 0 if there are none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.iter().max().map_or(0, |kind| kind.code())
 }

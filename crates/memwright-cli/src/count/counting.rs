@@ -64,13 +64,13 @@ impl Counting {
             Self::Halts(_) | Self::Nothing => None,
         };
         if let Some(log) = log {
-            // QEMU's standard input is the pipe from which the log is read.
+            // QEMU writes its log into the pipe that is its standard input. This command reads the other end.
             line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
         }
         line
     }
 
-    /// Returns the counts when the log has ended, or `None` if nothing is counted.
+    /// Returns the counts of a log that has ended; `None` if nothing is counted.
     ///
     /// # Errors
     /// If the log does not contain the end of the run.

@@ -13,7 +13,8 @@ const PAGE_OFFSET: u64 = 4096 - 1;
 /// The present bit of a gate.
 const PRESENT: u8 = 1 << 7;
 
-/// Returns the address of each vector's handler (0 for a vector without one), or `None` if the table cannot be read.
+/// Returns the address of each vector's handler, which is 0 for a vector without one. Returns `None` if the table
+/// cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, table: u64) -> Option<[u64; COUNT]> {
     let mut bytes = [0; COUNT * SIZE];
     let mut read = 0;

@@ -12,8 +12,8 @@ const GENERAL_PROTECTION: u8 = 13;
 /// one, or at a failure of the machine: debug, NMI, breakpoint, overflow, double fault and machine check.
 const NOT_FAULTS: [u8; 6] = [1, 2, 3, 4, 8, 18];
 
-/// Returns whether an exception at `address` cancelled an instruction that had begun. If a fetch faults, no instruction
-/// has begun.
+/// Returns whether an exception at the instruction `address` cancelled that instruction after it had begun. An
+/// instruction whose fetch faults has not begun.
 pub fn undoes(vector: u8, error: u16, by_instruction: bool, address: u64) -> bool {
     let is_fault = !by_instruction && vector < FIRST_INTERRUPT && !NOT_FAULTS.contains(&vector);
     let fetch = match vector {
@@ -31,13 +31,14 @@ fn is_canonical(address: u64) -> bool {
 /// An interrupt that is being handled.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// The number of kernel instructions before the first one of the handler.
+    /// The number of kernel instructions that completed before the first instruction of the handler.
     before: u64,
-    /// The number of user instructions at that point. None is executed until the interrupt ends.
+    /// The number of user instructions at that point. It does not increase until the interrupt ends.
     user: u64,
     /// The number of exceptions and interrupts that have not returned, including this one.
     depth: u64,
-    /// The number of kernel instructions when the kernel first switched to another task; `None` if it has not.
+    /// The number of kernel instructions when the kernel first switched to another task in this interrupt; `None` if it
+    /// has not.
     switched: Option<u64>,
 }
 
@@ -45,7 +46,8 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Interrupts {
     undone: [u64; 2],
-    /// The number of instructions in all interrupts that have ended; `None` if the handlers are not known.
+    /// The number of instructions in all interrupts that have ended; `None` if the addresses of the handlers are not
+    /// known.
     spent: Option<u64>,
     delivered: bool,
     open: Option<Open>,
@@ -95,8 +97,8 @@ impl Interrupts {
         }
     }
 
-    /// Records that the kernel switches to another task. If that is a kernel thread, the interrupted task continues
-    /// after it, and the interrupt is still open.
+    /// Records that the kernel switches to another task. A kernel thread does not end the interrupt, which continues
+    /// when the interrupted task runs again.
     pub fn switch(&mut self, counted: Instructions) {
         self.expect_handler();
         self.notice_user(counted);
@@ -126,9 +128,9 @@ impl Interrupts {
         (counted.user - user, counted.kernel - kernel)
     }
 
-    /// Ends the open interrupt if user instructions have been executed since it began: the kernel has switched to a
-    /// user task. The interrupt then ends at that switch; if the plugin reported none, instructions of interrupts are
-    /// no longer counted.
+    /// Ends the open interrupt if user instructions have been executed since it began, because the kernel then switched
+    /// to a user task. The interrupt ends at the switch. If the plugin reported no switch, instructions of interrupts
+    /// are no longer counted.
     fn notice_user(&mut self, counted: Instructions) {
         let user = self.completed(counted).0;
         match self.open {
@@ -200,7 +202,7 @@ mod tests {
         one.exception(0xec, 0, false, USER_CODE);
         assert_eq!(one.count(at(5, 50)).interrupts, None);
         one.handlers_are_known();
-        // A fault outside interrupts does not open an interrupt, and the write that faulted is subtracted.
+        // A fault outside interrupts is not an interrupt. The write that faulted is subtracted.
         one.exception(14, 6, false, USER_CODE);
         one.leave(at(11, 110));
         // An interrupt during which a kernel fault and another interrupt occur.

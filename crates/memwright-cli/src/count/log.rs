@@ -38,7 +38,7 @@ pub enum Line {
     Cr3Next {
         /// The CPU that executes the load.
         cpu: usize,
-        /// The current value of CR3. With a QEMU that reports it, the plugin does not report the CPU.
+        /// The current value of CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not reliable.
         holds: Option<u64>,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
@@ -57,7 +57,8 @@ pub enum Line {
         code: u16,
         /// The CPU that executed the mark.
         cpu: usize,
-        /// The value of that CPU's CR3. With a QEMU that reports it, the plugin does not report the CPU.
+        /// The value of that CPU's CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not
+        /// reliable.
         cr3: Option<u64>,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
@@ -84,7 +85,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     parse_exception(line)
 }
 
-/// Parses the last words of the plugin's lines: the numbers of instructions that began.
+/// Parses the words with which lines of the plugin end: how many user and kernel instructions have begun.
 fn begun(words: &[u64]) -> Option<Instructions> {
     match *words {
         [user, kernel] => Some(Instructions {
@@ -173,13 +174,13 @@ pub struct Tally {
     marker: Marker,
     interrupts: Interrupts,
     idt: Option<u64>,
-    // CR3 and the address of the interrupt descriptor table at the start of the run; `None` once the caller has taken
-    // them.
+    // CR3 and the address of the interrupt descriptor table at the start of the run; `None` before it, and once the
+    // caller has taken them.
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
     begun: Option<u64>,
-    // The value of `begun` at the end of the run; `None` once the caller has taken it.
+    // The value of `begun` at the end of the run; `None` before it, and once the caller has taken it.
     end: Option<u64>,
     counting: bool,
     open: Vec<(u16, Counts)>,
@@ -189,8 +190,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns an empty tally for a guest with `cpus` CPUs. Without the plugin, the log does not contain which of
-    /// several CPUs loads CR3.
+    /// Returns an empty tally for a guest with `cpus` CPUs. With several CPUs, loads of CR3 are counted only with the
+    /// plugin: without it, the log does not contain the CPU.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
         Self {
@@ -217,8 +218,8 @@ impl Tally {
         }
     }
 
-    /// Processes a line. Returns whether it is a mark: the guest is then stopped until the plugin reads an answer.
-    /// `look` summarizes the page tables at a value of CR3.
+    /// Processes a line. Returns whether it is a mark. After a mark, the guest is stopped until the plugin reads an
+    /// answer. `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Exception {
@@ -540,7 +541,7 @@ mod tests {
             "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
             "memwright mark 3 0 0 2 0 0 121 231",
-            // The last change of CR3 is the switch to init, which is waiting for the program.
+            // The run ends at the last change of CR3, which is the switch to init: init waits for the program.
             "memwright cr3 0 0 4 0 0 200 400",
             "CR3 update: CR3=3000",
             "memwright mark 65535 0 0 5 0 0 210 450",
@@ -563,7 +564,7 @@ mod tests {
         let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
-            // Not counted are the two instructions that faulted, and those of the init process before the exec.
+            // The two instructions that faulted, and those of the init process before the exec, are not counted.
             Some(Instructions {
                 user: 100 - 2 - Marker::FirstProcess.before_exec(),
                 kernel: 200,
@@ -598,7 +599,7 @@ mod tests {
     fn a_region_has_its_first_and_its_extreme_passes() {
         let regions = passed_twice().regions.unwrap();
         let one = &regions[0];
-        // The second pass contains a switch, and one instruction in each half.
+        // The second pass contains a switch, and one instruction in each half of the address space.
         let each = one.each.unwrap();
         let second = Counts {
             switches: Some(1),

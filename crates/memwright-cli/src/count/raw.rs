@@ -48,7 +48,7 @@ pub struct Block {
 pub struct Cell {
     /// The index of the call chain.
     pub node: u32,
-    /// The index of the block. The first block has no instructions; the count of its cells is how often the chain's
+    /// The index of the block. Block [`ENTERED`] has no instructions: the count of its cells is how often the chain's
     /// innermost frame was entered.
     pub block: u32,
     /// How often the block ran in the call chain.
@@ -80,7 +80,8 @@ impl Raw {
             && self.by_address() == other.by_address()
     }
 
-    /// Returns how often each instruction ran in each call chain. Address 0 stands for how often the chain was entered.
+    /// Returns how often each instruction ran in each call chain, by chain and address. At address 0, returns how often
+    /// the chain was entered.
     fn by_address(&self) -> BTreeMap<(u32, u64), u64> {
         let mut counts = BTreeMap::new();
         for cell in &self.cells {
@@ -107,7 +108,7 @@ pub enum Malformed {
     Truncated(usize),
     /// The index of a node or block at this offset does not refer to an earlier one.
     Reference(usize),
-    /// The plugin had lost track of the executing code when the run ended.
+    /// After the end of the run, more blocks ran than the plugin's journal can remove from the profile.
     Forgotten,
 }
 

@@ -1,4 +1,4 @@
-//! The outcome of a run on any kernel.
+//! The results of a run on any kernel: the program's output, how it ended, and the counts.
 
 use memwright_linux_abi::channel::Outcome;
 
@@ -10,14 +10,14 @@ use crate::model::region_names::RegionNames;
 use crate::model::statistic::Pass;
 use crate::sheet::NOT_MEASURED;
 
-/// The outcome of a run.
+/// The results of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
     /// The program's standard output.
     pub output: Vec<u8>,
     /// The program's standard error.
     pub errors: Vec<u8>,
-    /// What the guest could not set up for the program, one line per item.
+    /// What the guest's init process could not set up for the program, one line for each failure.
     pub warnings: Vec<u8>,
     /// The absolute paths that the program looked up and that the guest lacked; empty if this was not requested.
     pub not_found: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ pub struct Said {
     pub outcome: Outcome,
     /// The counts; `None` if nothing was counted.
     pub counted: Option<Counted>,
-    /// How often the kernel's instructions were executed; `None` if no profile was requested.
+    /// The plugin's profile of the kernel; `None` if no profile was requested.
     pub profile: Option<Raw>,
 }
 
@@ -41,7 +41,7 @@ impl Said {
         self
     }
 
-    /// Returns the titles of the parts that differ between two runs.
+    /// Returns the titles of the results and rows that differ between two runs.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, differs) in [

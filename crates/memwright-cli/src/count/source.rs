@@ -19,7 +19,7 @@ pub struct Source {
     with_lines: bool,
 }
 
-/// What the debug information contains for an address.
+/// The inlined functions and the source line at an address, from the debug information.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inlined {
     /// The functions that are inlined there; the innermost is last.
@@ -62,8 +62,8 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the names of all functions, or `None` if the list would be incomplete. It is incomplete without a symbol
-    /// table, and with debug information, which names functions that no symbol table contains.
+    /// Returns the names of all functions, or `None` if they are not all known. Without a symbol table, none is known.
+    /// With debug information, profiles also contain inlined functions, which a symbol table does not list.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
@@ -171,7 +171,7 @@ mod tests {
         let own = Path::new("/proc/self/exe");
         let mut source = Source::of(Symbols::default());
         let id = build_id_of(own);
-        // A file without a build ID is rejected, as is one with a different ID.
+        // A file without a build ID is rejected like one with a different ID.
         let Ok(id) = id else {
             assert!(source.add_debug(own, None, true).is_err());
             return;

@@ -46,6 +46,7 @@ impl Name {
     fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
         let name = self.text.as_str();
         // Prefixes of the padding before functions (for tracing and CFI), and of the 32-bit entry of a system call.
+        // Other names of the same address are preferred.
         let aside = ["__pfx_", "__cfi_", "__ia32_"];
         let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
         let underscores = name.len() - name.trim_start_matches('_').len();
@@ -88,8 +89,8 @@ impl Symbols {
         Self::of(functions_of_elf(bytes).unwrap_or_default())
     }
 
-    /// Sorts functions by address. If an address has several names, the choice does not depend on their order: global
-    /// names are preferred to file-local ones.
+    /// Sorts functions by address. Of several names of an address, the one with the lowest [`Name::rank`] is used, in
+    /// whatever order they are given.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);

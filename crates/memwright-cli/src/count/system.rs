@@ -1,4 +1,4 @@
-//! The differences between the two kinds of kernels for counting.
+//! The properties of Linux kernels and of Memwright's kernel that counting depends on.
 
 use memwright_table::Bits;
 
@@ -21,7 +21,7 @@ pub const fn software_bits(system: System) -> SoftwareBits {
 }
 
 /// Returns whether a kernel of this kind can return to user mode inside a function call, and continue in that function
-/// at its next entry.
+/// when it is next entered.
 pub const fn resumes_calls(system: System) -> bool {
     match system {
         System::Linux => false,
@@ -29,8 +29,8 @@ pub const fn resumes_calls(system: System) -> bool {
     }
 }
 
-/// The component that marks [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), the run of the program from its exec to its
-/// exit.
+/// The component of the guest that executes the marks of [`THE_RUN`](memwright_linux_abi::channel::THE_RUN), the run of
+/// the program from its exec to its exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     /// The guest's init process. Its child marks the beginning just before the exec of the program; init marks the end
@@ -52,7 +52,7 @@ impl Marker {
     }
 }
 
-/// The meaning of page-table bits that the hardware ignores and reserves for software.
+/// The bits of a page-table entry with which a kernel marks these states. The hardware ignores the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoftwareBits {
     /// The page is dirty even if the hardware's dirty bit is clear.

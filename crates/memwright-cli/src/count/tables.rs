@@ -128,7 +128,7 @@ struct Leaf {
     level: u32,
 }
 
-/// The kind of memory that a [`Leaf`] maps.
+/// What a [`Leaf`] maps: nothing, or a page of one of the three sizes.
 enum Kind {
     NotPresent,
     Small,
@@ -162,7 +162,7 @@ impl Leaf {
 }
 
 /// Calls `see` for each non-empty entry of the lower half that does not point to a table, in order of addresses.
-/// Returns the number of tables.
+/// Returns the number of tables; `None` if one cannot be read, or if there are more than [`MOST_TABLES`].
 fn visit(memory: &impl Physical, cr3: u64, see: &mut impl FnMut(Leaf)) -> Option<u64> {
     let mut tables = 0;
     visit_table(memory, cr3 & ADDRESS, (4, 0), &mut tables, see)?;
@@ -216,8 +216,8 @@ const VDSO_NAME: &[u8] = b"linux-vdso.so";
 const VDSO_DATA: u64 = 16 * 4096;
 
 impl Vdso {
-    /// Searches the executable pages for the vDSO. Returns `Some(None)` if the program has not used the vDSO, and
-    /// `None` if the tables cannot be read.
+    /// Searches the executable pages for the vDSO. Returns `Some(None)` if no entry maps it, because the program has
+    /// not used it, and `None` if the tables cannot be read.
     fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
         let mut found: Option<Self> = None;
         visit(memory, cr3, &mut |leaf| {
@@ -318,8 +318,8 @@ mod tests {
         memory.set(0x2000, 0, 0x3000 | 7);
         memory.set(0x3000, 0, 0x4000 | 7);
         let (read_only, data) = (PRESENT | 4, PRESENT | 4 | LINUX_BITS.special | NO_EXECUTE);
-        // In order of addresses: the zero page, code that is not the vDSO, the vDSO's data, the vDSO, and directly
-        // above it a page of the program.
+        // The mappings in order of addresses: the zero page, code that is not the vDSO, the vDSO's data, the vDSO, and
+        // directly above it a page of the program.
         memory.set(0x4000, 1, 0x5000 | data);
         memory.set(0x4000, 2, 0x6000 | read_only);
         memory.set(0x4000, 30, 0x7000 | data);

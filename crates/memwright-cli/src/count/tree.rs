@@ -6,10 +6,11 @@ use crate::count::raw::{Block, ENTERED, Kind, Raw};
 use crate::count::source::Source;
 use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 
-/// The node above the functions of a task that is new, or that has been asleep since before the run.
+/// The name of the node above the functions of a task whose callers are not known: a new task, or one that has slept
+/// since before the run.
 const TASKS: &str = "[tasks switched to]";
 
-/// Builds the tree and assigns indices to the names.
+/// The call tree while it is built, and the index of each function's name.
 struct Builder<'a> {
     source: &'a Source,
     names: BTreeMap<String, u32>,
@@ -144,7 +145,7 @@ pub fn build(
     profile
 }
 
-/// Removes each node if no instruction was executed at it or below it.
+/// Removes the nodes at and below which no instruction was executed.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();
@@ -159,7 +160,7 @@ fn leave_out_unused(profile: &mut Profile) {
     profile.calls = kept;
 }
 
-/// Adds instructions that were counted but that no cell contains.
+/// Adds a node for the instructions that were counted but are in no cell of the profile.
 fn add_unattributed(profile: &mut Profile, instructions: u64) {
     if instructions == 0 {
         return;
@@ -226,7 +227,8 @@ fn in_canonical_order(profile: &mut Profile) {
     profile.calls = calls;
 }
 
-/// Adds each frame's first function to the tree, below the function of its caller.
+/// Adds each frame's first function to the tree, below the function of its caller. Returns the frame of each node of
+/// `raw`; `None` for the root.
 fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     let mut frames: Vec<Option<Frame>> = Vec::with_capacity(raw.nodes.len());
     for node in &raw.nodes {
@@ -259,8 +261,8 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     frames
 }
 
-/// Returns the node of a function in a frame. It is the frame's first function, or one that the frame entered by a
-/// jump, which counts as a call.
+/// Returns the node of a function in a frame. The function is the frame's first one, or one that the frame entered by a
+/// jump. A jump counts as a call by the first function.
 fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
     let first = frame.first;
     *frame

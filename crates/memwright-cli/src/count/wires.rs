@@ -26,7 +26,7 @@ pub struct Wires {
     answers: PathBuf,
     // The file to which the plugin writes a profile.
     profile: PathBuf,
-    // This end is open for reading and writing, so that neither side blocks until the other one opens the pipe.
+    // The pipe, opened for reading and writing: an open for writing alone would block until the plugin opens the pipe.
     answer: File,
 }
 

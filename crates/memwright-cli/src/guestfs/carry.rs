@@ -1,4 +1,4 @@
-//! Copies the nodes that a guest looked up in the tree of `--root` into the files of another guest.
+//! Adds the nodes that one guest looked up in the tree of `--root` to the files of another guest.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,5 +1,4 @@
-//! Calculates the hash that identifies the guest's files in a document. It covers every property of a file that the
-//! guest can observe.
+//! Calculates the hash that identifies the guest's files in a document. It covers what the guest can observe of a file.
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};

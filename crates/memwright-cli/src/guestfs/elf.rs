@@ -1,4 +1,4 @@
-//! Parses the headers of an ELF file that determine which other files it needs to start.
+//! Parses the headers of an ELF file that name its interpreter and its libraries.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub enum ElfError {
     NotElf,
     /// Headers or segments extend beyond its end.
     Truncated,
-    /// It is for another architecture, with this machine number in the ELF header.
+    /// It is for another architecture. The value is the machine number in its header.
     OtherMachine(u16),
     /// It is for 32-bit x86.
     ThirtyTwoBit,
@@ -118,8 +118,8 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
     Ok(image)
 }
 
-/// Returns the contents of the sections with this name, in the order of the file. A file that is not ELF, or whose
-/// section headers cannot be read, is treated as one without such sections, because a program can run without them.
+/// Returns the contents of the sections with this name, in the order of the file. Returns none for a file that is not
+/// ELF or whose section headers cannot be read, because a program can run without section headers.
 ///
 /// # Errors
 /// [`ElfError::Truncated`] if the contents of a section are not in the file, or are compressed.

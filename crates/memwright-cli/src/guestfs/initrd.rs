@@ -27,7 +27,7 @@ pub struct Manifest {
     pub options: Vec<String>,
 }
 
-/// Writes the archive and returns its size in bytes.
+/// Writes the archive of the files and the kernel's parameters. Returns its size in bytes.
 ///
 /// # Errors
 /// I/O errors of reading the host's files and of writing the archive.
@@ -75,7 +75,7 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
         if name.is_empty() {
             continue;
         }
-        // An entry with exactly this name would end the archive.
+        // A file whose name is that of the end marker would end the archive.
         let name = if name == cpio::END {
             b"./TRAILER!!!"
         } else {

@@ -1,4 +1,4 @@
-//! Finds the interpreter and the libraries of a dynamic program, as the program's own loader does.
+//! Finds the interpreter and the libraries of a dynamic program in the order in which its loader searches.
 //!
 //! The order is that of ld.so(8): DT_RPATH of the object and of its chain of dependents (unless the object has a
 //! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through its cache), the default folders.
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::guestfs::elf::{self, Image};
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 
-/// The folders that loaders, Debian's among them, search without any configuration.
+/// The folders that glibc's loaders search without any configuration, including those of Debian's loader.
 const DEFAULT_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -23,7 +23,7 @@ const DEFAULT_FOLDERS: &[&str] = &[
 ];
 /// musl's folders, unless /etc/ld-musl-x86_64.path overrides them.
 const MUSL_FOLDERS: &[&str] = &["/lib", "/usr/local/lib", "/usr/lib"];
-/// Names of libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
+/// Beginnings of the names of libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
 const MUSL_ITSELF: &[&str] = &[
     "libc.",
     "libpthread.",
@@ -54,7 +54,7 @@ pub enum Missing {
     Library { name: OsString, wanted_by: PathBuf },
 }
 
-/// A loaded object, and the object that requires it, which leads to its chain of dependents.
+/// A loaded object. `parent` is the index of the object that needs it; `None` for the program.
 struct Loaded {
     path: PathBuf,
     image: Image,
@@ -162,8 +162,8 @@ impl Search {
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
-    /// Finds one library for the object with the index `asker`. Also returns whether it was found only in a folder of
-    /// /etc/ld.so.conf.
+    /// Finds a library that the object with the index `asker` needs. Also returns whether it was found only in a folder
+    /// of /etc/ld.so.conf.
     fn library(
         &self,
         name: &OsStr,
@@ -195,7 +195,8 @@ impl Search {
     }
 }
 
-/// Returns DT_RPATH of the requesting object and of its dependents. An object with DT_RUNPATH has no such folders.
+/// Returns the folders in DT_RPATH of the object `asker` and of its chain of dependents. Returns none if `asker` has
+/// DT_RUNPATH. Skips dependents with DT_RUNPATH.
 fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if loaded[asker].image.runpath.is_some() {
@@ -269,8 +270,8 @@ fn settings(path: &Path) -> Option<String> {
     String::from_utf8(host_file::read(path, LARGEST_DOCUMENT).ok()?).ok()
 }
 
-/// Reads a file in the format of /etc/ld.so.conf. Includes may be nested up to a limit, which is deeper than any
-/// distribution uses.
+/// Reads a file in the format of /etc/ld.so.conf. `depth` is the number of includes that led to this file. Includes
+/// that are nested more than 8 deep are ignored.
 fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     let Some(text) = settings(path) else {
         return;

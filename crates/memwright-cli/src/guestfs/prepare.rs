@@ -40,7 +40,7 @@ pub struct KernelOptions {
     pub selftest: Option<String>,
 }
 
-/// Everything that is prepared before QEMU starts.
+/// The program, the guest's files and the kernel's parameters, which are determined before QEMU starts.
 pub struct Prepared {
     /// The program, at its path in the guest.
     pub program: Program,
@@ -52,11 +52,11 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// One entry for each `--file`: its path in the guest, and a hash.
     pub files: Vec<String>,
-    /// The host's tree that is the lower layer of the guest's root; `None` if there is none.
+    /// The host's tree that becomes the lower layer of the guest's root; `None` without a tree.
     pub root: Option<RootChoice>,
 }
 
-/// The host's tree that is the lower layer of the guest's root.
+/// A tree of the host that becomes the lower layer of the guest's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootChoice {
     path: PathBuf,
@@ -93,8 +93,8 @@ impl RootChoice {
 }
 
 impl Prepared {
-    /// Returns an error if the guest has too little memory for the kernel's reservations, and for the archive and the
-    /// files that the kernel unpacks from it, which exist at the same time.
+    /// Returns an error if the guest's memory is too small. It must hold the kernel's reservations and, at the same
+    /// time, the archive and the files that the kernel unpacks from it.
     ///
     /// # Errors
     /// One line with the memory that the guest requires.
@@ -145,7 +145,7 @@ impl Prepared {
             Some(root) => {
                 let root = root.open().ok();
                 let file = root.and_then(|root| root.file(path.as_os_str().as_bytes()).ok()?);
-                // If the program cannot be read, the guest reports the error.
+                // A program that cannot be read gives no names. The guest reports the error when it starts the program.
                 file.map_or_else(
                     || Ok(RegionNames::default()),
                     |file| region_names::of_program(&file),
@@ -261,8 +261,8 @@ fn files_of_root(
 ) -> Result<(Program, PathBuf), Failure> {
     if root.is_whole_machine() {
         let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
-        // The guest reads the files from the tree, so none are added. This call only reports what prevents the program
-        // from starting.
+        // The guest reads the program's files from the tree, so the result is not used. This call only reports what
+        // prevents the program from starting.
         let program = program::add(&mut Tree::default(), &path, around)?;
         let here = (!fresh).then(|| std::env::current_dir().ok()).flatten();
         let folder = here.unwrap_or_else(|| PathBuf::from("/"));
@@ -330,7 +330,8 @@ fn add_file(
     Ok(format!("{} sha256 {hash}", place.display()))
 }
 
-/// Splits `HOST[:GUEST]`. If the complete argument is not a host path, the last colon is the separator.
+/// Splits `HOST[:GUEST]`. The last colon is the separator, unless the complete argument is the path of a file of the
+/// host.
 fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = argument.as_bytes();
     let whole = Path::new(argument);

@@ -44,7 +44,7 @@ impl Program {
     }
 }
 
-/// Properties of the guest that determine which files a program needs.
+/// The properties of the guest that determine which interpreters and libraries a program gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The guest's memory.
@@ -74,7 +74,7 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
 }
 
-/// Returns whether PROGRAM is a bare name that is searched in PATH, because the working folder has no such file.
+/// Returns whether PROGRAM is searched in PATH: it is a bare name, and the working folder has no file of that name.
 pub fn is_found_through_path(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
@@ -145,7 +145,7 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
     })
 }
 
-/// Adds the dependencies of a `--file` if it is a program. Other files have none.
+/// Adds the interpreter and the libraries of a `--file` that is an executable ELF file. Adds nothing for other files.
 ///
 /// # Errors
 /// The failures of [`add`], if the file is a program for this machine.

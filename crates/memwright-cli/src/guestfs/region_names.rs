@@ -79,15 +79,15 @@ impl fmt::Display for NamesError {
 
 impl std::error::Error for NamesError {}
 
-/// Reads the names from a program. Neither a script nor a program whose section headers were removed has names; both
-/// can still run.
+/// Reads the names from a program. A script has no names, nor does a program whose section headers were removed. Both
+/// can still run, so neither is an error.
 ///
 /// # Errors
 /// [`NamesError`]. If one entry is invalid, the others are not used either, because they may be wrong too.
 pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
     match host_file::read(path, LARGEST_IMAGE) {
         Ok(program) => of_program(&program),
-        // The command that runs the program reports the I/O error.
+        // The run reports the I/O error when it reads the program itself.
         Err(_) => Ok(RegionNames::default()),
     }
 }
@@ -307,7 +307,7 @@ mod tests {
             other: 2,
         };
         assert_eq!(found, Err(two));
-        // The reader must not panic on any truncation of such a file.
+        // Reading the file truncated at any length must not panic.
         let whole = program(0, size, 0, &content);
         for length in 0..whole.len() {
             let _ = of_program(&whole[..length]);

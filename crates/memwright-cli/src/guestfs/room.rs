@@ -1,7 +1,7 @@
 //! Calculates how much memory a guest's configuration requires, before its program runs.
 //!
-//! The constants are rounded up: a guest that passes the check boots, and one that fails it would have almost no memory
-//! left.
+//! The constants are rounded up. A guest that passes the check boots. A guest that fails it would have almost no memory
+//! left for its program.
 
 use crate::guestfs::tree::{Node, Tree};
 use crate::model::size::{SwapKind, SwapSize};
@@ -16,8 +16,8 @@ const PAGE_RECORD: u64 = 72;
 const NODE: u64 = 1100;
 /// The number of files, folders and devices in every guest, rounded up.
 const OWN_NODES: u64 = 100;
-/// The number of bytes of metadata for each page of an empty swap device, on a disk and in compressed memory (zram),
-/// which also needs an index.
+/// The number of bytes of metadata for each page of an empty swap device: on a disk, and in compressed memory (zram),
+/// which also has an index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
 /// With a hugetlb pool, one in `RESERVE_SHARE` pages outside the pool is reserved, but at least `LEAST_RESERVE` bytes
@@ -28,7 +28,7 @@ const MOST_RESERVE: u64 = 16 << 20;
 
 const PAGE: u64 = 4096;
 
-/// The requested configuration of a guest.
+/// What a guest contains that takes memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The sizes of its files.
@@ -50,8 +50,8 @@ impl Wanted<'_> {
     /// Returns by how many bytes this amount of memory is too small; 0 if it suffices.
     fn missing(&self, memory: u64) -> u64 {
         let files = &self.files;
-        // The file system uses at most half of the frames, and has one inode per two frames (mm/shmem.c,
-        // `shmem_default_max_blocks` and `shmem_default_max_inodes`).
+        // The tmpfs with the guest's files uses at most half of the frames, and has one inode per two frames
+        // (mm/shmem.c, `shmem_default_max_blocks` and `shmem_default_max_inodes`).
         let halves = files.pages.max(files.nodes.saturating_add(OWN_NODES));
         let halves = halves.saturating_mul(2 * PAGE);
         // The kernel's heap also uses at most half of the frames.
@@ -102,7 +102,8 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// Returns how many of `memory` bytes remain for [`Wanted::bytes`].
+    /// Returns how many of `memory` bytes remain after the frames' metadata and the reserve of a guest with a hugetlb
+    /// pool.
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
         let reserve = match self.pool {

@@ -43,7 +43,8 @@ impl Tree {
     /// Returns the path with all links resolved.
     ///
     /// # Errors
-    /// I/O errors of reading the host's files. `NotFound` remains available as the error's cause.
+    /// I/O errors of reading the host's files. If the path does not exist, the error's cause is an I/O error of the
+    /// kind `NotFound`.
     pub fn add_host_path(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let resolved = self
             .add_links(path)
@@ -58,7 +59,7 @@ impl Tree {
     /// I/O errors of reading the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         if let Some(own) = filled_by_kernel(guest) {
-            // An entry of a kind that cannot be copied is reported first.
+            // If the entry on the host cannot be copied to any path, that is the error to report.
             copied_kind(host)?;
             bail!(
                 "{}: the guest's kernel fills {} itself, no file of the host can be there",
@@ -116,7 +117,7 @@ impl Tree {
         self.nodes.iter().map(|(path, node)| (path.as_path(), node))
     }
 
-    /// Returns the skipped entries of folders, each with the reason.
+    /// Returns the entries of copied folders that were skipped, each with the reason.
     pub fn skipped(&self) -> &[(PathBuf, String)] {
         &self.skipped
     }
@@ -133,7 +134,8 @@ impl Tree {
             .sum()
     }
 
-    /// Adds an empty folder at the path of a host folder, and the folders and links along the path.
+    /// Adds a folder at the path that it has on the host, without its contents, and the folders and links along the
+    /// path.
     ///
     /// # Errors
     /// I/O errors of resolving the path.
@@ -174,7 +176,7 @@ impl Tree {
                 resolved = PathBuf::from("/");
             }
             rest.extend(components(&target));
-            // Links in /proc and /dev belong to the kernel, on the host and in the guest.
+            // The guest's kernel provides the links in /proc and /dev itself.
             if filled_by_kernel(&next).is_none() {
                 self.place(&next, Node::Link { target })?;
             }
@@ -290,8 +292,8 @@ fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     }
 }
 
-/// Returns the folder filled by the guest's kernel that contains the path, if any. The kernel would hide files of the
-/// archive in such a folder, or would read them as parameters from this command.
+/// Returns the folder that the guest's kernel fills itself and that contains the path, if any. The kernel would hide
+/// the archive's files in this folder, or would read them as this command's parameters.
 fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
     let own = ["/dev", "/proc", "/sys", "/.memwright"];
     own.into_iter()

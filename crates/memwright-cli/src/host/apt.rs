@@ -12,7 +12,7 @@ use crate::host::bounded::{self, PATIENCE};
 /// The keyring with the keys of Debian's archive, which is part of Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// One suite of the archive. The folder `work` contains apt's package lists, settings and downloads.
+/// One suite of Debian's archive. The folder `work` contains apt's package lists, settings and downloads.
 #[derive(Debug)]
 pub struct Archive<'a> {
     work: &'a Path,
@@ -102,7 +102,7 @@ impl<'a> Archive<'a> {
             .stdout(fs::File::create(place)?)
             .status()
             .context("tar cannot be started")?;
-        // The status is ignored, because dpkg fails if tar exits before it has read everything.
+        // dpkg's exit status is ignored, because dpkg fails if tar exits before it has read everything.
         let _ = unpack.wait();
         fs::remove_file(&path)?;
         let length = fs::metadata(place)?.len();
@@ -113,7 +113,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Runs one of apt's programs, with all of apt's state inside the folder.
+    /// Runs one of apt's programs, which keeps all of its state in the folder `work`.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;
         let mut command = Command::new(program);

@@ -1,7 +1,7 @@
 //! Runs another program with a limit on its time and its output.
 //!
-//! Any executable in `PATH` can have the name of the program. One that never exits, or never stops printing, must not
-//! block this command.
+//! The first executable in `PATH` with the program's name can be any program. If it never exits, or never stops
+//! printing, it must not block this command.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The time limit for a program that prints its version or its options.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Returns the time limit for a program's answer: [`PATIENCE`], or `limit` (that of the complete command) if it is
-/// shorter.
+/// Returns the time limit for a program's answer: the shorter of [`PATIENCE`] and `limit`, the time limit of this
+/// command.
 pub fn patience(limit: Option<Duration>) -> Duration {
     limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
 }
@@ -76,7 +76,7 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<Output, Unanswer
     ];
     let [stdout, stderr] = streams.map(|stream| receive(&stream, end, limit));
     let (stdout, stderr) = (stdout?, stderr?);
-    // A program can close its output long before it exits.
+    // The program can still run, although it has closed its output.
     while group.0.try_wait()?.is_none() {
         if Instant::now() >= end {
             return Err(Unanswered::Late(limit));
@@ -101,7 +101,7 @@ impl Drop for Group {
         }
         let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
-            // The group exists until its first process has been waited for.
+            // The group's ID is not reused before its first process has been waited for.
             let _ = kill_process_group(id, Signal::KILL);
         }
         let _ = self.0.wait();
@@ -124,7 +124,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Collected> {
             Ok(_) => Ok(data),
             Err(error) => Err(error.into()),
         };
-        // If the program exceeded the time limit, there is no receiver.
+        // Sending fails if the program exceeded the time limit, because the receiver is then dropped.
         let _ = sender.send(collected);
     });
     receiver

@@ -27,7 +27,7 @@ pub struct Compiler {
 pub type Source = (&'static str, &'static str);
 
 impl Compiler {
-    /// Returns the first of these compilers that is installed and works.
+    /// Returns the first of these compilers that is installed and prints its version.
     ///
     /// # Errors
     /// One line if none of them works.
@@ -51,7 +51,8 @@ impl Compiler {
     }
 
     /// Returns the folder in the cache that is named after the hash of these sources and the compiler. A program is
-    /// therefore built once and always has the same path, which matters because a program's own path is in its memory.
+    /// therefore built once and always has the same path. A program's own path is in its memory, so another path could
+    /// change counts.
     ///
     /// # Errors
     /// If no folder for a cache can be determined, or if the folder cannot be created.

@@ -1,5 +1,5 @@
-//! Temporary folders that are removed when their command exits, or later if the command was killed; and the folder of
-//! `--keep`.
+//! Temporary folders, and the folder of `--keep`. A temporary folder is removed when its command exits. If the command
+//! was killed, a later command removes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ const PREFIX: &str = "memwright-";
 /// The file that is locked while the command runs. A folder without it was not created by this module, whatever its
 /// name is.
 const LOCK: &str = "memwright.lock";
-/// The name of that file before it is locked. A file under its final name has therefore been locked.
+/// The name of that file before it is locked. A file named [`LOCK`] has therefore been locked at least once.
 const UNLOCKED: &str = "memwright.lock.new";
 /// The maximum length of a socket's path (sun_path of unix(7) is 108 bytes with the terminator).
 pub const LONGEST_SOCKET: usize = 107;
@@ -73,7 +73,8 @@ fn is_abandoned(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    // In a world-writable folder, another user's folder can contain any kind of file under that name.
+    // In a world-writable folder such as /tmp, the folder can be another user's, and its lock file can be any kind of
+    // file.
     let (lock, _) = host_file::open(&folder.join(LOCK))?;
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }

@@ -46,9 +46,9 @@ pub fn other_kind(kind: FileType) -> Option<&'static str> {
 /// # Errors
 /// I/O errors of opening; `IsADirectory` for a folder and `InvalidInput` for anything else that is not a regular file.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // The kind is checked first, because opening a device can have an effect.
+    // The kind is checked before the file is opened, because opening a device can have an effect.
     refuse_other_kinds(&fs::metadata(path)?)?;
-    // The path can be changed to another file after the check. Even then, this open must not wait for the writer of a
+    // Another process can replace the file after the check. Even then, this open must not wait for the writer of a
     // named pipe, and a read must not wait for contents that the kernel generates (/proc/kmsg).
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options()
@@ -86,7 +86,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_large(most));
     }
     let mut data = Vec::new();
-    // Files that the kernel generates report a length of 0, and other files can grow while they are read.
+    // The length does not limit the read: files that the kernel generates report a length of 0, and others can grow.
     file.take(most.saturating_add(1)).read_to_end(&mut data)?;
     if data.len() as u64 > most {
         return Err(too_large(most));
@@ -102,7 +102,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;
-        // A file in /proc has contents although its length is 0.
+        // A file in /proc always reports a length of 0. A file with another length now was empty when its folder was
+        // listed.
         let grew = fs::metadata(path)?.len() > 0;
         return Ok(if grew { Vec::new() } else { data });
     }
@@ -215,7 +216,7 @@ mod tests {
         for (most, fits) in [(0, false), (4, false), (5, true), (u64::MAX, true)] {
             assert_eq!(read(&path, most).is_ok(), fits, "{most}");
         }
-        // A sparse file would take long to read, so the length is checked before.
+        // Reading a large sparse file would take long. Its length is checked before it is read.
         let sparse = File::create(host.path().join("sparse")).unwrap();
         sparse.set_len(1 << 42).unwrap();
         let error = read(&host.path().join("sparse"), 1 << 20).unwrap_err();

@@ -14,7 +14,8 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
     suspended(|| write_fully(io::stdout().as_fd(), text)).map_err(failed)
 }
 
-/// Converts the error of a write to standard output into the error to report.
+/// Converts the error of a write to standard output into the error to report, which is [`Closed`] if the reader has
+/// closed it.
 pub fn failed(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Closed.into(),
@@ -22,12 +23,12 @@ pub fn failed(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Writes to standard error. If that is closed, the text is discarded, as for any program.
+/// Writes to standard error. If standard error is closed, the text is discarded.
 pub fn show(text: &[u8]) {
     let _ = suspended(|| write_fully(io::stderr().as_fd(), text));
 }
 
-/// Prints one line for the user, with [`show`] because `eprintln!` panics if standard error is closed.
+/// Prints one line for the user. Unlike `eprintln!`, does not panic if standard error is closed.
 pub fn say(line: &str) {
     show(format!("memwright: {line}\n").as_bytes());
 }
@@ -44,7 +45,7 @@ pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
                 let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
-                // The write is retried even if a signal interrupted the wait.
+                // The result does not matter: if a signal interrupted the wait, the write is retried at once.
                 let _ = poll(&mut wait, None);
             }
             Err(error) => return Err(error.into()),

@@ -27,7 +27,7 @@ const TIMES: &str = "times.json";
 /// The maximum number of stages whose times are stored.
 const MOST: usize = 1000;
 
-/// A stage of the command. Dropping it removes its spinner.
+/// A stage of the command, such as the runs on one kernel. Dropping it removes its spinner.
 #[must_use]
 pub struct Stage {
     name: String,
@@ -62,7 +62,7 @@ impl Stage {
         }
     }
 
-    /// Ends the stage successfully, and stores its time as the estimate for the next stage of this name.
+    /// Ends a stage that succeeded, and stores its time as the estimate for the next stage of this name.
     pub fn done(self) {
         // If another command writes the file at the same time, one of the estimates is lost.
         if let Some(path) = file() {
@@ -92,7 +92,7 @@ fn file() -> Option<PathBuf> {
     Some(cache::folder().ok()?.join(TIMES))
 }
 
-/// Formats a duration in words.
+/// Formats a duration in seconds or minutes.
 fn words(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -106,7 +106,7 @@ fn words(time: Duration) -> String {
 struct Times(BTreeMap<String, u64>);
 
 impl Times {
-    /// Reads the stored times. Returns none if the file does not exist or is malformed.
+    /// Reads the stored times. The result is empty if the file does not exist or is malformed.
     fn read(path: &Path) -> Self {
         let bytes = host_file::read(path, LARGEST_DOCUMENT).unwrap_or_default();
         Self(serde_json::from_slice(&bytes).unwrap_or_default())

@@ -17,8 +17,8 @@ const READER_COMES: Duration = Duration::from_secs(10);
 /// The interval between two attempts to open the pipe.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The files that a command reads or writes. A new output is compared with them, so that the command writes no file
-/// twice and overwrites no file that it reads.
+/// The files that a command reads or writes. Each new output file is compared with them, so that the command writes no
+/// file twice and overwrites no file that it reads.
 #[derive(Debug, Default)]
 pub struct Taken {
     files: BTreeMap<(u64, u64), String>,
@@ -76,8 +76,8 @@ impl Taken {
     }
 }
 
-/// Returns an identity of a file that does not depend on its path. Returns `None` for a device, because several options
-/// can write to the same device.
+/// Returns the device and inode number of a file, which do not depend on its path. Returns `None` for anything but a
+/// regular file or a pipe: several options can write to the same device.
 fn identity(about: &Metadata) -> Option<(u64, u64)> {
     let kind = about.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| (about.dev(), about.ino()))

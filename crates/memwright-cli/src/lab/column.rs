@@ -10,12 +10,12 @@ use crate::model::change::{Change, KEYS, Key, derived_name};
 use crate::model::image::{Image, split_name};
 use crate::model::plan::ImagePlan;
 
-/// A kernel image, and the options that differ for its runs.
+/// A kernel image, and the options that have other values in its runs.
 #[derive(Debug, Clone)]
 pub struct Column {
     /// The image, whose name is also that of the column.
     pub image: Image,
-    /// The options that differ.
+    /// The options whose values differ from those of the command.
     pub changes: Vec<Change>,
 }
 
@@ -43,7 +43,7 @@ impl Column {
         })
     }
 
-    /// Returns the plan of a command with the changes of this column applied.
+    /// Returns the plan of this column: the command's plan with the column's options.
     ///
     /// # Errors
     /// If an option rejects the value of a change.
@@ -57,7 +57,7 @@ impl Column {
         Ok(plan)
     }
 
-    /// Returns this column with words added to its kernel's command line and to its name.
+    /// Returns a copy of this column with words added to its kernel's command line and to its name.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         let mut more = self.clone();
@@ -89,8 +89,8 @@ impl Column {
     }
 }
 
-/// Returns the program that a column runs instead of the command's; `None` if the column is invalid, an error that
-/// [`Column::open`] reports.
+/// Returns the program that a column runs instead of the command's; `None` if the column does not change the program.
+/// Also `None` if the column is invalid, which [`Column::open`] reports.
 pub fn other_program(text: &str) -> Option<OsString> {
     let (_, changes) = split(text).ok()?;
     let mut programs = changes.into_iter().filter(|one| one.key == Key::Program);

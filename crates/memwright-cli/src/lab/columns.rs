@@ -1,4 +1,4 @@
-//! Columns of a comparison: one program on the kernel of each column.
+//! Runs the columns of a comparison: one program on the kernel image of each column.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Columns of the same kind of kernel with the same plan, which share a laboratory.
+/// The kind of kernel and the plan of columns that share a [`Laboratory`].
 #[derive(Debug)]
 struct Group<'a> {
     system: System,
@@ -62,7 +62,7 @@ impl Group<'_> {
     }
 }
 
-/// The plans of several columns, one for each group of columns that share it.
+/// The plans of several columns. Columns with the same plan and kind of kernel share an entry.
 #[derive(Debug)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 
@@ -119,8 +119,8 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Runs the program on each image, with one guest per core in parallel, and returns the results in the order of the
-/// images.
+/// Runs the program on each image, with as many guests in parallel as the host has cores. Returns the results in the
+/// order of the images.
 ///
 /// # Errors
 /// If a guest gives no result.
@@ -157,8 +157,8 @@ pub fn measure(
     Ok(all)
 }
 
-/// Prints how the program ended on a kernel if its exit code was not 0, because its counts are then possibly not those
-/// of the intended work. `place` identifies the run among several.
+/// Prints how the program ended on a kernel unless its exit code was 0, because the program may not have done all of
+/// its work. `place` identifies the run among several.
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}

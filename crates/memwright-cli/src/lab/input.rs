@@ -1,4 +1,4 @@
-//! What the runs of a command share: standard input, and the rehearsals of their programs.
+//! What the runs of a command share: standard input, and the rehearsals that found the programs' files.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::memwright::input::Source;
 use crate::model::failure::{Failure, TIMEOUT};
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// What a command determines once for all of its guests.
+/// Standard input and the rehearsals, which are determined once for all guests of a command.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: OnceLock<Vec<u8>>,
@@ -30,8 +30,8 @@ impl Input {
         }
     }
 
-    /// Returns the input of a guest of Memwright's kernel, which requests it in pieces. A terminal is treated as empty
-    /// input.
+    /// Returns the source of standard input for a guest with Memwright's kernel, which requests it in pieces. A
+    /// terminal is treated as empty input.
     pub fn source(&self) -> Source {
         match self.bytes.get() {
             Some(bytes) => Source::Bytes(bytes.clone()),
@@ -61,7 +61,7 @@ impl Input {
     }
 }
 
-/// Reads standard input completely. It must fit in the guest's memory and end within the time limit of a run.
+/// Reads standard input until its end. It must fit in the guest's memory, and end within `limit`.
 fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
     let end = Instant::now() + limit;
     let stdin = rustix::stdio::stdin();

@@ -1,7 +1,7 @@
 //! Finds the names of a kernel's functions, in the image itself or in `/proc/kallsyms` of a separate boot.
 //!
-//! The boot is separate from the counted one because reading the file changes counts. Its list is stored in the cache
-//! under the image's hash. With `nokaslr`, the addresses in the list are those of every boot.
+//! The boot is separate from the counted one because reading the file changes counts. The list of functions is stored
+//! in the cache under the image's hash. With `nokaslr`, the addresses are the same in every boot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::states::State;
 pub struct Names {
     /// The functions, with debug information if it was requested.
     pub source: Source,
-    /// SHA-256 of the list; `None` if there are no functions.
+    /// SHA-256 of the list of functions; `None` if the list is empty.
     pub sha256: Option<String>,
 }
 
@@ -121,7 +121,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     let said = linux_run::run(&guest, runs, state)?;
     match said.outcome {
         Outcome::Exited(0) => Ok(said.output),
-        // The kernel does not have the file, so there are no names.
+        // The kernel was built without `/proc/kallsyms`, so there are no names.
         Outcome::Exited(_) | Outcome::Killed(_) | Outcome::NotStarted(_) => Ok(Vec::new()),
     }
 }
@@ -139,7 +139,7 @@ fn write_archive(archive: &Path) -> anyhow::Result<()> {
     initrd::write(archive, &manifest, &tree).map(drop)
 }
 
-/// Writes the list atomically, so that other commands find the complete list or none.
+/// Writes the list of functions atomically: another command finds the complete list or none.
 fn keep(place: &Path, text: &[u8]) -> anyhow::Result<()> {
     let parent = place.parent().context("the cache has no folder")?;
     fs::create_dir_all(parent)?;

@@ -51,30 +51,30 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
 
-/// The guest's init process, which is built together with this command, so that the user needs no compiler and its
-/// bytes are equal on every machine. Empty if it could not be built.
+/// The init process of Linux guests. It is built together with this command, so that the user needs no compiler for it,
+/// and every machine runs the same bytes. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// The folder in the guest with the init process's own files.
 const OWN: &str = "/.memwright";
-/// The file name of the initrd from which every image without modules boots.
+/// The file name of the initrd from which guests without swap boot.
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
-/// The path that a dry run prints in place of the temporary folder.
+/// The folder that the command line of a dry run names in place of the temporary folder.
 const DRY: &str = "/tmp/memwright-run";
 /// The default time limit of the guests.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
-/// A program that is ready to run on any Linux kernel, or on Memwright's.
+/// A program, its guest and QEMU, prepared for runs on images of one kind: Linux kernels, or Memwright's kernel.
 pub struct Laboratory<'a> {
     plan: &'a ImagePlan,
     system: System,
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
-    // What the program looked up in the tree of `--root` in its rehearsal on Memwright.
+    // What the program looked up in the tree of `--root` in its rehearsal on Memwright; `None` without a tree.
     seen: Option<Arc<Record>>,
     input: Vec<u8>,
     files: PathBuf,
@@ -91,7 +91,7 @@ pub struct Laboratory<'a> {
     _folder: PrivateFolder,
 }
 
-/// A profile, and the names of its kernel's functions as in [`Measured::names`].
+/// A profile, and the names of the kernel's functions with the meaning of [`Measured::names`].
 type Named = (Profile, Option<BTreeSet<String>>);
 
 /// The results of a program on one kernel.
@@ -100,8 +100,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
-    /// The names of the kernel's functions. `None` if inlined functions are counted separately: a name that only one
-    /// kernel has is then a difference.
+    /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
+    /// kernel has is a difference, and is not counted as its caller's.
     pub names: Option<BTreeSet<String>>,
 }
 
@@ -252,8 +252,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Runs the program once more without counting, and returns the paths in the tree of `--root` that it looked up and
-    /// that its guest lacks. Returns `None` if there is no tree or if verification is disabled.
+    /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
+    /// that its guest lacks; `None` without a tree or with `--no-verify`.
     fn missed(
         &self,
         image: &Image,
@@ -275,7 +275,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some(missed(&root.open()?, seen, &said.not_found)))
     }
 
-    /// Combines the runs on an image. The first run is the result, and a second one verifies it.
+    /// Returns the results of the first run on an image, and whether a second run gave the same.
     fn conclude(
         &self,
         image: &Image,
@@ -326,7 +326,8 @@ impl<'a> Laboratory<'a> {
 
     /// Returns the snapshot from which runs on this image start, or `None` if they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        // If CPUs take turns, the first turns after a restore depend on the host. A snapshot does not contain a disk.
+        // With several CPUs, which of them runs first after a restore depends on the host. A snapshot does not contain
+        // the guest's disk.
         if self.machine.cpus > 1 || self.machine.disk.is_some() {
             return Ok(None);
         }
@@ -339,7 +340,7 @@ impl<'a> Laboratory<'a> {
         states::of(&guest, &uncounted, image, &qemu, self.plan.cold, runs)
     }
 
-    /// Returns the set of guests that run in parallel. A signal or the time limit ends all of them.
+    /// Starts to watch signals and the time limit, either of which ends all guests that run in parallel.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -361,8 +362,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the path of the initrd from which a guest boots, which is a separate one for an image stored with
-    /// modules.
+    /// Returns the path of the initrd from which a guest boots. With swap, each image has its own initrd, which
+    /// contains the image's modules.
     fn boot(&self, image: &Image) -> PathBuf {
         match self.swap {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
@@ -390,7 +391,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Writes the initrd of an image that is stored with the modules for swap.
+    /// Writes the initrd of an image for a guest with swap: the init process, and the modules that are stored with the
+    /// image. Does nothing without swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
         let Some(swap) = self.swap else {
             return Ok(());
@@ -403,7 +405,8 @@ impl<'a> Laboratory<'a> {
         initrd::write_tree(archive, &tree)
     }
 
-    /// Symbolizes the plugin's profile. Also returns the names of all functions.
+    /// Symbolizes the plugin's profile. Also returns the names of the kernel's functions. Returns `None` without a
+    /// profile.
     fn profile(
         &self,
         image: &Image,
@@ -457,7 +460,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
-    /// Returns `None` if no debug information is needed, and otherwise whether source lines are needed too.
+    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
     fn by_source(&self) -> Option<bool> {
         match self.plan.measure {
             Measure::Functions { detail, .. } => match detail {
@@ -592,7 +595,8 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
         let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
         prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
     }
-    // A program in a tree of `--root` finds the files of that tree, as on its own machine.
+    // This file tells the init process to provide what a program of a complete tree expects: the loopback interface,
+    // /dev/shm and /dev/fd.
     if prepared.root.is_some() {
         let place = Path::new(OWN).join("root");
         prepared.tree.add_bytes(&place, 0o600, Vec::new());
@@ -609,11 +613,11 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
     };
 }
 
-/// Checks that the plan can be run and measured on this machine and kind of kernel.
+/// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If functions are requested with several CPUs, if the kernel's command line cannot contain the words, or if the init
-/// process for Linux could not be built.
+/// If functions are requested with several CPUs, if the kernel's command line would be too long, or if this command was
+/// built without the init process for Linux.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
     if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
@@ -650,7 +654,7 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
 /// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// If the kernel is Memwright's and there is no plugin.
+/// If the plugin cannot be built and the kernel is Memwright's, which is not counted without it.
 fn counting(
     measure: &Measure,
     system: System,
@@ -669,7 +673,7 @@ fn counting(
     }
 }
 
-/// Builds the plugin for this QEMU.
+/// Builds the plugin for this QEMU, and returns its path.
 fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
     match version::takes_plugins(qemu) {
         true => plugin::build(version),

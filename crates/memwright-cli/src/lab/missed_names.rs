@@ -1,7 +1,8 @@
 //! Finds the names that a program looked up on a Linux kernel and that its guest lacked.
 //!
-//! The guest has those files of the tree of `--root` that the run on Memwright used. If a program looks up another name
-//! of the tree on this kernel, it does not exist there, although it would exist on a machine with the complete tree.
+//! The guest has those files of the tree of `--root` that the run on Memwright used. Another name of the tree does not
+//! exist in the guest. A program that looks it up on this kernel does not find it, although it would on a machine with
+//! the complete tree.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ const MOST_PRINTED: usize = 5;
 /// found: these are in the guest unless the program has removed them.
 pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<String> {
     let in_tree = not_found.iter().filter_map(|path| {
-        // A path that does not resolve in the tree either is not a missed one.
+        // A path that does not exist in the tree either is not missed.
         let path = root.resolve(path).ok().flatten()?;
         let was_found = matches!(seen.node(&path), Some(Some(_)));
         (!was_found && !path.is_empty()).then_some(path)

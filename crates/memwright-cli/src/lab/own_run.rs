@@ -1,4 +1,4 @@
-//! Runs one of several guests with Memwright's kernel, which reports its own counts.
+//! Runs a guest with Memwright's kernel, which reports its own counts, as one of the guests that a command runs.
 
 use anyhow::anyhow;
 use memwright_linux_abi::channel::{NO_ROOM, Outcome};

@@ -1,7 +1,8 @@
-//! Determines which files of the tree of `--root` a program uses, by a run on Memwright's kernel.
+//! Determines which files of the tree of `--root` a program uses. For this, runs the program on Memwright's kernel,
+//! which is called a rehearsal.
 //!
-//! A guest of a kernel image has no lower layer for the tree, so it gets these files before it starts. The program then
-//! finds the same files on every kernel.
+//! A guest with a kernel image cannot read the tree while it runs. The files that the rehearsal used are therefore
+//! added to the guest before it starts, so that the program finds the same files on every kernel.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,8 @@ use crate::model::failure::Failure;
 use crate::model::plan::{ImagePlan, OwnPlan, Setup};
 use crate::qemu::runs::Runs;
 
-/// The rehearsals of a command. Guests that differ only in other settings share a rehearsal.
+/// The rehearsals of a command. Guests with the same command, environment, files and tree share a rehearsal, whatever
+/// their other settings are.
 #[derive(Debug, Default)]
 pub struct Rehearsals(Mutex<Vec<(Program, Arc<Record>)>>);
 
@@ -37,7 +39,7 @@ struct Program {
 /// up, or `None` if there is no tree.
 ///
 /// # Errors
-/// If the program did not end in the rehearsal, or if a file cannot be read.
+/// If the rehearsal gives no result, if the program cannot be started in it, or if a file cannot be read.
 pub fn add_files(
     prepared: &mut Prepared,
     plan: &ImagePlan,

@@ -1,4 +1,5 @@
-//! Stores a kernel image under a name: one from a Debian package, or a copy of the user's file.
+//! Stores a kernel image in the cache under a name. The image is from a Debian package, or is a copy of the user's
+//! file.
 
 use std::borrow::Cow;
 use std::fs;
@@ -19,7 +20,7 @@ use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
 
-/// The package that depends on the package with the newest image.
+/// The Debian package that always depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Stores an image under a name.
 ///
@@ -50,14 +51,15 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
-/// Returns a folder in which an image is prepared, so that an incomplete image never has its final name.
+/// Creates a temporary folder in which an image is prepared. An incomplete image therefore never has its final name.
 fn work_folder() -> anyhow::Result<PrivateFolder> {
     let parent = folder()?;
     fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
     PrivateFolder::within(&parent).with_context(|| format!("cannot write to {}", parent.display()))
 }
 
-/// Writes the description of the prepared image, and renames its folder to its final name.
+/// Writes the description of the prepared image, and renames the folder `fresh` to the image's final folder in the
+/// cache.
 fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<Kept> {
     let configuration = host_file::read(&fresh.join(CONFIGURATION), LARGEST_DOCUMENT).ok();
     let kept = Kept {
@@ -78,8 +80,11 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Copies the image at PATH of `[NAME=]PATH`, or what was built in the tree at PATH. With `debug`, also copies the
-/// tree's debug information; an image of its own has none.
+/// Copies the image at the PATH of `[NAME=]PATH`, or what was built in the tree at PATH, to the folder `fresh`. With
+/// `debug`, also copies the tree's debug information. Returns the name and the absolute path.
+///
+/// # Errors
+/// If `debug` is set and PATH is not a tree, or if PATH cannot be copied.
 fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String)> {
     let (name, path) = split_name(text);
     let path = Path::new(path);
@@ -103,7 +108,7 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
     Ok((name.into_owned(), source))
 }
 
-/// Downloads and unpacks the newest image of a suite.
+/// Downloads and unpacks the newest image of a suite into the folder `fresh`. Returns its package and version.
 fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<String> {
     say(&format!(
         "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
@@ -135,8 +140,8 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
     Ok(format!("{package} {version}"))
 }
 
-/// Moves the image and its configuration out of an unpacked package. They are in `/boot`, or in the folder of the
-/// modules, where Debian installs them since 7.2.
+/// Moves the image and its configuration from an unpacked package to the folder `fresh`. In the package, they are in
+/// `/boot` or, since Debian's Linux 7.2, in the folder of the modules.
 fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     let mut folders = vec![root.join("boot")];
     let modules = fs::read_dir(root.join("usr/lib/modules"));
@@ -156,7 +161,8 @@ fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the names of the other packages if the image of the first stanza is split into several.
+/// Returns the packages with the other parts of the kernel, if Debian splits the package of the first stanza into
+/// several.
 fn parts(shown: &str) -> Vec<String> {
     let depends = shown
         .lines()

@@ -23,7 +23,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'w' => warnings.extend_from_slice(body),
             b'm' => not_found.push(body.to_vec()),
             b'b' => notes.extend_from_slice(body),
-            // The guest's clock at the point at which its state could be saved.
+            // The guest's clock at the save point, at which a snapshot can be taken. It is not used here.
             b'r' => {}
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
@@ -31,7 +31,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         }
         bytes = rest;
     }
-    // A wait status as of wait(2): a signal in the low seven bits, or the exit code in the byte above.
+    // A wait status of wait(2): the signal is in the low seven bits; if it is 0, the exit code is in bits 8 to 15.
     let status = status?;
     let outcome = match (refusal, status & 0x7f) {
         (Some(number), _) => Outcome::NotStarted(number),

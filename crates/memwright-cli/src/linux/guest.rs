@@ -11,12 +11,12 @@ use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 
-/// The command line disables mitigations, because TCG does not have the hardware bugs and they would add steps to code
-/// paths, and layout randomization, so that runs repeat.
+/// The kernel's command line without `--append`. It disables mitigations: TCG does not have the hardware bugs, and the
+/// mitigations would add instructions to code paths. It disables layout randomization so that runs repeat.
 const COMMAND_LINE: &str =
     "mitigations=off nokaslr norandmaps quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 
-/// A kernel, a program and a machine. Every run uses the same.
+/// A Linux kernel, a program and a machine. All runs of a program on a kernel image use the same `Guest`.
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// The path of QEMU.
@@ -27,8 +27,8 @@ pub struct Guest {
     pub boot: PathBuf,
     /// The archive with the program and its files, which the init process unpacks.
     pub program: PathBuf,
-    /// Whether the init process reports the names that the program looked up without success. The program then runs
-    /// under a seccomp filter, and its counts differ from those of other runs.
+    /// Whether the init process reports the names that the program looked up without success. For this, the program
+    /// runs under a seccomp filter, which changes its counts.
     pub reports_names: bool,
     /// Words that are appended to the kernel's command line.
     pub append: String,
@@ -41,19 +41,20 @@ pub struct Guest {
     pub profile: Option<u16>,
 }
 
-/// How a guest starts, and whether it stops at the save point, the last point that does not depend on the program.
+/// How a guest starts, and whether it stops at the save point. The save point is the last point of the boot at which
+/// the guest's state does not depend on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start<'a> {
     /// The guest boots, and continues past the save point.
     Boot,
-    /// The guest boots, and stops at the save point. QEMU connects its monitor to this socket.
+    /// The guest boots, and stops at the save point for a snapshot. QEMU connects its monitor to this socket.
     Stop { monitor: &'a Path },
     /// The guest starts at the save point from a snapshot, which QEMU receives through the monitor on this socket.
     Saved { monitor: &'a Path },
 }
 
-/// The maximum length of a command line of x86-64 kernels in bytes (COMMAND_LINE_SIZE without the terminator), which
-/// silently ignore the rest.
+/// The maximum length of the command line of an x86-64 kernel in bytes (COMMAND_LINE_SIZE without the terminator). The
+/// kernel silently ignores the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
 /// Returns the path of the file that backs the disk of a guest. `serial` is the file of its serial line, in the same
@@ -120,7 +121,7 @@ impl Guest {
     /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // The file exists in every guest, so that the snapshot does not depend on the program.
+            // The fw_cfg file exists without a program too, so that the snapshot does not depend on the program.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 let name = match self.reports_names {

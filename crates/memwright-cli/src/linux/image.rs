@@ -19,7 +19,7 @@ impl fmt::Display for NotBootable {
 impl std::error::Error for NotBootable {}
 
 /// Returns whether an error of opening an image means that the image is absent or cannot boot, as after a failed build.
-/// Other errors have causes other than the build.
+/// Other errors do not come from the build, so a bisection must not skip the commit.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
@@ -31,9 +31,9 @@ const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
 const VERSION: std::ops::Range<usize> = 0x20e..0x210;
 const SECTOR: usize = 0x200;
 
-/// The beginning of the version text in an uncompressed image, which a digit follows (init/version.c).
+/// The beginning of the version text in an uncompressed image (init/version.c). A digit follows it.
 const BANNER: &[u8] = b"Linux version ";
-/// The owner and type of the note with the 32-bit entry point that QEMU uses to boot an ELF file
+/// The owner and type of the ELF note with the 32-bit entry point at which QEMU starts a vmlinux
 /// (include/xen/interface/elfnote.h).
 const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
 
@@ -71,7 +71,7 @@ fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
     Ok(false)
 }
 
-/// Returns the version text of an uncompressed image, without the words with which every version text begins.
+/// Returns the version text of an uncompressed image, without [`BANNER`] at its beginning.
 fn banner(bytes: &[u8]) -> Option<String> {
     let mut places = bytes.windows(BANNER.len() + 1);
     let at = places.position(|place| {

@@ -31,7 +31,7 @@ pub const DEBUG: &str = "vmlinux.debug";
 pub struct Kept {
     /// Its name on the command line.
     pub name: String,
-    /// The package and its version, or the path from which the image was copied.
+    /// Where the image is from: the package and its version, or the path of the copied file.
     pub source: String,
     /// SHA-256 of the image.
     pub sha256: String,
@@ -39,7 +39,7 @@ pub struct Kept {
     pub config_sha256: Option<String>,
     /// The version text of the image.
     pub version: String,
-    /// The version of the lists that determined which of the package's modules were stored.
+    /// The version of the lists of modules ([`LISTS`]) with which the package's modules were stored.
     #[serde(default)]
     pub modules: u32,
 }
@@ -97,8 +97,8 @@ pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder()?.join(name))
 }
 
-/// Returns the image in a folder; `None` if there is none, or if a package was stored without modules that are now
-/// needed.
+/// Returns the description of the image in a folder. Returns `None` if there is no image, or if a Debian package was
+/// stored with an older version of the lists of modules.
 fn read(folder: &Path) -> Option<Kept> {
     let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
     let kept: Kept = serde_json::from_slice(&text.ok()?).ok()?;
@@ -120,7 +120,8 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
-/// Returns the stored modules of an image for this kind of swap, in the order in which they are loaded.
+/// Returns the modules that are stored with an image for this kind of swap, in the order of loading. Returns none if no
+/// modules are stored.
 ///
 /// # Errors
 /// If a module cannot be read.

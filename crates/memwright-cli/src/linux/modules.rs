@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::model::size::SwapKind;
 
-/// The version of these lists. A Debian kernel that was stored with another version is downloaded again.
+/// The version of these lists. A Debian kernel that was stored with another version counts as missing and must be
+/// downloaded again.
 pub const LISTS: u32 = 1;
 
 /// The modules for swap in compressed memory (zram), in the order of loading.
@@ -29,12 +30,13 @@ const DISK: &[&str] = &[
 ];
 
 /// Returns the paths of all modules relative to the folder of a kernel's modules, without suffixes, in the order of
-/// loading. A kernel lacks those that are built in or that it does not need.
+/// loading. A kernel's folder does not contain those that are built into the kernel or that the kernel does not have.
 pub fn all() -> impl Iterator<Item = &'static str> {
     ZRAM.iter().chain(DISK).copied()
 }
 
-/// Returns whether this kind of swap needs a stored module, whose name has the form `05-zram.ko.xz`.
+/// Returns whether this kind of swap needs the stored module with this path. Its file name has the form
+/// `05-zram.ko.xz`.
 pub fn serves(stored: &Path, kind: SwapKind) -> bool {
     let list = match kind {
         SwapKind::Zram => ZRAM,

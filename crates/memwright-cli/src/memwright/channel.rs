@@ -7,7 +7,7 @@ use memwright_linux_abi::channel::{Channel, FRAME_HEADER, LONGEST_FRAME, Outcome
 
 use crate::memwright::window::Window;
 
-/// Decodes the payload of a result frame into the outcome and its text.
+/// Decodes the payload of a result frame: how PROGRAM ended, and the guest's text about it.
 ///
 /// # Errors
 /// If the payload is too short or of an unknown kind.
@@ -32,8 +32,8 @@ pub struct Frames<R> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Reads frames from `input`, and their payloads from `window`. `input` may be a buffered reader, with a buffer of
-    /// at most [`STREAM_BUFFER`](memwright_linux_abi::channel::STREAM_BUFFER) bytes.
+    /// Returns a reader of frames whose headers are in `input` and whose payloads are in `window`. `input` may be a
+    /// buffered reader with a buffer of at most [`STREAM_BUFFER`](memwright_linux_abi::channel::STREAM_BUFFER) bytes.
     pub fn new(input: R, window: Window) -> Self {
         Self {
             input,
@@ -130,7 +130,7 @@ mod tests {
         window
     }
 
-    /// A stream that returns pieces of at most one size.
+    /// A stream of which each read returns at most this many bytes.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn frames_come_whole_however_the_stream_is_cut() {
         let long = vec![b'x'; 3 * PACE + 1];
-        // A payload that contains the bytes of frames is still one payload.
+        // Bytes in a payload that look like frames must not be split.
         let inner = [frame(2, b""), frame(9, b"")].concat();
         let sent: [(Channel, &[u8]); 6] = [
             (Channel::Stdout, b"hello"),

@@ -27,7 +27,7 @@ pub struct Drive<'a> {
     pub line: &'a [OsString],
     /// The files and sockets that the arguments name.
     pub places: &'a Places,
-    /// QEMU's standard input: a pipe if QEMU writes its log into a pipe.
+    /// QEMU's standard input. If this command reads QEMU's log, it is the pipe into which QEMU writes the log.
     pub stdin: Stdio,
     /// The file to which QEMU's standard error is redirected.
     pub errors: &'a Path,
@@ -45,7 +45,7 @@ pub struct Drive<'a> {
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// The sender of a message for every backtrace. It is dropped when the run has ended.
+    /// Sends a message for every backtrace of the guest. It is dropped when the run has ended.
     pub progress: Sender<()>,
 }
 
@@ -53,7 +53,7 @@ pub struct Drive<'a> {
 pub struct Driven {
     /// The guest's output and result.
     pub report: Report,
-    /// Why the command ended the run early; `None` if it did not.
+    /// Why the command ended the run before the program exited; `None` if it did not.
     pub cut: Option<Cut>,
     /// SHA-256 of the standard input that the program received.
     pub input: String,

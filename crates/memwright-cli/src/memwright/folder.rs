@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::host::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::qemu::command::Places;
 
-/// The files that `--keep` keeps.
+/// The names of the files that remain in the folder of `--keep` after a run.
 pub const KEPT: [&str; 5] = ["kernel", "initrd.cpio", "log", "qemu.log", "command"];
 
 /// The paths of the files and sockets of a run.
@@ -15,12 +15,12 @@ pub const KEPT: [&str; 5] = ["kernel", "initrd.cpio", "log", "qemu.log", "comman
 pub struct RunFolder {
     places: Places,
     keep: Option<PathBuf>,
-    // The folder is removed when this value is dropped.
+    // Dropping this value removes the temporary folder.
     private: PrivateFolder,
 }
 
 impl RunFolder {
-    /// Creates the folders.
+    /// Creates the temporary folder and, with `--keep`, its folder.
     ///
     /// # Errors
     /// I/O errors of creating the folders.
@@ -45,7 +45,7 @@ impl RunFolder {
         Some(self.keep.as_ref()?.join(name))
     }
 
-    /// Returns the path of a file that exists at least until the run ends.
+    /// Returns the path of a file in the folder of `--keep` or, without `--keep`, in the temporary folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.keep
             .as_deref()

@@ -10,7 +10,7 @@ use crate::model::shell::shell_line;
 /// The port that gdb stubs use by default.
 pub const USUAL_PORT: u16 = 1234;
 
-/// Returns a port of this machine that is free now, the default port if possible.
+/// Returns a TCP port of this machine that is free now, which is [`USUAL_PORT`] if possible.
 ///
 /// # Errors
 /// If no port is free.

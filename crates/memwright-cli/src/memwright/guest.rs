@@ -1,4 +1,4 @@
-//! One run of a program on Memwright's kernel, counted by QEMU as on any other kernel.
+//! One run of a program on Memwright's kernel, counted by QEMU like a run on a Linux kernel.
 
 use crate::memwright::drive::Drive;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 use crate::qemu::runs::Runs;
 
-/// A program and its machine. Every run uses the same.
+/// A program and its machine. All runs of the program on Memwright's kernel use the same `OwnGuest`.
 #[derive(Debug)]
 pub struct OwnGuest<'a> {
     /// The path of QEMU.

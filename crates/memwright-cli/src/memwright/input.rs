@@ -1,10 +1,11 @@
 //! Serves the guest's requests: for standard input, which is the command's own, and for files from the tree of
 //! `--root`.
 //!
-//! The guest's CPUs are stopped until the answer arrives, so the guest cannot observe how long that takes. From a pipe
-//! or a file, the answer has the requested length unless the input ends, so every run receives the same bytes in the
-//! same pieces. From a terminal, the answer is one line, as for a read of the terminal itself; such a run does not
-//! repeat. Ctrl-C withdraws a pending request, so that the guest can continue and PROGRAM receives the signal.
+//! The guest's CPUs are stopped until the answer arrives, so the guest cannot observe how long the answer takes. If
+//! standard input is a pipe or a file, the answer has the requested length unless the input ends. Every run then
+//! receives the same bytes in the same pieces. If it is a terminal, the answer is one line, as for a read of the
+//! terminal itself, and the run does not repeat. Ctrl-C withdraws a pending request, so that the guest continues and
+//! PROGRAM receives the signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -35,11 +36,11 @@ pub enum Source {
 enum Request {
     /// A request for at most this many bytes of standard input.
     Input(u32),
-    /// A request for a part of the tree of `--root`, with its payload.
+    /// A request about the tree of `--root`. The value is its payload.
     Root(Vec<u8>),
 }
 
-/// The end of the input server that sends requests to its thread.
+/// The handle of the input server, with which the session sends requests to the server's thread.
 #[derive(Debug)]
 pub struct InputServer {
     requests: Sender<Request>,
@@ -49,7 +50,8 @@ pub struct InputServer {
 }
 
 impl InputServer {
-    /// Starts the server's thread, which writes answers into the window and their lengths into the socket of COM1.
+    /// Starts the server's thread. It writes answers into the window, and their lengths into the socket of the guest's
+    /// COM1.
     ///
     /// # Errors
     /// Errors of creating a socket pair.
@@ -85,7 +87,7 @@ impl InputServer {
                         let terminal = is_descriptor && io::stdin().is_terminal();
                         told.fetch_or(terminal, Ordering::Relaxed);
                         let answer = server.answer(wanted as usize, terminal);
-                        // If another thread panicked, the hash of the given input must still be available.
+                        // If another thread panicked with this lock, the hash is still updated.
                         let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
                         hash.update(answer.as_deref().unwrap_or_default());
                         answer
@@ -97,7 +99,7 @@ impl InputServer {
                     }),
                 };
                 if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
-                    // A guest that has exited needs no answers.
+                    // The guest has exited and needs no further answers.
                     return;
                 }
             }
@@ -117,13 +119,14 @@ impl InputServer {
         let _ = self.requests.send(Request::Input(wanted));
     }
 
-    /// Sends a request for a part of the tree of `--root`.
+    /// Sends a request about the tree of `--root`.
     pub fn request_root(&self, payload: &[u8]) {
         // As in `request`, sending fails only if the server has ended.
         let _ = self.requests.send(Request::Root(payload.to_vec()));
     }
 
-    /// Returns a function that withdraws the pending request. Later requests are not affected.
+    /// Returns a function that withdraws the request that is pending when it is called. Later requests are not
+    /// affected.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
         // The write fails only if the server has ended and closed the other end.
@@ -142,10 +145,11 @@ impl InputServer {
     }
 }
 
-/// The end of the input server that answers requests.
+/// The state of the input server's thread, which answers requests.
 struct Server {
     woken: UnixStream,
-    /// Bytes for the next requests: the complete input, or bytes that were read for a request that was then withdrawn.
+    /// Bytes for the next requests: the rest of [`Source::Bytes`], or bytes that were read for a request that was then
+    /// withdrawn.
     taken: Vec<u8>,
     ended: bool,
 }
@@ -167,8 +171,8 @@ impl Server {
             }
             let start = self.taken.len();
             self.taken.resize(wanted, 0);
-            // `io::stdin()` would read ahead. Input that PROGRAM does not read must stay available to the next process
-            // that reads it.
+            // `io::stdin()` would read ahead. Input that PROGRAM does not read must remain for the next process that
+            // reads this standard input.
             let got = rustix::io::retry_on_intr(|| {
                 rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
             });
@@ -195,8 +199,8 @@ impl Server {
     }
 }
 
-/// Writes an answer into the window and sends its length to the guest. If the request was withdrawn, sends a notice of
-/// that.
+/// Writes an answer into the window and sends its length to the guest. For a withdrawn request, whose answer is `None`,
+/// sends [`INPUT_WITHDRAWN`] in place of the length.
 fn send(
     socket: &Path,
     connection: &mut Option<UnixStream>,

@@ -1,4 +1,4 @@
-//! The kernel image: the embedded one, or the one that the environment names.
+//! Memwright's kernel image: the embedded one, or the file that the environment variable names.
 
 use std::borrow::Cow;
 use std::env;
@@ -20,7 +20,8 @@ fn named() -> Option<OsString> {
     env::var_os(VARIABLE).filter(|path| !path.is_empty())
 }
 
-/// Returns the path of the image, or that of this command if the image is embedded.
+/// Returns the path of the image in the environment variable, or the path of this command, in which an image is
+/// embedded.
 pub fn path() -> PathBuf {
     named().map_or_else(|| env::current_exe().unwrap_or_default(), PathBuf::from)
 }

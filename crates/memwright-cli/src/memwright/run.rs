@@ -44,12 +44,12 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// What can end a run before its program exits.
+/// What handles signals and the time limit, which can end a run before its program exits.
 pub enum Attendance<'a> {
-    /// A single run. The first SIGINT is forwarded to PROGRAM, and when `--timeout` expires the guest prints backtraces
-    /// of its CPUs.
+    /// The run is the only one of the command. The first SIGINT is forwarded to PROGRAM. When `--timeout` expires, the
+    /// guest prints backtraces of its CPUs.
     Alone(&'a SignalWatch),
-    /// One of several guests, which the command ends together.
+    /// The run is one of several. A signal or the time limit ends all of them.
     Among(&'a Runs),
 }
 
@@ -67,11 +67,11 @@ pub struct Wiring<'a> {
 
 /// The result of a run.
 pub struct Finished {
-    /// The account. It can be empty if the guest did not report how it ended.
+    /// The document with the account, which can be empty if the guest did not report how PROGRAM ended.
     pub document: Document,
     /// The guest's output and result.
     pub report: Report,
-    /// Why the command ended the run early; `None` if it did not.
+    /// Why the command ended the run before the program exited; `None` if it did not.
     pub cut: Option<Cut>,
     /// What QEMU wrote to its standard error.
     pub errors: String,
@@ -166,8 +166,8 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Querying QEMU's version takes as long as packing the initrd, and hashing as long as a short run. The version
-        // is therefore queried in parallel.
+        // Querying QEMU's version takes as long as packing the initrd, so both are done in parallel. Hashing takes as
+        // long as a short run, so it is done during the run.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
 
 /// Returns what the guest looked up in the tree, and whether one of these files changed during the run.
 fn seen(root: &Mutex<RootServer>) -> (Record, bool) {
-    // If the server panicked, the run has already ended.
+    // The record can be used even if the server panicked, because the run has ended.
     let root = root.lock().unwrap_or_else(PoisonError::into_inner);
     (root.record().clone(), root.has_changed())
 }

@@ -21,15 +21,15 @@ use crate::qemu::process::{Cut, Process};
 /// The destination of the program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// The output is written at once to this command's own.
+    /// The output is written at once to this command's standard output and standard error.
     Forward,
     /// The output is collected in the [`Report`].
     Keep,
 }
 
-/// The destinations of the contents of the guest's frames.
+/// The destinations to which the contents of the guest's frames are written or sent.
 pub struct Session<'a> {
-    /// QEMU's process, which is ended when the reader of standard output closes it.
+    /// QEMU's process, which the session ends if standard output cannot be written.
     pub process: &'a Process,
     /// The server of input requests.
     pub input: &'a InputServer,
@@ -43,7 +43,7 @@ pub struct Session<'a> {
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// The sender of a message for every backtrace. Dropping it signals the end of the run.
+    /// Sends a message for every backtrace. Dropping it reports the end of the run to the thread of `--timeout`.
     pub progress: Sender<()>,
 }
 
@@ -65,7 +65,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Describes the state of a guest that did not report how PROGRAM ended.
+    /// Describes how a guest ended that did not report how PROGRAM ended.
     pub fn silence(&self) -> &'static str {
         match self.backtrace {
             true => "the kernel panicked",
@@ -95,7 +95,7 @@ impl Session<'_> {
             match frames.next() {
                 Ok(Some((kind, payload))) => self.frame(kind, payload, &mut report)?,
                 Ok(None) => return Ok(report),
-                // The command killed QEMU while it wrote a frame.
+                // The command killed QEMU while QEMU wrote a frame, so the frame is incomplete.
                 Err(_) if self.process.was_cut().is_some() => return Ok(report),
                 Err(error) => return Err(error),
             }
@@ -131,7 +131,7 @@ impl Session<'_> {
                 let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
                 show(text.as_bytes());
                 self.keep(text.as_bytes())?;
-                // Sending fails without a timeout, because there is no receiver.
+                // Sending fails without `--timeout`, because nothing receives the messages then.
                 let _ = self.progress.send(());
             }
             Channel::Result => report.outcome = Some(decode_result(payload)?),
@@ -144,7 +144,8 @@ impl Session<'_> {
             return;
         }
         if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
-            // A closed pipe ends the run as SIGPIPE ends a program. Other errors, such as a full disk, are failures.
+            // If the reader has closed the pipe, the run ends like a program that gets SIGPIPE. Other errors, such as a
+            // full disk, are failures.
             self.process.cut(match error.raw_os_error() {
                 Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
                 Some(_) | None => Cut::OutputClosed,

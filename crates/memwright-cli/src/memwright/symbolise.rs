@@ -47,7 +47,7 @@ impl Symbols {
             .partition_point(|function| function.start <= address);
         let function = &self.functions[after.checked_sub(1)?];
         let offset = address - function.start;
-        // A return address can be the address after the function's last instruction, if that instruction is a call.
+        // A return address is just after the function if the function's last instruction is a call.
         (offset <= function.size)
             .then(|| format!("{:#}+{offset:#x}", rustc_demangle::demangle(&function.name)))
     }

@@ -43,8 +43,8 @@ impl TraceFile {
         Ok(trace)
     }
 
-    /// Writes the events of one frame, one per line. The events are not buffered, so a killed command has written every
-    /// event that it received.
+    /// Writes the events of one frame, one per line. Events are not buffered: if this command is killed, the file
+    /// contains every event that it received.
     ///
     /// # Errors
     /// I/O errors of writing. With Chrome's format, also a line that is not an event.
@@ -93,7 +93,7 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // The caller is already failing and reports that failure.
+        // After `end`, this does nothing. Without it, the run has failed, and the caller reports that failure.
         let _ = self.close();
     }
 }
@@ -124,7 +124,8 @@ fn chrome_event(line: &[u8]) -> serde_json::Result<String> {
     // Chrome's unit is the microsecond. The decimals are written as digits, because a floating-point number could lose
     // nanoseconds.
     let (microseconds, nanoseconds) = (clock / 1000, clock % 1000);
-    // Events contain no process or CPU, but chrome://tracing rejects an event without a process and a thread.
+    // The process and the thread are always 1: the guest's events do not contain them, but chrome://tracing requires
+    // both.
     Ok(format!(
         r#"{{"name":{},"cat":"memory","ph":"i","s":"t","ts":{microseconds}.{nanoseconds:03},"pid":1,"tid":1,"args":{}}}"#,
         Value::String(event),

@@ -24,19 +24,20 @@ const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
 /// Backtraces count as complete after this time without another one.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
-/// How long to wait until the reader of the command's output has read the guest's output.
+/// How long to wait after a timeout until the guest's last output is written, because its reader can block it.
 const OUTPUT_PASSES: Duration = Duration::from_secs(10);
 
 /// The time within which QEMU delivers a control byte to the guest.
 const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
 
-/// Handles the command's signals. It must be created before any file that needs to be removed.
+/// Handles the signals of this command. It must be created before any file that the command removes when a signal ends
+/// it.
 pub struct SignalWatch {
     handle: Handle,
     state: Arc<Mutex<State>>,
 }
 
-/// The state that the signal thread uses.
+/// The state that the signal thread shares with the run.
 #[derive(Default)]
 struct State {
     /// A signal that arrived before the guest was started.
@@ -73,8 +74,8 @@ impl SignalWatch {
         Ok(Self { handle, state })
     }
 
-    /// Registers the guest. From then on, the first SIGINT is forwarded to PROGRAM; a second SIGINT, SIGTERM and SIGHUP
-    /// end the run.
+    /// Registers the guest. From then on, the first SIGINT is forwarded to PROGRAM. A second SIGINT, a SIGTERM or a
+    /// SIGHUP ends the run.
     pub fn watch(
         &self,
         process: &Arc<Process>,
@@ -93,7 +94,7 @@ impl SignalWatch {
         });
     }
 
-    /// Returns an error if a signal has arrived.
+    /// Returns an error if a signal arrived before the guest was started.
     ///
     /// # Errors
     /// [`Failure::Ended`], with the signal's exit code.
@@ -122,8 +123,8 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The run was already ended, but the command is blocked because the reader of its output does not read.
-            // QEMU exits together with the command.
+            // The command has already ended the run, but is blocked because its output is not read. QEMU exits when
+            // this command exits.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);
@@ -134,7 +135,7 @@ impl State {
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();
         }
-        // If QEMU does not accept the connection yet, it has not started PROGRAM either.
+        // Without a connection, QEMU has not started PROGRAM yet, so the signal ends the run.
         if signal != SIGINT || !first || guest.connection.is_none() {
             guest.process.cut(Cut::Signalled(signal));
         }
@@ -147,7 +148,7 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Locks the state. A panic in another thread must not leave QEMU running.
+/// Locks the state, even if a thread panicked with the lock: a signal must still be able to end QEMU.
 fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use memwright_linux_abi::channel::{OUTPUT_RING, WINDOW};
 
-/// The file, and the read position in its ring.
+/// The window's file, and the position of the next payload in the file's ring.
 #[derive(Debug)]
 pub struct Window {
     file: File,
@@ -16,7 +16,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates the file and allocates all of its blocks, because QEMU could not report a full disk.
+    /// Creates the file and writes all of it, so that its blocks are allocated: a guest's write to the mapped file
+    /// could not report a full disk.
     ///
     /// # Errors
     /// I/O errors of writing a file.
@@ -31,7 +32,7 @@ impl Window {
         Ok(Self { file, at: 0 })
     }
 
-    /// Reads the next payload into `payload`, whose length is that of the payload.
+    /// Fills `payload` with the next payload, whose length the caller knows from the frame's header.
     ///
     /// # Errors
     /// I/O errors of reading the file.
@@ -84,7 +85,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window");
         let mut window = Window::create(&path).unwrap();
-        // The position is just before the end of the ring, as after many payloads.
+        // The position is just before the end of the ring, so that the payloads continue at its beginning.
         let mut at = OUTPUT_RING - 3;
         window.at = at;
         for text in ["abc", "", "defgh", "i"] {

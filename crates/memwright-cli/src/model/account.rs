@@ -16,7 +16,7 @@ pub enum Value {
     Unobservable,
 }
 
-/// The text of such a value, in the table and in the JSON.
+/// The text in tables and in JSON of a count that this machine cannot observe.
 pub const UNOBSERVABLE: &str = "not observable under TCG";
 
 fn unobservable<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,10 +31,10 @@ fn read_unobservable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resul
     Err(serde::de::Error::custom("neither a count nor unobservable"))
 }
 
-/// The account of one run, in the guest's order.
+/// The account of one run. Its lists are in the order in which the guest sends them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Rows by name.
+    /// The names of the rows, and their values.
     pub rows: Vec<(String, Value)>,
     /// System calls that returned success without effect, and their counts.
     pub stubs: Vec<(String, u64)>,

@@ -6,21 +6,22 @@ use crate::model::kernel_run::Qemu;
 use crate::model::pairs;
 use crate::model::records::Record;
 
-/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
-/// name is added.
+/// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
+/// not when one is added.
 pub const SCHEMA: u32 = 2;
 
-/// The value of `kind` in such a document.
+/// The value of `kind` in the document of a bench.
 pub const KIND: &str = "bench";
 
-/// The document. It contains nothing that depends on the host: equal runs produce equal bytes on every machine.
+/// The document of a bench. It contains nothing that depends on the host: equal runs produce equal bytes on every
+/// machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
-    /// [`SCHEMA`].
+    /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
-    /// [`KIND`].
+    /// The kind of the document: [`KIND`].
     pub kind: String,
-    /// The kernels, in the order of the tables.
+    /// The kernels, in the order of the tables' columns.
     pub columns: Vec<Kernel>,
     /// The experiments.
     pub experiments: Vec<Measured>,
@@ -43,7 +44,7 @@ pub struct Kernel {
     pub config_sha256: Option<String>,
 }
 
-/// One experiment.
+/// The results of one experiment.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// The name of the experiment.
@@ -56,7 +57,7 @@ pub struct Measured {
     pub runs: Vec<MeasuredRun>,
 }
 
-/// One run of an experiment, in every column.
+/// One run of an experiment, with its results on every kernel.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredRun {
     /// The text that distinguishes the run from the experiment's other runs.
@@ -73,15 +74,15 @@ pub struct MeasuredRun {
     /// The guest's swap devices in the syntax of `--swap`; absent if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub swap: String,
-    /// The emulator.
+    /// The QEMU that ran the guests.
     pub qemu: Qemu,
-    /// Whether the second runs had the same records in every column; absent if there were no second runs.
+    /// Whether, on every kernel, a second run printed the same records; absent if there were no second runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
-    /// The differences between the first and the second runs: column, case and measure.
+    /// The differences between the first and the second runs, each with its column, case and measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// The program's records, by column.
+    /// The names of the columns, and the records that the program printed there.
     #[serde(with = "pairs")]
     pub records: Vec<(String, Vec<Record>)>,
 }

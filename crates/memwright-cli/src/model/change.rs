@@ -68,7 +68,7 @@ impl Key {
     }
 }
 
-/// The names of the options. All of them except `program` are also options of `memwright` itself.
+/// The names of the keys. All of them except `program` are also options of the command line.
 pub const KEYS: [(&str, Key); 10] = [
     ("append", Key::Append),
     ("cpus", Key::Cpus),
@@ -142,7 +142,7 @@ impl Change {
     }
 }
 
-/// Returns the name of a column that the command line does not name.
+/// Returns the name of a column to which the command line gives no name: the image and the changes.
 pub fn derived_name(image: &str, changes: &[Change]) -> String {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     format!("{image} {}", changes.join(" "))

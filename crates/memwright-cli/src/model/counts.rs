@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts from the start of a run to some point in time, or between two points.
+/// The counts of events from the start of a run to some point, or between two points of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
@@ -24,7 +24,7 @@ pub struct Counts {
     /// INVPCID instructions; absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
-    /// Interrupts with Linux's vectors for function calls on other CPUs, mostly TLB shootdowns.
+    /// Interrupts with the vectors by which Linux calls functions on other CPUs, mostly for TLB shootdowns.
     pub call_interrupts: u64,
     /// All other interrupts from devices, timers and CPUs.
     pub other_interrupts: u64,
@@ -34,7 +34,7 @@ pub struct Counts {
 }
 
 /// Instructions that completed, by the half of the address space that contains their code. Kernel instructions in
-/// interrupts are counted separately.
+/// interrupts are counted separately if the addresses of the handlers are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
     /// Instructions in the lower half.
@@ -103,7 +103,7 @@ impl Counts {
         }
     }
 
-    /// Returns the counts between `before` and these counts.
+    /// Returns the difference between these counts and the earlier counts `before`.
     pub fn since(self, before: Self) -> Self {
         self.by(before, |now, before| now - before)
     }
@@ -113,8 +113,8 @@ impl Counts {
         self.by(other, |one, other| one + other)
     }
 
-    /// Combines each row with the same row of `other`; a row that one of them did not measure is not measured in the
-    /// result.
+    /// Combines each row with the same row of `other`. If a row is not measured in one of them, it is not measured in
+    /// the result.
     pub fn by(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let mut values = self.values();
         for (value, other) in values.iter_mut().zip(other.values()) {
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(one.plus(one).since(one), one);
     }
 
-    /// Each row has a distinct value, or none if a run need not measure the row.
+    /// Each row has a distinct value. A row that need not be measured can also have none.
     #[test]
     fn values_are_those_of_the_counts() {
         let mut values = [None; ROWS];

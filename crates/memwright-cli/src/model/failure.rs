@@ -20,10 +20,10 @@ pub fn signal_code(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// SIGPIPE's number: when the reader of its output has closed the pipe, the command ends like a program that got this
-/// signal.
+/// The number of SIGPIPE. If the reader of this command's output has closed the pipe, the command exits like a program
+/// that this signal killed.
 pub const SIGPIPE: u8 = 13;
-/// ENOENT: the program was removed, or its interpreter does not exist.
+/// ENOENT: the guest did not find the program or its interpreter.
 const NO_ENTRY: i32 = 2;
 
 /// Returns the exit code for PROGRAM's outcome.
@@ -37,24 +37,25 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// The exit code of the other commands when they find a difference.
+/// The exit code of every command but `run` when it finds a difference.
 pub const DIFFERENCE: u8 = 1;
-/// The exit code of the other commands for a usage error.
+/// The exit code of every command but `run` for a usage error.
 pub const USAGE: u8 = 2;
-/// The exit code of the other commands when QEMU, a compiler or another tool is missing.
+/// The exit code of every command but `run` when QEMU, a compiler or another tool is missing.
 pub const ENVIRONMENT: u8 = 3;
-/// The exit code of the other commands when they can neither confirm nor refute what they check.
+/// The exit code of every command but `run` when no verdict is possible, for example because the counts do not repeat.
 pub const SKIPPED: u8 = 4;
-/// The exit code of the other commands when a guest crashed, or gave no result in time.
+/// The exit code of every command but `run` when a guest crashed, or gave no result in time.
 pub const GUEST: u8 = 5;
-/// The exit code of the other commands when the program ended differently, or its output differs.
+/// The exit code of every command but `run` when the program ended differently, or its output differs.
 pub const OTHER_PROGRAM: u8 = 6;
-/// The exit code of the other commands when the program's memory was mapped differently at a mark, or its marks differ.
+/// The exit code of every command but `run` when the program's memory was mapped differently at a mark, or its marks
+/// differ.
 pub const OTHER_STATE: u8 = 7;
-/// The exit code of the other commands for any other failure.
+/// The exit code of every command but `run` for any other failure.
 pub const INTERNAL: u8 = 70;
 
-/// The error for a closed reader of standard output. The command then ends like a program that gets SIGPIPE.
+/// The error if the reader of standard output has closed it. The command then ends like a program that gets SIGPIPE.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -66,7 +67,7 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// A run that failed. Each failure displays as one line.
+/// Why a command failed. Each failure displays as one line.
 #[derive(Debug)]
 pub enum Failure {
     /// PROGRAM, its interpreter or a library is missing.
@@ -81,11 +82,11 @@ pub enum Failure {
     Environment(anyhow::Error),
     /// A guest gave no result.
     Guest(anyhow::Error),
-    /// The command ended the guests: the exit code of `run`, and the reason.
+    /// The command ended its guests. The values are the exit code of `run`, and the reason.
     Ended(u8, String),
-    /// The command can neither confirm nor refute what it checks.
+    /// No verdict is possible, for example because the counts do not repeat. The value is the reason.
     Skipped(String),
-    /// Anything else.
+    /// Any other failure, such as an I/O error or an error of this command.
     Broken(anyhow::Error),
 }
 

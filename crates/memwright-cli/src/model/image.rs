@@ -28,7 +28,8 @@ pub struct Image {
     pub version: String,
 }
 
-/// The name that selects Memwright's own kernel in place of an image; a file of that name is given as `./memwright`.
+/// The name that selects Memwright's own kernel in place of an image. An image file of this name must be given as
+/// `./memwright`.
 pub const MEMWRIGHT: &str = "memwright";
 
 /// Splits `[NAME=]PATH`. The text before the `=` is not a name if it is empty or contains a slash.

@@ -8,19 +8,19 @@ use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
 use crate::model::region::Region;
 
-/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
-/// name is added.
+/// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
+/// not when one is added.
 pub const SCHEMA: u32 = 2;
-/// The value of `kind` in such a document.
+/// The value of `kind` in the document of a run on a kernel image.
 pub const KIND: &str = "kernel-run";
 
-/// One program on one kernel. Nothing except `host` depends on the host: equal runs produce equal bytes on every
-/// machine.
+/// The document of a program's run on a kernel image. Nothing except `host` depends on the host: in all else, equal
+/// runs produce equal bytes on every machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
-    /// [`SCHEMA`].
+    /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
-    /// [`KIND`].
+    /// The kind of the document: [`KIND`].
     pub kind: String,
     /// The program.
     pub program: HashedFile,
@@ -33,13 +33,13 @@ pub struct Document {
     /// SHA-256 of the guest's init process, which is embedded in this command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_sha256: Option<String>,
-    /// The emulator.
+    /// The QEMU that ran the guest.
     pub qemu: Qemu,
     /// The guest's memory in bytes.
     pub memory: u64,
     /// The number of the guest's CPUs.
     pub cpus: u8,
-    /// The guest's other settings as `NAME=VALUE`, where NAME is that of the option.
+    /// The guest's other settings as `NAME=VALUE`, where NAME is the name of an option.
     #[serde(default)]
     pub settings: Vec<String>,
     /// How PROGRAM ended.
@@ -56,8 +56,8 @@ pub struct Document {
     /// The titles of the rows that differ in the second run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// The paths in the tree of `--root` that the program looked up on this kernel and that its guest lacked, because
-    /// the run on Memwright did not use them; absent if the command did not search for them.
+    /// The paths in the tree of `--root` that the program looked up on this kernel and did not find, because the
+    /// rehearsal on Memwright did not use them; absent if the command did not search for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Vec<String>>,
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
@@ -69,12 +69,12 @@ pub struct Document {
     /// The kernel's instructions by function, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<Profile>,
-    /// Properties of this machine alone.
+    /// What depends on the host: it can differ between equal runs.
     pub host: Host,
 }
 
 impl Document {
-    /// Returns a phrase that states whether the run repeats.
+    /// Returns a phrase that states whether a second run gave the same results.
     pub fn repetition(&self) -> String {
         match self.repeats {
             Some(true) => "repeats: a second run was the same, byte for byte".to_owned(),
@@ -99,7 +99,7 @@ pub struct Kernel {
     pub config_sha256: Option<String>,
     /// The version text of the image: release, builder, time.
     pub version: String,
-    /// Its command line.
+    /// Its command line or, for Memwright's kernel, its options.
     pub command_line: String,
 }
 

@@ -18,7 +18,7 @@ pub fn parse_cpus(text: &str) -> Result<u8, String> {
     }
 }
 
-/// The components of a guest's machine.
+/// The hardware of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// The amount of memory of the guest.
@@ -57,7 +57,7 @@ impl Apic {
     /// The key of the policy that selects the mode.
     pub const KEY: &str = "apic";
 
-    /// Returns the mode that a policy's value names.
+    /// Returns the mode that a value of the policy [`Apic::KEY`] names.
     pub fn from_value(value: &str) -> Option<Self> {
         match value {
             "xapic" => Some(Self::Xapic),
@@ -68,8 +68,9 @@ impl Apic {
 }
 
 impl Machine {
-    /// Returns the machine of a guest. Unless a policy chooses the mode, the CPUs have x2APICs if and only if the guest
-    /// needs a QEMU that supports them in any case, so that the machine does not depend on the installed QEMU.
+    /// Returns the machine of a guest. Unless a policy chooses the APICs' mode, they are x2APICs exactly if the guest
+    /// has several CPUs and the instruction clock. Such a guest needs a QEMU that supports x2APICs in any case, so the
+    /// machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies

@@ -12,15 +12,16 @@ use crate::model::account::Value;
 use crate::model::hashed_file::HashedFile;
 use crate::model::pairs;
 
-/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
-/// name is added.
+/// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
+/// not when one is added.
 pub const SCHEMA: u32 = 2;
 
-/// The document. A field that a parsed document lacks is empty, so that it never equals the field of a run.
+/// The document of a run on Memwright. If the JSON lacks a field, the field is empty, which never equals the field of a
+/// run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {
-    /// [`SCHEMA`].
+    /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
     /// The program.
     pub program: HashedFile,
@@ -38,13 +39,13 @@ pub struct Document {
     pub clock: Cow<'static, str>,
     /// The values of `--policy`.
     pub policies: Vec<String>,
-    /// The guest's other settings as `NAME=VALUE`, where NAME is that of the option.
+    /// The guest's other settings as `NAME=VALUE`, where NAME is the name of an option.
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
     /// Whether a second run would give the same account.
     pub repeatable: bool,
-    /// Why the run is not repeatable.
+    /// Why the run is not repeatable; absent if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
     /// The names of the rows that have the same values in every run; absent with one CPU.

@@ -1,8 +1,8 @@
-//! A summary of a program's page tables, by kind of entry.
+//! A summary of a program's page tables: the number of entries of each kind.
 
 use serde::{Deserialize, Serialize};
 
-/// The mappings of the lower half of an address space, by kind of entry.
+/// The number of page-table entries of each kind in the lower half of an address space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTables {
     /// Page-table frames, including the root.
@@ -28,7 +28,7 @@ pub struct PageTables {
     pub vdso: u64,
 }
 
-/// A row of reports.
+/// A row of reports about page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableRow {
     /// What the row counts.

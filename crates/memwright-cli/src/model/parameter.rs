@@ -95,7 +95,7 @@ pub fn points(parameters: &[Parameter]) -> Vec<Vec<String>> {
     points
 }
 
-/// Returns the command at a point. Braces in a value are not replaced.
+/// Returns the command at a point of the sweep. A placeholder in a value is not replaced.
 pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -> Vec<OsString> {
     let placeholders: Vec<(Vec<u8>, &String)> = parameters
         .iter()

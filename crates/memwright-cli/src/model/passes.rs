@@ -40,16 +40,16 @@ impl Each {
 /// Collects the passes of a region.
 ///
 /// For each row, `Passes` counts how often each value occurs, and stores an entry only for values that differ from the
-/// first pass's. A row that has the same value in every pass takes no memory, however many passes there are. The number
-/// of distinct values is limited, because n distinct values add up to at least (n² - n) / 2. In a guest that executes
-/// 10^12 instructions, a row has fewer than 1.5 million of them.
+/// first pass's. A row that has the same value in every pass takes no memory, however many passes there are. The memory
+/// for other values is bounded: n distinct values add up to at least (n² - n) / 2, so a row of a guest that executes
+/// 10^12 instructions has fewer than 1.5 million distinct values.
 #[derive(Debug, Default)]
 pub struct Passes {
     first: Option<Counts>,
     rows: [Row; ROWS],
 }
 
-/// How often each value of a row occurs in the passes.
+/// How often each value of a row occurs: the first pass's value in `same`, the others in `others`.
 #[derive(Debug, Default)]
 struct Row {
     // The number of passes with the same value as the first.
@@ -148,7 +148,7 @@ mod tests {
             (&[u64::MAX, 0, 3, 3, 8], Some([u64::MAX, 0, 3, u64::MAX])),
         ] {
             let counts = counted.iter().map(|count| Counts {
-                // One row increases while the other decreases.
+                // From pass to pass, one row increases while the other decreases.
                 invlpg: Some(*count),
                 invpcid: Some(u64::MAX - *count),
                 ..Counts::default()
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// However many passes there are, only distinct values are stored, each once.
+    /// Checks that the memory for passes depends on the number of distinct values and not on the number of passes.
     #[test]
     fn passes_take_memory_by_their_values() {
         let counts = |value: u64| Counts {

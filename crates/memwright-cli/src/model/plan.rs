@@ -47,7 +47,7 @@ pub struct OwnPlan {
 }
 
 impl OwnPlan {
-    /// Returns a run without a terminal that produces an account and nothing else.
+    /// Returns a run without terminals, traces, gdb and self-tests, whose only result is the account.
     pub fn new(setup: Setup, care: Care) -> Self {
         Self {
             setup,
@@ -73,7 +73,8 @@ pub struct ImagePlan {
     pub measure: Measure,
     /// Whether a second run is compared with the first.
     pub verify: bool,
-    /// Whether the kernel boots even if a snapshot of the booted guest exists. Such a run saves no snapshot either.
+    /// Whether the kernel boots even if a snapshot exists from which the guest could start. If set, no snapshot is
+    /// saved either.
     pub cold: bool,
 }
 
@@ -113,7 +114,7 @@ pub struct Terminals {
     pub stdout: bool,
     /// Standard error.
     pub stderr: bool,
-    /// Columns and rows of the terminal, if the size of one of the terminals can be read.
+    /// The columns and rows of the first of the terminals whose size is known; `None` if there is none.
     pub size: Option<(u16, u16)>,
 }
 
@@ -196,8 +197,8 @@ pub struct Setup {
     #[arg(long, value_name = "DIR|TAR|none")]
     pub root: Option<OsString>,
 
-    /// Whether a guest that shows the tree of this machine does not depend on the current folder and on what is in
-    /// `/tmp` here: PROGRAM starts in the root folder, and finds `/tmp` empty.
+    /// Whether the guest's root is independent of this command's working folder and of the host's `/tmp`: PROGRAM then
+    /// starts in the root folder, and `/tmp` is empty.
     #[arg(skip)]
     pub fresh: bool,
 
@@ -300,7 +301,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Options of a guest, and `--kernel`, which one of them requires.
+    /// A command line with the options of a guest, and with `--kernel`, which `--append` requires.
     #[derive(Debug, Parser)]
     struct Options {
         #[arg(long)]

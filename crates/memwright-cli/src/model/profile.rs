@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::region_names;
 
-/// The name in profiles for all code outside named functions.
+/// The name that profiles give to instructions of code outside all named functions.
 pub const UNATTRIBUTED: &str = "[unattributed]";
 
 /// Instructions of a kernel by function, for a run or a region.
@@ -52,7 +52,7 @@ pub struct Call {
     pub caller: Option<u32>,
     /// The index of the function's name in [`Profile::functions`].
     pub function: u32,
-    /// Whether an interrupt entered the function.
+    /// Whether an interrupt, and not a call, entered the function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt: bool,
     /// How often the function was called at this node.
@@ -62,7 +62,7 @@ pub struct Call {
 }
 
 impl Profile {
-    /// Describes what the profile covers.
+    /// Returns the title of what the profile covers: a region, or the complete run.
     pub fn subject(&self) -> String {
         match self.region {
             Some(region) => region_names::title(region, self.region_name.as_deref()),
@@ -90,7 +90,7 @@ impl Profile {
         own.map(|call| call.instructions).sum()
     }
 
-    /// Returns whether the function of this node is also the function of one of the node's callers.
+    /// Returns whether the function of this node is also that of one of its callers, direct or indirect.
     fn is_recursive(&self, place: usize) -> bool {
         let function = self.calls[place].function;
         let mut above = self.calls[place].caller;
@@ -129,7 +129,7 @@ impl Profile {
     }
 }
 
-/// A function's share of a profile.
+/// The sums of a function over all nodes of the call tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionRow {
     /// Its name.
@@ -162,7 +162,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns the number of instructions by which the rows are sorted.
+    /// Returns the number of instructions by which a row is sorted.
     pub fn figure(self, row: &FunctionRow) -> u64 {
         if self.children {
             row.with_callees

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model::statistic::Statistic;
 
-/// One measure of one case.
+/// The result of one measure in one case of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The case, for example "4 KiB, whole mapping".
@@ -83,7 +83,7 @@ fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 /// Parses a program's output.
 ///
 /// # Errors
-/// If a line is not a record, or if there are no records and no note states what the kernel lacks.
+/// If a line is neither a record nor a note, or if there is none of either. A note states what the kernel lacks.
 pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     let (notes, lines): (Vec<&str>, Vec<&str>) =
         output.lines().partition(|line| line.starts_with("note\t"));
@@ -97,7 +97,7 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Returns the differences between two runs: case, measure, statistic, and both values.
+/// Returns one line for each record that differs between two runs, with its case, measure, statistic and both values.
 pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     let names = |records: &[Record]| -> Vec<(String, String)> {
         let names = records
@@ -112,8 +112,7 @@ pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     pairs.map(|(one, other)| difference(one, other)).collect()
 }
 
-/// Returns the first statistic that differs. Tables do not print the maximum, so a difference of it alone needs its own
-/// text.
+/// Describes the first statistic that differs. The maximum is not one of [`Found::statistics`] and is compared last.
 fn difference(one: &Record, other: &Record) -> String {
     let place = format!("{}: {}", one.case, one.measure);
     for statistic in one.found.statistics() {

@@ -20,7 +20,7 @@ pub struct Region {
     pub marks: Marks,
     /// The sum of the counts of all passes.
     pub counts: Counts,
-    /// The statistics of the single passes; absent if there were fewer than two.
+    /// The statistics of the passes; absent if there were fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub each: Option<Each>,
     /// The page tables at the first begin mark; absent if they were not read.
@@ -43,7 +43,7 @@ impl Region {
 pub struct Marks {
     /// The number of passes.
     pub passes: u64,
-    /// Begin marks while the region was already open: the pass is counted from the last of them.
+    /// Begin marks while the region was already open. The counts of the pass then start at the last of them.
     #[serde(default)]
     pub begun_again: u64,
     /// End marks while the region was not open, which end no pass.

@@ -103,7 +103,7 @@ pub fn title(region: u16, name: Option<&str>) -> String {
     }
 }
 
-/// Splits `region.NAME.REST` into NAME and REST. A number or a pattern is not a name.
+/// Splits `region.NAME.REST` into NAME and REST. Returns `None` for another text, or if NAME is a number or a pattern.
 pub fn named(row: &str) -> Option<(&str, &str)> {
     let (name, rest) = row.strip_prefix("region.")?.split_once('.')?;
     is_name(name).then_some((name, rest))

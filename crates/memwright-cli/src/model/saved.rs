@@ -48,7 +48,8 @@ impl Saved {
         }
     }
 
-    /// Returns the names that the program gave to the regions that it marked.
+    /// Returns the names of the regions that the program marked; none for a run on Memwright, whose document has no
+    /// regions.
     pub fn region_names(&self) -> RegionNames {
         match self {
             Self::Memwright(_) => RegionNames::default(),

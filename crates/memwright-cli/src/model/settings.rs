@@ -22,7 +22,7 @@ pub fn settings(setup: &Setup, files: &[String], input: &str, on: &[&'static str
         .collect()
 }
 
-/// Returns the setting for a program that read nothing from standard input, or had none.
+/// Returns the setting `stdin` of a program that read nothing from standard input.
 pub fn empty_input() -> String {
     format!("stdin=sha256 {}", hexadecimal_hash(&[]))
 }

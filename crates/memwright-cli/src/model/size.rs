@@ -71,7 +71,7 @@ impl fmt::Display for MemorySize {
 /// The reason why the text is invalid.
 pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     let bytes = parse_bytes(text)?;
-    // This check is first because a size whose unit is forgotten is far too small.
+    // This check is first because its message helps if the unit was forgotten: the size is then far too small.
     if !(LEAST..=MOST).contains(&bytes) {
         return Err(format!(
             "expected at least {}M and at most {}G",
@@ -162,7 +162,7 @@ pub struct SwapSize {
 }
 
 impl SwapSize {
-    /// Returns the number of bytes that can be swapped out to it.
+    /// Returns the number of bytes of pages that can be swapped out to the device.
     pub fn bytes(self) -> u64 {
         self.size.bytes()
     }

@@ -1,9 +1,9 @@
 //! The statistics of measured values.
 
-/// The statistic that a number in a report is.
+/// Which statistic of measured values a number in a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
-    /// The only value.
+    /// The only value of a measure.
     Value,
     /// The minimum.
     Minimum,
@@ -11,8 +11,8 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
-    /// A statistic over the passes of a region. The row with the sum over all passes has the same group and title, but
-    /// no statistic.
+    /// A statistic over the passes of a region. The row of the sum over all passes has the same group and title as this
+    /// row, but no statistic.
     Pass(Pass),
 }
 
@@ -30,7 +30,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// All of them, in the order of reports.
+    /// All statistics over passes, in the order of reports.
     pub const ALL: [Self; 4] = [Self::First, Self::Least, Self::Median, Self::Most];
 
     /// Returns its name in JSON, in the names of rows and in the headings of tables.
@@ -43,7 +43,8 @@ impl Pass {
         }
     }
 
-    /// Returns the text that this statistic adds to the title of a row that is printed outside its group.
+    /// Returns the text that is added to the title of a row with this statistic where the row is printed without its
+    /// group.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::First => "first pass",

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::model::kernel_run;
 use crate::model::parameter::Parameter;
 
-/// The version of the document's format. It increases when a name is removed or changes its meaning, but not when a
-/// name is added.
+/// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
+/// not when one is added.
 pub const SCHEMA: u32 = 1;
-/// The value of `kind` in such a document.
+/// The value of `kind` in the document of a sweep.
 pub const KIND: &str = "sweep";
 
 /// The results of a program on several kernels, with one run for each combination of its parameters' values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
-    /// [`SCHEMA`].
+    /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
-    /// [`KIND`].
+    /// The kind of the document: [`KIND`].
     pub kind: String,
     /// The command, with the names of parameters in braces.
     pub command: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Point {
 }
 
 impl Document {
-    /// Returns whether no second run differed from the first, or there were no second runs.
+    /// Returns whether every second run gave the same results as the first. Also true if there were no second runs.
     pub fn repeats(&self) -> bool {
         let mut columns = self.points.iter().flat_map(|point| &point.columns);
         columns.all(|one| one.repeats != Some(false))

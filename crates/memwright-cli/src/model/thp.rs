@@ -3,7 +3,7 @@
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 use std::fmt;
 
-/// Which anonymous memory is backed by folios of one size.
+/// Which anonymous memory gets folios of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThpSize {
     /// The order of the folios: their size is 4 KiB shifted left by this.

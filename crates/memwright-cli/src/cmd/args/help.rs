@@ -26,7 +26,8 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
-/// Expands to the exit codes of commands that find differences, with the meaning of code 1.
+/// Expands to the help text about the exit codes of a command that finds differences. The argument is the meaning of
+/// code 1.
 macro_rules! codes {
     ($difference:literal) => {
         concat!(

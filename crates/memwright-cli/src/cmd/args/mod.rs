@@ -276,7 +276,7 @@ pub struct BenchArgs {
 #[command(
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
-    // Options that conflict with `--kernel`, and options without a meaning for this command.
+    // Hides the options of `run` that conflict with `--kernel` or have no meaning for this command.
     mut_arg("native", |arg| arg.hide(true)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("parallel", |arg| arg.hide(true)),
@@ -309,7 +309,7 @@ pub struct CompareArgs {
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...\n       \
         memwright check --bisect --limit ROW=N|+P% [--baseline FILE] --kernel IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CHECK_HELP,
-    // If a check ignored one of these options, its verdict would be about something that the user did not request.
+    // Rejects these options of `run`. A check that ignored one of them would judge another run than the user requested.
     mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
@@ -522,7 +522,7 @@ impl RunArgs {
 }
 
 /// Returns which of this command's descriptors 0 to 2 are terminals. The same descriptors are terminals in the guest.
-/// Standard input is one only with `--tty`.
+/// Standard input counts as a terminal only with `--tty`.
 fn terminals(tty: bool) -> Terminals {
     let is = [
         tty && io::stdin().is_terminal(),
@@ -542,7 +542,7 @@ fn terminals(tty: bool) -> Terminals {
         stdin,
         stdout,
         stderr,
-        // A terminal whose size is not known reports 0.
+        // A terminal that does not know its size reports 0 columns or 0 rows.
         size: size
             .map(|size| (size.ws_col, size.ws_row))
             .filter(|(columns, rows)| *columns > 0 && *rows > 0),

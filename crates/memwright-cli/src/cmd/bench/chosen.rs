@@ -9,7 +9,7 @@ use crate::sheet::select;
 /// The experiments and workloads that a command line names.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The experiments, in the order of their list.
+    /// The experiments, in the order of [`EXPERIMENTS`].
     pub experiments: Vec<&'static Experiment>,
     /// The workloads, in the order of the command line.
     pub workloads: Vec<&'static Workload>,

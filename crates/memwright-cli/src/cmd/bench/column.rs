@@ -43,7 +43,8 @@ impl Column {
     /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// If the file is not a kernel image, or if the column changes the machine, which is chosen by each experiment.
+    /// If the file is not a kernel image, or if the column has a key other than `append`: each experiment determines
+    /// its machine itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         let append = named.appended();
@@ -55,7 +56,7 @@ impl Column {
         })
     }
 
-    /// Returns this kernel with words added to its command line. Memwright's kernel, which has none, is returned
+    /// Returns this kernel with words added to its command line. Memwright's kernel has no command line and is returned
     /// unchanged.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
@@ -80,7 +81,7 @@ impl Column {
         }
     }
 
-    /// Returns the description of the kernel for the document.
+    /// Returns the kernel's entry in the JSON document: its name, hash and version.
     ///
     /// # Errors
     /// I/O errors of reading the image.
@@ -107,7 +108,7 @@ impl Column {
     /// Returns the plan of a program's run on this kernel. The program measures itself, so QEMU counts nothing.
     ///
     /// # Errors
-    /// If no guest can have the swap devices.
+    /// If the run's `swap` is not valid as a value of `--swap`.
     pub fn plan(
         &self,
         program: &Path,

@@ -11,7 +11,7 @@ pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
 /// The compiler flags for programs of a guest.
 pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
-/// The sources of the program with which scripts execute marks.
+/// The sources of the program `mark`. A workload's script runs it to mark where a region begins and ends.
 const MARK: &[Source] = &[
     (
         "mark.h",
@@ -23,7 +23,7 @@ const MARK: &[Source] = &[
     ),
 ];
 
-/// Builds the program with which scripts execute marks, and returns its path.
+/// Builds the program `mark` for the scripts of workloads, and returns its path.
 ///
 /// # Errors
 /// One line if there is no C compiler or no folder for a cache, or I/O errors of writing files.
@@ -34,7 +34,7 @@ pub fn mark() -> anyhow::Result<PathBuf> {
     compiler.build(&folder, "mark", FLAGS, MARK)
 }
 
-/// The folder in the cache in which the programs are built.
+/// A C compiler, and the folder in the cache in which it builds the experiments' programs.
 #[derive(Debug)]
 pub struct Workshop {
     folder: PathBuf,

@@ -2,7 +2,7 @@
 
 use crate::model::size::MemorySize;
 
-/// A question about a kernel's memory management, with the program that answers it.
+/// A question about a kernel's memory management, and the program whose measures answer it.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// Its name on the command line.
@@ -370,7 +370,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The headers that every program includes.
+/// The headers for the experiments' programs.
 pub const HEADERS: &[(&str, &str)] = &[
     (
         "experiment.h",

@@ -40,7 +40,7 @@ use crate::render::outputs::Outputs;
 /// Runs the selected experiments or workloads, or the user's own program, and prints the results.
 ///
 /// # Errors
-/// If the usage is wrong, or if a run gave no figures; the error then contains the experiment and the column.
+/// If the usage is wrong, or if a run gave no figures. The error of a run names the experiment and the column.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     if !args.program.is_empty() {
         return own::bench(args);
@@ -138,8 +138,8 @@ fn lines(
     Ok(0)
 }
 
-/// Returns the columns: Memwright with its default policies and with each set of policies, and each kernel image
-/// without and with each addition to its command line.
+/// Returns the columns: Memwright's kernel with its default policies and with each `--policy`, and each kernel image as
+/// given and with each `--append`.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let policies = std::iter::once(String::new()).chain(args.policies.iter().cloned());
     let mut columns: Vec<Column> = policies

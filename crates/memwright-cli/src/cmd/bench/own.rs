@@ -1,5 +1,5 @@
 //! `memwright bench -- PROGRAM`: runs the user's own program on each kernel, counted by QEMU, once for each combination
-//! of its parameters' values. A bench of workloads is such a sweep, whose parameter is the name of the workload.
+//! of its parameters' values. A bench of workloads is a sweep with one parameter: the name of the workload.
 
 use std::ffi::OsString;
 
@@ -28,11 +28,12 @@ struct Subject<'a> {
     command: &'a [OsString],
     parameters: &'a [Parameter],
     input: Input,
-    /// Returns the guest that runs a command. The second argument is the index of the point.
+    /// Returns the guest that runs a command. The second argument is the index of the command's point in the sweep.
     guest: &'a dyn Fn(Vec<OsString>, usize) -> Setup,
 }
 
-/// Runs the program at every point on every kernel, and prints the rows that change.
+/// Runs the user's program at every point of the sweep on every kernel, and prints the rows that differ between points
+/// or kernels.
 ///
 /// # Errors
 /// If the usage is wrong, if a tool is missing, or if a guest gives no result.
@@ -47,10 +48,10 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     sweep(args, &subject)
 }
 
-/// Runs workloads on every kernel, and prints the rows that change.
+/// Runs workloads on every kernel, and prints the rows that differ between workloads or kernels.
 ///
 /// # Errors
-/// The errors of [`bench()`], and an error if a package is not installed, unless nothing is run.
+/// The errors of [`bench()`], and an error if a package is not installed. With `--dry-run`, packages are not checked.
 pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, Failure> {
     check_rows(args).map_err(Failure::Usage)?;
     if !args.dry_run {
@@ -73,7 +74,8 @@ pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, 
     sweep(args, &subject)
 }
 
-/// Runs a program at every point on every kernel, and prints the rows that change.
+/// Runs the subject at every point of the sweep on every kernel, and prints the rows that differ between points or
+/// kernels.
 fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
     let columns = columns(args).map_err(Failure::Usage)?;
     let parameters = subject.parameters;

@@ -119,15 +119,15 @@ impl Workload {
         self.line("# pypi: ").split_ascii_whitespace().collect()
     }
 
-    /// Returns the first line of the script that begins with `start`, without that beginning.
+    /// Returns the rest of the first line of the script that begins with `start`.
     fn line(&self, start: &str) -> &'static str {
         let mut lines = self.script.lines();
         let rest = lines.find_map(|line| line.strip_prefix(start));
         rest.unwrap_or_default()
     }
 
-    /// Checks that the workload's packages are installed on this machine, because its guest uses this machine's files.
-    /// If dpkg is missing, prints that this was not checked.
+    /// Checks that the workload's packages are installed on this machine, whose files the guest uses. If dpkg is
+    /// missing, prints that this was not checked.
     ///
     /// # Errors
     /// One line with the missing packages and the command that installs them.
@@ -218,10 +218,10 @@ fn is_in_python(folder: &Path, package: &str) -> bool {
     packages.any(|packages| packages.join(&about).is_dir())
 }
 
-/// The files of a workload for its guest. Dropping this value removes them.
+/// A workload's files in a temporary folder of the host. Dropping this value removes the folder.
 #[derive(Debug)]
 pub struct Packed {
-    // The value of `--file` that adds them to a guest.
+    // The value of `--file` that adds the files to a guest.
     file: OsString,
     _folder: PrivateFolder,
 }

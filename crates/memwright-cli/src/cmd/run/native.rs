@@ -20,7 +20,7 @@ use crate::host::output::{say, show};
 use crate::model::failure::{Failure, SIGNAL_BASE};
 use crate::sheet::{Row, Section, Sheet, Value};
 
-/// The events that perf counts, each with its title and the kind of the number.
+/// The events that perf counts, each with the title and the group of its row.
 const EVENTS: &[(&str, &str, &str)] = &[
     ("minor-faults", "minor faults", KERNEL_COUNT),
     ("major-faults", "major faults", KERNEL_COUNT),
@@ -144,7 +144,7 @@ fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
 /// Returns the times that perf measured; `None` if it measured none.
 fn perf_times(counted: &str) -> Option<Times> {
     let time = |name: &str| match field(counted, name)? {
-        // No timer tick occurred in this mode.
+        // No timer tick found the program in this mode (user or kernel), so no time is attributed to the mode.
         "<not counted>" => Some(Duration::ZERO),
         value => value.parse().ok().map(Duration::from_nanos),
     };

@@ -89,7 +89,7 @@ fn conclude(
         show(text.as_bytes());
     }
     let Some((outcome, text)) = &report.outcome else {
-        // The guest did not report how the program ended, so what is known about it is printed.
+        // The guest did not report how the program ended. The kernel's log and QEMU's messages can show why.
         if !args.care.verbose {
             show(&report.log);
         }

@@ -13,7 +13,7 @@ use tar::EntryType;
 
 use crate::guestfs::root::tree::{Contents, RootNode};
 
-/// The index of an archive.
+/// An archive: its nodes, and where the contents of its files are.
 #[derive(Debug)]
 pub struct Archive {
     file: Arc<File>,

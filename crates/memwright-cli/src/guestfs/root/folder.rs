@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use crate::guestfs::root::tree::{Contents, RootNode};
 
-/// A folder of this machine, at its path.
+/// A folder of this machine, identified by its path.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -79,7 +79,7 @@ impl Folder {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let opened = openat2(&folder, path, flags, Mode::empty(), resolve);
         let file = match opened {
-            // Sandboxes that do not support the system call return these errors.
+            // These are the errors of sandboxes that do not support openat2(2).
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
                 let whole = self.path.join(path);
                 rustix::fs::openat(CWD, whole, flags | OFlags::NOFOLLOW, Mode::empty())?

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::guestfs::root::tree::RootNode;
 
-/// The result of each path that the guest looked up. A later lookup of the same path gets the same result.
+/// What each path led to that the guest looked up. A later lookup of the same path returns the recorded result.
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     nodes: BTreeMap<Vec<u8>, Option<RootNode>>,
@@ -13,7 +13,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the recorded result for a path; `None` if the guest has not looked it up.
+    /// Returns the node that the guest found at a path, `Some(None)` if it found none, or `None` if it has not looked
+    /// up the path.
     pub fn node(&self, path: &[u8]) -> Option<&Option<RootNode>> {
         self.nodes.get(path)
     }
@@ -34,7 +35,7 @@ impl Record {
         nodes.filter_map(|(path, node)| Some((&path[..], node.as_ref()?)))
     }
 
-    /// Returns the folders that were listed.
+    /// Returns the folders whose entries the guest listed.
     pub fn listed(&self) -> impl Iterator<Item = &[u8]> {
         let folders = self
             .found_nodes()

@@ -11,7 +11,7 @@ use crate::guestfs::root::tree::{Contents, RootNode, RootTree, is_hidden};
 use crate::host::output::say;
 use crate::model::hash::hexadecimal;
 
-/// The maximum length of an answer to a request for a list, in bytes, including its status.
+/// The maximum length in bytes of an answer with a folder's entries, including the status byte.
 const LIST: usize = 32 << 10;
 
 /// A tree, and the record of what the guest looked up in it.
@@ -82,13 +82,13 @@ impl RootServer {
         }
     }
 
-    /// Returns the node at a path. Later lookups of the path return the same node.
+    /// Returns the node at a path, and records it. Later lookups of the path return the recorded node.
     fn node(&mut self, path: &[u8]) -> io::Result<Option<RootNode>> {
         if let Some(node) = self.record.node(path) {
             return Ok(node.clone());
         }
         let node = self.tree.node(path)?;
-        // Whether a path is hidden does not depend on the tree, so hidden paths are not recorded.
+        // Hidden paths are not recorded, because whether a path is hidden does not depend on the tree.
         if !is_hidden(path) {
             self.record.found(path, node.clone());
         }

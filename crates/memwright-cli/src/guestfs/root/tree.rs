@@ -102,7 +102,8 @@ impl RootTree {
         }
     }
 
-    /// Returns whether the tree is the complete root of this machine, so that paths in the guest are paths on the host.
+    /// Returns whether the tree is the complete root of this machine. Paths in the guest are then also paths on the
+    /// host.
     pub fn is_whole_machine(&self) -> bool {
         match &self.source {
             Source::Folder(folder) => folder.is_root(),
@@ -174,7 +175,8 @@ impl RootTree {
     }
 }
 
-/// Returns whether a path belongs to the guest's kernel, or contains a name or link target that is too long for Linux.
+/// Returns whether the guest finds nothing at this path in any tree: it is in one of the folders `HIDDEN`, or the path
+/// or a name in it is too long for Linux.
 pub fn is_hidden(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/').skip(1);
     let first = first_name(path);
