@@ -4,7 +4,7 @@ use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Each of these rows, with a line of the test that checks it and the test's source.
+/// The rows, each with a line of the test that checks it, and the source that must contain the line.
 const HELD: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -62,7 +62,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Checks the rows about processes: three exit, two outlive the program, and one uses all memory.
+/// Checks the rows about processes. Three processes exit, two outlive the program, and one is killed because memory is
+/// exhausted.
 fn processes() -> Result<(), Failed> {
     let ending = Guest::new(program("musl-static", "left_behind"), &["3", "2", "1"])
         .option("--memory", "64M")

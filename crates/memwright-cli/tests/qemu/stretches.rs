@@ -1,6 +1,6 @@
 //! Tests that no program can make the kernel run for long without a scheduling point. Each long operation of
 //! `programs/stretches.c` runs alone, and the account contains the longest stretch. The kernel is the shipped one,
-//! because run-time checks would multiply the work.
+//! because debug assertions would multiply the instructions of a stretch.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
