@@ -17,7 +17,7 @@ const LONGEST: usize = 210;
 const LINE: usize = 17;
 const BAR: usize = 14;
 const GAP: usize = 8;
-/// The maximum number of characters in a line.
+/// The maximum number of characters in a line of text.
 const FITS: usize = 54;
 
 /// The bars of one row, one for each column.
@@ -31,7 +31,8 @@ pub struct Bars<'a> {
 }
 
 /// Returns a chart of the rows with a value above 0, or an empty string if there is no such row. In each row, the
-/// column with the largest value has a bar of `LONGEST` pixels, and the other bars are proportional to it.
+/// column with the largest value has a bar of `LONGEST` pixels, and the other bars are proportional to it, with at
+/// least one pixel.
 pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     let rows: Vec<(&Bars<'_>, f64)> = rows
         .iter()
