@@ -148,7 +148,7 @@ fn an_image_that_a_build_left_out_is_skipped() {
     assert!(code == 194 && said.contains("is a folder"), "{said}");
 }
 
-/// A failure of this machine has an exit code that stops the bisection, and not one that makes a commit good or bad.
+/// If this machine fails, the exit code stops the bisection, and does not make the commit good or bad.
 #[test]
 fn this_machine_is_no_commit() {
     let stub = Stub::new();
@@ -192,8 +192,8 @@ fn a_signal_ends_the_bisection() {
     let runs = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        // The main thread and the threads for signals and for the time limit start before any guest; a guest's thread
-        // is the fourth.
+        // The main thread and the threads for signals and for the time limit start before any guest. A fourth thread
+        // runs a guest.
         children.is_ok() && threads > 3
     };
     while !runs() {

@@ -101,7 +101,7 @@ const CASES: [(Work, &[&str]); 12] = [
     // No difference: memory that is unmapped before the region, and pages that are written after it.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
     (["", "", "store(spare, 9)"], &[]),
-    // Pages that are written before the region and stay mapped differ at both marks.
+    // Pages that are written before the region and stay mapped make a difference at both marks.
     (
         ["store(spare, 9)", "", ""],
         &[
@@ -111,7 +111,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: 4 KiB, dirty: A and A+9",
         ],
     ),
-    // Pages that are only read differ if their number changes in the region.
+    // Pages that are only read make a difference only if they are mapped or unmapped in the region.
     (["load(spare, 9)", "", ""], &[]),
     (
         ["", "load(spare, 9)", ""],
@@ -121,7 +121,7 @@ const CASES: [(Work, &[&str]); 12] = [
         ["load(spare, 9)", "munmap(spare, 64 * 4096)", ""],
         &["Page tables, changed from its beginning to its end: 4 KiB, read-only: 0 and -9"],
     ),
-    // In the region, new pages, removed write permission and removed access are differences.
+    // In the region, new pages, removed write permission and removed access make a difference.
     (
         ["", "store(spare, 9)", ""],
         &[

@@ -215,7 +215,7 @@ fn linux_6_12_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &[]);
 }
 
-/// Debian's Linux 6.12 for its older release, which was built with another compiler.
+/// The Linux 6.12 that Debian built for its older release, with another compiler.
 #[test]
 fn linux_6_12_of_bookworm_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:bookworm-backports", Path::new(USUAL), &[]);

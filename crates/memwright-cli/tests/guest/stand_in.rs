@@ -1,5 +1,5 @@
-//! A stand-in for QEMU in tests. It accepts QEMU's arguments, and acts as a guest that executes the lines of the variable
-//! `STAND_IN`.
+//! A stand-in for QEMU in tests. It accepts QEMU's arguments, and acts as a guest that executes the lines of the
+//! variable `STAND_IN`.
 //!
 //! Each line is one step, which consists of a word and its arguments:
 //!

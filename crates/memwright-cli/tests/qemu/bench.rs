@@ -113,12 +113,12 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     // These budgets are the values of the newest kernel in docs/experiments/growth.md.
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 20_085.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 11_716.0),
-    // These budgets are the values of Linux 7.3.4.
+    // This budget is the value of Linux 7.3.4. The three that follow are round numbers.
     ("growth", 1, "read of /proc/self/status", "1024 MiB resident", 40_794.0),
     ("growth", 1, "read of /proc/meminfo", "1024 MiB resident", 35_000.0),
     ("growth", 1, "read of /proc/vmstat", "1024 MiB resident", 76_000.0),
     ("growth", 1, "mremap of all of it", "16 MiB resident", 8_000.0),
-    // These budgets are the values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 841.0),
     ("growth", 2, "epoll_ctl, add and remove", "30000 descriptors", 2891.0),
     ("growth", 6, "ftruncate by a page", "1 mappers", 9155.0),
@@ -131,7 +131,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 1, "mremap of all of it", "1 MiB resident", 22_073.0),
     // With one idle process, the value is 77,185. The budget was 82,000 before the program that forks became larger.
     ("growth", 4, "fork, exit and wait", "400 idle processes", 86_000.0),
-    // These budgets are the values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
     ("growth", 5, "fork, exit and wait", "100 forks deep", 433_391.0),
     ("growth", 5, "first write of an inherited page", "100 forks deep", 5206.0),
     ("growth", 5, "MADV_DONTNEED of an inherited page", "100 forks deep", 2363.0),

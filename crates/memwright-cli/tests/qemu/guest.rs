@@ -117,7 +117,8 @@ impl Ending {
         .into())
     }
 
-    /// Returns an error unless a line of standard error contains all of these words, and nothing panicked.
+    /// Returns an error unless one line of standard error contains all of these words, or if the output reports a
+    /// panic.
     pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
         let told = |line: &str| words.iter().all(|word| line.contains(word));
         if !self.stderr.lines().any(told) {
@@ -280,8 +281,7 @@ impl Guest {
         Ok(child.wait_with_output()?)
     }
 
-    /// Makes a single run with this binary of the command. The run is not repeated, and there is no JSON of its
-    /// account.
+    /// Makes a single run with this binary of the command. The run is not repeated, and [`Ending::json`] is `None`.
     pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
         let output = self.start(binary)?;
         Ok(Ending {

@@ -211,7 +211,7 @@ fn under_pressure() -> Vec<Boot> {
             "swap_calls 128",
         ];
         if cpus > 1 {
-            // The program starts a process that uses one CPU most of the time.
+            // The program starts a process that uses one CPU most of the time, so it runs only on several CPUs.
             programs.push("swap_during 24");
         }
         Boot::of("pressure", "musl-static", &programs)
@@ -219,7 +219,7 @@ fn under_pressure() -> Vec<Boot> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    // Less memory of each kind with a similar pressure, so that the boot is short enough for the first tier.
+    // A similar memory pressure with less memory and less swap, so that the boot is short enough for the first tier.
     let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
         .option("--swap", "zram:64M")
         .option("--memory", "19M")

@@ -87,8 +87,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that every row of the account of a run on several CPUs is either checked here or belongs to the memory
-/// manager, whose own tests check each of its rows.
+/// Checks that every row of the account of a run on several CPUs is in [`HELD`], or belongs to the memory manager,
+/// whose own tests check each of its rows. Also checks that each line in [`HELD`] exists.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 
 /// Reports that the current test cannot run for this reason. `cargo xtask` reads the line and counts the test as
-/// skipped. The line is written directly to standard error, because libtest would capture it: the test passes.
+/// skipped. The line is written directly to standard error, because libtest hides what a passing test prints.
 pub fn skipped(why: &str) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("main");
