@@ -1,7 +1,7 @@
 //! Builds the kernel for bare metal and passes its path to the compilation of the command, which embeds it.
 //!
-//! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel; the command then requires `MEMWRIGHT_KERNEL` at run time. This is only
-//! for quick checks of the workspace.
+//! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel; the command then requires `MEMWRIGHT_KERNEL` at run time. That setting
+//! is only for quick checks of the workspace.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn build_init(workspace: &Path, to: &Path) {
     }
 }
 
-/// Makes Cargo rerun this script when a file of the kernel changes.
+/// Makes Cargo rerun this script when a crate of the kernel changes, or a file of the workspace that affects its build.
 fn watch(crates: &Path) {
     for name in [
         "memwright-table",
@@ -131,7 +131,8 @@ fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     for name in OUTER_SETTINGS {
         cargo.env_remove(name);
     }
-    // Frame pointers are for backtraces. Paths of this machine are removed, so that equal sources produce equal images.
+    // The kernel's backtraces follow frame pointers. The path of the workspace is replaced, so that equal sources
+    // produce equal images in every folder.
     cargo.env(
         "CARGO_ENCODED_RUSTFLAGS",
         [

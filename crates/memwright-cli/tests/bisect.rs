@@ -15,7 +15,8 @@ const GOOD: &str = "good: run.user_faults.write_protect: 3, at most 3\n";
 const BAD: &str = "BAD: run.user_faults.write_protect: 4, at most 3\n";
 
 /// The variables of the stand-in's image, additional options, the exit code, and a part of the output. Codes of 128 and
-/// more stop a bisection; none of them is 124, 126 or 127.
+/// more stop a bisection. The codes 124, 126 and 127 must not occur, because `git bisect run` would take the commit for
+/// a bad one.
 const ENDS: &[(&str, &str, i32, &str)] = &[
     ("faults=3", "/bin/true", 0, GOOD),
     ("faults=4", "/bin/true", 1, BAD),
@@ -147,7 +148,7 @@ fn an_image_that_a_build_left_out_is_skipped() {
     assert!(code == 194 && said.contains("is a folder"), "{said}");
 }
 
-/// A failure of this machine must not become a verdict on a commit.
+/// If this machine fails, the exit code stops the bisection, and does not make the commit good or bad.
 #[test]
 fn this_machine_is_no_commit() {
     let stub = Stub::new();
@@ -191,7 +192,8 @@ fn a_signal_ends_the_bisection() {
     let runs = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        // The stand-ins for QEMU are children of the command's threads.
+        // The main thread and the threads for signals and for the time limit start before any guest. A fourth thread
+        // runs a guest.
         children.is_ok() && threads > 3
     };
     while !runs() {
@@ -314,7 +316,7 @@ fn git_finds_the_first_bad_commit() {
     ] {
         stub.image(name, does);
     }
-    // Copying an image stands for building one.
+    // Instead of building an image, the script copies the one that the commit names.
     let script = format!(
         "rm -f image.built; cp '{0}'/$(head -1 image) image.built 2>/dev/null; \
          '{1}' check --bisect --limit run.user_faults.write_protect=3 --kernel image.built /bin/true",
@@ -402,7 +404,7 @@ fn git_bisects_real_kernels() {
     if !repository(&folder, &images) {
         return;
     }
-    // The program has the same name as in the baseline.
+    // The script starts the program by the same path as the run for the baseline, because `check` compares paths.
     let script = format!(
         "image=$(head -1 image); cd '{0}' && env -u MEMWRIGHT_QEMU '{1}' check --bisect --no-verify --baseline base.json \
          --limit region.1.instructions.kernel=+5% --limit region.1.user_faults.write_protect=0 --kernel $image ./prog",

@@ -89,7 +89,7 @@ fn one_kernel_is_compared_in_several_settings() {
     }
 }
 
-/// Runs the command that the mail of a comparison prints, and returns its document.
+/// Runs the command that the mail of a comparison contains, and returns the document of that second comparison.
 fn reproduced(json: &Path, input: &Path) -> Value {
     let report = memwright(&["report", "--mail", "-", json.to_str().unwrap()])
         .output()

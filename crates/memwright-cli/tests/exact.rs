@@ -93,7 +93,8 @@ fn memwright_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The options for a run on Memwright's kernel that QEMU counts, as for any kernel.
+/// The options for a run on Memwright's kernel whose instructions QEMU's plugin counts, as it does for any other
+/// kernel.
 const FROM_OUTSIDE: [&str; 3] = ["--no-verify", "--kernel", "memwright"];
 
 /// The plugin's counts equal those that the kernel reports itself.
@@ -108,7 +109,8 @@ fn memwright_counts_the_same_from_outside() {
         assert_eq!(instructions(&seen, "user"), expected(times), "{name}");
         let own = row(&account, "instructions_interrupts");
         assert_eq!(instructions(&seen, "interrupts"), own, "{name}");
-        // The creation of the init process and the termination of the remaining ones are outside the run.
+        // The kernel also counts the instructions before and after the run: those that create the init process, and
+        // those that terminate the processes that remain.
         let kernel = instructions(&seen, "kernel") + own;
         let beside = row(&account, "instructions_kernel").checked_sub(kernel);
         assert!(
@@ -144,7 +146,8 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // These programs fault, so the counts contain instructions that were subtracted again.
+        // These programs fault. The plugin counts a faulting instruction each time it begins, and the attempt that
+        // faulted is subtracted again.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -156,9 +159,9 @@ fn linux_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The guest's clock counts the instructions of the kernel and of the program. If two programs read the clock a
-/// different number of times, the kernel's rows therefore differ by the difference of the clocks minus that of the
-/// programs' own instructions.
+/// The guest's clock advances by one nanosecond for each instruction of the program or of the kernel. Two runs read the
+/// clock a different number of times. The difference between their kernel instructions must equal the difference
+/// between their elapsed times without the program's own instructions.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,8 +187,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// The instructions of timer ticks are a separate row, which is exact to the instruction. Additional ticks change
-/// neither the user's nor the kernel's row.
+/// The instructions of timer ticks are a separate row. Additional ticks change neither the user's nor the kernel's row,
+/// and each takes the same number of instructions.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,12 +222,12 @@ fn ticks_on_linux_are_apart() {
         let region = &document["regions"][0]["counts"];
         let counted = &region["instructions"];
         assert_eq!(counted["user"], 1 + 2 * times, "{document}");
-        // The program only increments a counter, so the kernel executes instructions in interrupts only.
+        // The program only increments a counter, so the kernel executes no instructions outside interrupts.
         assert_eq!(counted["kernel"], 0, "{document}");
         let interrupts = region["other_interrupts"].as_u64().unwrap();
         assert!(interrupts > 0, "{document}");
         let spent = counted["interrupts"].as_u64().unwrap();
-        // A handler saves and loads fifteen registers.
+        // A handler saves and loads fifteen registers, which takes 30 instructions.
         assert!(spent > 30 * interrupts, "{document}");
     }
 }

@@ -28,7 +28,7 @@ fn compile(arguments: &[&str], to: &Path, source: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
-/// Assembles the kernel with these symbols defined.
+/// Assembles the kernel of `programs/lab/kernel` with these symbols defined.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let image = folder.path().join(name);
     let script = format!("-Wl,-T,{}", sources().join("kernel/kernel.ld").display());
@@ -63,8 +63,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Returns the instructions and the number of calls of each function, and the sum of the instructions at and below the
-/// entries to the kernel.
+/// Returns the instructions and the number of calls of each function, and the sum of the instructions in all call
+/// trees, each of which begins at an entry to the kernel.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();

@@ -14,11 +14,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Returns a kernel image with one sector of real-mode code, at which QEMU's boot code starts it.
+/// Writes a kernel image with one sector of setup code, and returns its path. QEMU's boot code starts `code` in real
+/// mode.
 fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
     let mut bytes = vec![0xf4; 1 << 16];
     bytes[0x1f1] = 1;
-    // A jump over the header, whose protocol version is 2.0.
+    // A jump over the setup header, the header's magic, and its protocol version, which is 2.0.
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x202..0x206].copy_from_slice(b"HdrS");
     bytes[0x206..0x208].copy_from_slice(&[0, 2]);
@@ -37,9 +38,9 @@ fn says(text: &str) -> Vec<u8> {
     code
 }
 
-/// Code that ends QEMU through the port that guests use for this purpose.
+/// Code that ends QEMU through the exit port.
 const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
-/// Code that halts without end.
+/// Code that halts the CPU forever, with interrupts disabled.
 const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Command {
@@ -79,7 +80,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // The message is one line. There is another line for each stage that the command began.
+    // The message is one line. One more line precedes it for each stage that the command began.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -156,7 +157,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// If a signal is sent to a bench's process ID alone, as timeout(1) does, none of its runs is left behind.
+/// A signal that is sent only to the process ID of a bench, as timeout(1) does, also ends the bench's runs.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn a_bench_takes_its_runs_along() {
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     assert!(!child.wait().unwrap().success());
-    // The runs receive the signal and exit by themselves.
+    // The runs also receive the signal, and can exit after the bench does.
     let left = || fs::read_dir(temporary(&folder)).unwrap().count();
     wait_for(&|| emulators(&folder) == 0 && left() == 0);
 }
@@ -189,7 +190,7 @@ fn a_bench_takes_its_runs_along() {
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = image(&folder, &HANG);
-    // For the writer of the archive, a limit on file sizes has the same effect as a full disk.
+    // A limit on file sizes makes writing the initrd fail in the same way as a full disk.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --kernel \"$1\" /bin/bash";
     let output = Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_memwright")])
@@ -246,7 +247,8 @@ fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, Strin
     (serde_json::from_slice(&text).expect(&said), said)
 }
 
-/// Returns the command with a PATH that contains only QEMU, and with no plugin in the cache.
+/// Returns the command without a compiler and without a compiled plugin: PATH contains only QEMU, and the cache is
+/// empty.
 fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let tools = folder.path().join("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -511,7 +513,7 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // The page tables of the program are read from the files of both nodes' memory.
+    // The page tables of the program can be in the memory of both nodes, and each node's memory is a file of its own.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
@@ -568,7 +570,8 @@ fn linux_7_3_and_memwright_count_the_same_faults() {
     assert!(counts.count() > 30, "{linux}");
 }
 
-/// The program prints how often `/proc/vmstat` must count each event. Below 512 MiB, Linux has no huge pages.
+/// The program checks the counts of `/proc/vmstat`, among them those of huge pages. Linux has none below 512 MiB of
+/// memory.
 #[test]
 fn linux_7_3_and_memwright_count_the_same_events() {
     let folder = tempfile::tempdir().unwrap();
@@ -588,9 +591,9 @@ fn linux_7_3_and_memwright_count_the_same_events() {
     }
 }
 
-/// On Linux alone, this program looks up four names of its tree: by a path, by a link, by a folder's descriptor, and in
-/// a child that it traces. It also looks up two names that are not missed: one does not exist, and the program itself
-/// has removed the other.
+/// This program looks up four names of its tree on Linux but not on Memwright: by a path, by a link, by a folder's
+/// descriptor, and in a child that is traced. It also looks up two names that must not be reported: one does not exist
+/// in the tree, and the other was removed by the program itself.
 const CURIOUS: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -648,7 +651,7 @@ fn names_that_only_linux_looks_up_are_said() {
         fs::write(root.join("data").join(name), name).unwrap();
     }
     std::os::unix::fs::symlink("inner", root.join("data/link")).unwrap();
-    // If a run removes a name, it lists the name's folder.
+    // The removed file has a folder of its own, because a run that removes a name also lists the name's folder.
     fs::create_dir(root.join("gone")).unwrap();
     fs::write(root.join("gone/removed"), "").unwrap();
     let file = folder.path().join("account.json");
@@ -708,8 +711,8 @@ fn linux_7_3_swaps_in_no_less_from_a_disk() {
     reads_no_more_from_swap_than_linux("disk:256M");
 }
 
-/// Linux disables huge pages in a guest with little memory. If they were requested, a message says so, and the guest
-/// really has none.
+/// Linux disables huge pages in a guest with little memory. The command prints a message if `--thp` requests them
+/// there, and the guest's setting agrees with the message.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -733,8 +736,8 @@ fn huge_pages_that_linux_turns_off_are_said() {
     }
 }
 
-/// Linux 6.1 keeps the dirty bit set when mprotect removes write permission. Since 6.6, the bit is moved to a software
-/// bit.
+/// When mprotect removes write permission, Linux 6.1 keeps the dirty bit set, and Linux since 6.6 moves it to a
+/// software bit. Both bits count as dirty, so the program has the same state on both kernels.
 #[test]
 fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     let folder = tempfile::tempdir().unwrap();
@@ -761,8 +764,8 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// Asserts that `check` accepts the same run as a baseline, and rejects another program because the baseline was made
-/// with `program`.
+/// Asserts that `check` accepts a second run of `program`, from which the baseline in `file` was made, and rejects a
+/// run of another program.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

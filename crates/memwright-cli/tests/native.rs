@@ -17,7 +17,7 @@ fn native(path: Option<&std::path::Path>, script: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Returns the number that precedes a title in the output.
+/// Returns the number that follows a title in the output; `None` if the text after the title is not a number.
 fn number(said: &str, title: &str) -> Option<f64> {
     let line = said
         .lines()
@@ -34,7 +34,8 @@ fn takes_time(output: &Output) {
     let [wall, user, system] = ["wall clock, ms", "user, ms", "system, ms"]
         .map(|title| number(&said, title).expect(&said));
     assert!(wall > 0.0 && user > 0.0 && system >= 0.0, "{said}");
-    // One thread cannot use more CPU time than the time that elapses. The two clocks can differ by a timer tick.
+    // One thread cannot use more CPU time than elapses. The clocks for CPU time and for elapsed time can differ by a
+    // timer tick.
     assert!(user + system <= wall + 20.0, "{said}");
 }
 
@@ -47,7 +48,7 @@ fn without_perf_time_is_taken() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("perf is missing"), "{said}");
     assert_eq!(number(&said, "minor faults"), None, "{said}");
-    // If a signal kills the program, the exit code is that of a shell.
+    // If a signal kills the program, the exit code is 128 plus the signal's number, as in a shell.
     let output = native(Some(folder.path()), "kill -9 $$");
     assert_eq!(output.status.code(), Some(137));
 }
@@ -84,7 +85,8 @@ fn perf_counts_where_it_is() {
     assert!(number(&said, "minor faults") > Some(0.0), "{said}");
 }
 
-/// perf would pass a file that cannot be executed to a shell, which could interpret it, or do nothing and succeed.
+/// The command rejects a file that `execve` could not start. perf would pass it to a shell, which could interpret it,
+/// or do nothing and succeed.
 #[test]
 fn what_is_no_program_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! Tests that a page-fault path that is longer by one instruction is reported as exactly one more instruction per page
+//! Tests that one more instruction in the path of a page fault is reported as exactly one more instruction per page
 //! fault.
 //!
-//! The kernel is Debian's, uncompressed. The call of its page-fault handler is redirected through a jump in the padding
+//! The kernel is Debian's, uncompressed. Every call of its page-fault handler is redirected to a jump in the padding
 //! before the handler; nothing else in the image changes.
 
 mod skipped;
@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 /// The function that the page-fault entry calls (arch/x86/mm/fault.c).
 const HANDLER: &str = "exc_page_fault";
-/// The number of bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES in Debian's configuration),
-/// which contain NOPs.
+/// The number of bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES in Debian's configuration). The
+/// padding consists of NOPs.
 const PADDING: usize = 16;
 
-/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, which are not the same
-/// on both kernels. On request, the program first finds the handler's address.
+/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, and in other ones on
+/// the other kernel. If a symbol is given as an argument, the program first prints the symbol's address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the executable segment of an ELF file: its virtual address, and its range in the file.
+/// Returns the first segment of an ELF file, which contains the code: its virtual address, and its range in the file.
 fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     let first = long(elf, 32) as usize;
     let (address, place, size) = (
@@ -123,7 +123,7 @@ fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     (address, place as usize..(place + size) as usize)
 }
 
-/// Redirects every call of the handler through a jump to the handler.
+/// Redirects every call of the handler to the padding before it, which becomes a jump to the handler.
 fn lengthen(elf: &mut [u8], handler: u64) {
     let (address, place) = code(elf);
     let at = place.start + (handler - address) as usize;
@@ -147,7 +147,7 @@ fn lengthen(elf: &mut [u8], handler: u64) {
     elf[padding + 1..padding + 5].copy_from_slice(&(PADDING as u32 - 5).to_le_bytes());
 }
 
-/// Returns the number of page faults, whatever their cause.
+/// Returns the number of page faults of all kinds, in user mode and in the kernel.
 fn faults(counts: &Value) -> u64 {
     let both = ["user_faults", "kernel_faults"].map(|who| &counts[who]);
     let each = both

@@ -16,7 +16,7 @@ fn memwright(words: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that rejects its options does not read the input.
+    // The write can fail, because a command that rejects its options exits without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -40,8 +40,8 @@ fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     (output, read(&json))
 }
 
-/// A guest of a kernel image contains the files of the root that the program uses, and the entries of folders that the
-/// program lists.
+/// A guest of `--kernel memwright` contains the files of the root that the program uses, and the entries of folders
+/// that the program lists.
 #[test]
 fn files_of_the_root_are_carried() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -119,7 +119,8 @@ fn standard_input_arrives() {
     assert!(document.get("init_sha256").is_none());
 }
 
-/// Columns of the same kernel differ only by their changed options.
+/// Two columns with the same kernel and different options have the same kernel hash and program output, and different
+/// counts.
 #[test]
 fn policies_are_columns() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ fn policies_are_columns() {
         ],
         b"",
     );
-    // Without huge pages, the program takes more faults.
+    // The counts differ, because the program takes more faults without huge pages.
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let document = read(&json);
     let columns = document["columns"].as_array().unwrap();

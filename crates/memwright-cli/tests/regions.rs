@@ -152,7 +152,7 @@ fn passes_have_their_first_least_median_and_most() {
 
 /// Checks the reports of a document with several passes of a region.
 fn check_formats(file: &str) {
-    // The document alone suffices for every format, with the region's number and with its name.
+    // Each format is rendered from the document alone. The rows are selected by the region's number and by its name.
     for (format, row, expected) in [
         (
             "--csv",
@@ -279,7 +279,7 @@ fn one_pass_that_differs_is_a_difference() {
     assert!(!said.contains("median"), "{said}");
 }
 
-/// If programs give their regions different names, the regions are not compared by name, and the table says so.
+/// If programs give a region different names, the table says so. A name that stands for two regions cannot select rows.
 #[test]
 fn names_that_differ_are_said() {
     if !has_kernel(KERNEL) {
@@ -318,8 +318,8 @@ fn names_that_differ_are_said() {
     }
 }
 
-/// If a program at the same path is compiled with and without names, its regions have the same counts. The counts of
-/// the complete run include the exec of another file.
+/// A region has the same counts if its program is compiled with names and without, at the same path. The counts of the
+/// complete run can differ, because they include the exec of another file.
 #[test]
 fn names_change_no_count_of_a_region() {
     if !has_kernel(KERNEL) {
@@ -495,7 +495,8 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     fs::read(file).unwrap_or_default()
 }
 
-/// Returns the entries of the section with names, sorted by number, because link-time optimisation changes their order.
+/// Returns the entries of the section with names. They are sorted by number, because link-time optimisation changes
+/// their order.
 fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     while let Some((number, rest)) = section.split_first_chunk() {
@@ -508,7 +509,8 @@ fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     found
 }
 
-/// Names change no loaded byte, in C and in C++, at file scope and in a function, and with several source files.
+/// Naming regions changes no byte that is loaded, in C and in C++, at file scope and in a function, and with several
+/// source files.
 #[test]
 fn names_change_nothing_that_is_loaded() {
     let header = "#include \"mark.h\"\n#ifdef NAMED\nMARK_NAME(1, \"shared\");\n#endif\n";

@@ -1,5 +1,5 @@
-//! Tests, on real kernels, which differences at the marks of a region are differences in the program's state: those of
-//! its mappings and of its marks.
+//! Tests, on real kernels, which differences at the marks of a region are reported as another state of the program:
+//! those in its mappings, and those in the marks themselves.
 
 mod kept;
 mod skipped;
@@ -14,9 +14,8 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// A program with a region that writes 16 pages again, in memory in which `BEFORE` first writes other pages. `INSIDE`
-/// is executed in the region, and `AFTER` after it. The pages `ONE` and `TWO` have been written; `NEW` is not mapped
-/// yet.
+/// A program with a region in which it writes 16 pages a second time. `BEFORE` is executed before the region, `INSIDE`
+/// in it, and `AFTER` after it. No page of the mapping `spare` is populated at first.
 const PROGRAM: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -88,7 +87,7 @@ fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     (lines, output.status.code().unwrap())
 }
 
-/// Returns these lines for a program that executes `other`, compared with one that executes only the region.
+/// Returns the result of [`compared`] for a program that executes `other` and one that does not.
 fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     let first = built(folder, "first", ["", "", ""], &["-static"]);
     let other = built(folder, "other", other, &["-static"]);
@@ -97,12 +96,12 @@ fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     compared(folder, &["--kernel", KERNEL, "--kernel", &column, program])
 }
 
-/// What a program does, and the lines that result from it.
+/// What the second program does in addition, and the lines about its state.
 const CASES: [(Work, &[&str]); 12] = [
-    // Outside the region: memory that is unmapped before it, and work after it.
+    // No difference: memory that is unmapped before the region, and pages that are written after it.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
     (["", "", "store(spare, 9)"], &[]),
-    // Pages that exist before the region and remain also exist in the region.
+    // Pages that are written before the region and stay mapped make a difference at both marks.
     (
         ["store(spare, 9)", "", ""],
         &[
@@ -112,7 +111,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: 4 KiB, dirty: A and A+9",
         ],
     ),
-    // Pages that are only read, in the region or before it.
+    // Pages that are only read make a difference only if they are mapped or unmapped in the region.
     (["load(spare, 9)", "", ""], &[]),
     (
         ["", "load(spare, 9)", ""],
@@ -122,7 +121,7 @@ const CASES: [(Work, &[&str]); 12] = [
         ["load(spare, 9)", "munmap(spare, 64 * 4096)", ""],
         &["Page tables, changed from its beginning to its end: 4 KiB, read-only: 0 and -9"],
     ),
-    // In the region: new pages, removed permissions, and removed access.
+    // In the region, new pages, removed write permission and removed access make a difference.
     (
         ["", "store(spare, 9)", ""],
         &[
@@ -145,7 +144,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: neither present nor empty: A and A+5",
         ],
     ),
-    // An additional begin mark, an additional end mark, and a begin mark without an end mark.
+    // The last cases: an additional begin mark, an additional end mark, and a begin mark without an end mark.
     (
         ["MARK_BEGIN(1)", "", ""],
         &["Marks: beginnings while it was open: A and A+1"],
@@ -160,7 +159,8 @@ const CASES: [(Work, &[&str]); 12] = [
     ),
 ];
 
-/// Returns the difference between two counts at the end of a line, or the unchanged line if it has none.
+/// Returns a line of the comparison with its second count relative to the first, as in "A and A+9". A line about a
+/// change in the region, or without two counts, is returned unchanged.
 fn relative(line: &str) -> String {
     let line = line.strip_prefix("NOT THE SAME STATE: region 1: ").unwrap();
     let number = |text: &str| text.replace(',', "").parse::<i64>().ok();
@@ -183,12 +183,12 @@ fn the_state_is_what_the_program_has_mapped_at_the_marks() {
         let (lines, code) = against_nothing(&folder, work);
         let lines: Vec<String> = lines.iter().map(|line| relative(line)).collect();
         assert_eq!(lines, expected, "{work:?}");
-        // Without a line about the state, the exit code is that for different counts of the complete run.
+        // If no line reports another state, the counts of the complete run still differ, and the exit code says so.
         assert_eq!(code, if expected.is_empty() { 1 } else { 7 }, "{work:?}");
     }
 }
 
-/// One column executes a region that the other does not, and one column executes a region twice.
+/// The state differs if only one column executes a region, or if one column executes it twice.
 #[test]
 fn passes_are_a_part_of_the_state() {
     if !has_kernel(KERNEL) {
@@ -204,8 +204,8 @@ fn passes_are_a_part_of_the_state() {
     assert_eq!((lines, code), (vec![passed.to_owned()], 7));
 }
 
-/// Linux 7.3 and Memwright map more pages of the C library around a fault than 6.12. This happens before the region, in
-/// which the program does the same work.
+/// Linux 7.3 and Memwright map more pages of the C library around a fault than Linux 6.12. They are mapped before the
+/// region, so the state does not differ.
 #[test]
 fn a_dynamic_program_has_one_state_on_every_kernel() {
     let newer = "debian:trixie-backports";

@@ -119,7 +119,7 @@ fn on_linux() -> Option<[&'static str; 3]> {
     None
 }
 
-/// Asserts that documents with different inputs differ only in what depends on the input.
+/// Asserts that the counts and the settings do not depend on the kind of standard input, but only on its contents.
 fn same_whatever_the_input(options: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
@@ -265,7 +265,8 @@ fn linux_has_loopback_with_a_root() {
     }
 }
 
-/// Options for tracing change the counts of a run, and its document contains them.
+/// `--strace` and `--trace` change the kernel's instructions, so they are settings in the document, and `check` rejects
+/// a run without them.
 #[test]
 fn check_refuses_what_was_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +310,7 @@ fn another_path_is_another_program_unless_that_is_allowed() {
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("another path of the program"), "{said}");
     let (code, said) = check(&folder, &base, &["--vary", "path", copy], Input::Null);
-    // A longer path takes more instructions, which is a difference.
+    // The longer path takes more instructions, so the counts differ.
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("instructions: kernel"), "{said}");
 }
@@ -339,7 +340,7 @@ fn both_formats_of_a_trace_hold_the_same_events() {
         let mut fields: Value = serde_json::from_str(line).unwrap();
         let fields = fields.as_object_mut().unwrap();
         let clock = fields.remove("clock").unwrap().as_u64().unwrap();
-        // A parsed number would be floating-point, so the digits in the text are compared.
+        // The time is compared as text, because it would be parsed as a floating-point number.
         let time = format!("\"ts\":{}.{:03},", clock / 1000, clock % 1000);
         assert!(written.contains(&time), "{line}: {written}");
         assert_eq!(fields.remove("event").as_ref(), Some(&event["name"]));

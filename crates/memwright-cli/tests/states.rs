@@ -1,4 +1,5 @@
-//! Tests that guests that start from a snapshot taken after boot have the same counts as guests that boot.
+//! Tests that a guest that starts from a snapshot has the same counts as one that boots. The snapshot was taken after
+//! its boot.
 
 mod skipped;
 
@@ -214,7 +215,7 @@ fn linux_6_12_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &[]);
 }
 
-/// Linux 6.12 for an older release of Debian, which was built with another compiler.
+/// The Linux 6.12 that Debian built for its older release, with another compiler.
 #[test]
 fn linux_6_12_of_bookworm_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:bookworm-backports", Path::new(USUAL), &[]);
@@ -256,7 +257,7 @@ fn swap_counts_the_same_from_a_saved_state() {
     assert!(count(&account["run"]) > 0, "{said}");
 }
 
-/// A later QEMU saves and restores another format. It is not downloaded for this test.
+/// A later QEMU saves the devices in another format. The test does not download that QEMU.
 #[test]
 fn a_later_qemu_counts_the_same_from_a_saved_state() {
     if let Some(qemu) = later_qemu() {
@@ -264,7 +265,8 @@ fn a_later_qemu_counts_the_same_from_a_saved_state() {
     }
 }
 
-/// If CPUs take turns, the first turns after a restore depend on the host, so such guests boot.
+/// If CPUs take turns, the first turns after a restore depend on the host, so a guest with several CPUs boots in each
+/// run.
 #[test]
 fn several_cpus_boot() {
     let Some(qemu) = later_qemu() else { return };
@@ -297,7 +299,7 @@ fn files_come_with_modes_links_times_and_owners() {
     let room = Room::new(Path::new(USUAL));
     let data = room.path("data");
     fs::create_dir(&data).unwrap();
-    // The size exceeds that of the guest's reads, and is not a multiple of the page size.
+    // The file is larger than one read of the guest, and its size is not a multiple of the page size.
     fs::write(data.join("large"), vec![b'x'; 700_001]).unwrap();
     fs::write(data.join("empty"), "").unwrap();
     symlink("../elsewhere", data.join("link")).unwrap();
@@ -389,7 +391,7 @@ fn wait_for(done: impl Fn() -> bool) {
 }
 
 /// A command that is killed while a guest boots for a snapshot leaves no QEMU and no snapshot behind. The next command
-/// removes its folder.
+/// removes the folder of the killed one.
 #[test]
 fn a_killed_command_leaves_no_state() {
     let Some(image) = image("debian:bookworm") else {

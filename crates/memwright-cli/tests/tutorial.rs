@@ -19,7 +19,7 @@ fn program() -> &'static str {
 fn commands() -> Vec<&'static str> {
     let (before, rest) = TUTORIAL.split_once("```c\n").unwrap();
     let (_, after) = rest.split_once("```").unwrap();
-    // The text between code fences is output.
+    // The text between two code fences is output, and is skipped.
     let after = after.split("```").step_by(2).flat_map(str::lines);
     let lines = before.lines().chain(after);
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
@@ -72,7 +72,7 @@ fn every_command_of_the_tutorial_works() {
         assert_eq!(output.status.code(), Some(0), "{command}: {said}");
     }
     let table = fs::read_to_string(folder.path().join("table.txt")).unwrap();
-    // In this test, both columns are the same kernel.
+    // The images of both columns are copies of one kernel.
     assert!(table.contains("none of 64 rows changed."), "{table}");
     assert!(table.contains("repeats"), "{table}");
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();

@@ -41,7 +41,8 @@ fn each_kind_of_difference_has_a_code() {
             .iter()
             .flat_map(Value::as_str)
             .collect();
-        // The order of the two different runs of an unstable kernel is random.
+        // An unstable kernel has one additional fault in one of its two runs. Which run that is, and so whether the
+        // counts differ from those of the first kernel, is random.
         if does.contains("unstable") {
             found.retain(|kind| *kind != "counts");
         }
@@ -60,7 +61,7 @@ fn each_kind_of_difference_has_a_code() {
     assert!(stub.is_tidy());
 }
 
-/// `check` has the same exit codes, except that a count may decrease.
+/// `check` has the exit codes of `compare`. Without `--fail-on difference`, a count may decrease.
 #[test]
 fn a_check_has_the_codes_of_a_comparison() {
     let stub = Stub::new();
@@ -179,7 +180,7 @@ fn saved_documents_are_rendered_in_every_format() {
                 read(&format!("{like}.{format}")),
             );
             if like == "cmp" && format == "json" {
-                // The runs differ because their temporary folders have different names.
+                // The part about the host differs, because the temporary folders of the runs have different names.
                 let parse = |text: &str| {
                     let mut json: Value = serde_json::from_str(text).unwrap();
                     for column in json["columns"].as_array_mut().unwrap() {
@@ -221,7 +222,7 @@ fn saved_documents_are_rendered_in_every_format() {
     }
 }
 
-/// Documents of the kinds that are not about a kernel image.
+/// Checks the reports of documents that are not about a kernel image: accounts of Memwright, and benches.
 #[test]
 fn accounts_and_benches_are_rendered() {
     let stub = Stub::new();

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use skipped::skipped;
 
-/// The kernel of the second column, which other tests use too.
+/// The kernel of the second column. Other tests use the same one, so that no other image is needed.
 const LINUX: &str = "debian:trixie";
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Each guest needs a gigabyte of memory.
+    // Each guest needs a gigabyte of memory, so only one test runs at a time by default.
     if arguments.test_threads.is_none() {
         arguments.test_threads = Some(1);
     }
@@ -85,7 +85,7 @@ fn same_output(name: &str, path: &Path) -> Result<(), Failed> {
         .args(["bench", name, "--no-verify", "--kernel", "memwright"])
         .args(["--kernel", &format!("linux={LINUX}"), "--json"])
         .arg(&json)
-        // The working folder does not matter, because the command contains the scripts and their data.
+        // The command contains the scripts and their data, so it can run in any folder.
         .current_dir(folder.path())
         .stdin(Stdio::null());
     let output = command.output()?;

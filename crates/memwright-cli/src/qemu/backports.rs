@@ -28,12 +28,12 @@ const PACKAGES: [&str; 4] = [
     "qemu-system-data",
     "seabios",
 ];
-/// The release to which the suite belongs. The mirror that this machine uses for the release also has the suite.
+/// The release to which the suite belongs. The packages come from the mirror that this machine uses for the release.
 const RELEASE: &str = "bookworm";
-/// The script in the cache folder that starts the emulator with its own firmware.
+/// The name of the script in the cache folder that starts the emulator with its own firmware.
 const STARTER: &str = "qemu-system-x86_64";
 
-/// Returns the path of the unpacked QEMU, whether or not it exists.
+/// Returns the path of the script that starts the unpacked QEMU, whether or not it exists.
 ///
 /// # Errors
 /// One line if no folder for a cache can be determined.
@@ -50,7 +50,8 @@ pub fn executable() -> anyhow::Result<PathBuf> {
     Ok(folder.join("root/usr/bin/qemu-system-x86_64"))
 }
 
-/// Returns the path of the unpacked QEMU. If it is not in the cache, it is first downloaded and unpacked.
+/// Returns the path of the script that starts the unpacked QEMU. If QEMU is not in the cache, it is first downloaded
+/// and unpacked.
 ///
 /// # Errors
 /// One line if no folder for a cache can be determined, or if apt-get or dpkg is missing or fails.

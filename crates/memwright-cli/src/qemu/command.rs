@@ -12,11 +12,12 @@ use crate::qemu::nodes::{self, Backing};
 
 /// The machine type. QEMU 7.2 is the oldest supported version, and the defaults of a versioned type never change.
 const MACHINE: &str = "pc-i440fx-7.2";
-/// A CPU model with only the features that TCG supports in every QEMU version. `enforce` makes QEMU refuse to start
-/// instead of dropping a feature. ERMS is off because TCG counts each byte of `rep stosb`.
+/// A CPU model with an xAPIC, and with only the features that TCG supports in every QEMU version. `enforce` makes QEMU
+/// refuse to start instead of dropping a feature. ERMS is off because TCG counts `rep stosb` as one instruction per
+/// byte.
 const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// `CPU_WITH_XAPIC` with an x2APIC, which TCG supports in later QEMU versions.
+/// `CPU_WITH_XAPIC` with an x2APIC in addition, which TCG supports in later QEMU versions.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
 /// The guest's wall clock at boot, which is [`crate::guestfs::initrd::EPOCH`].
@@ -31,11 +32,11 @@ pub struct Places {
     pub initrd: PathBuf,
     /// The socket of COM1, which carries answers to input requests.
     pub input: PathBuf,
-    /// The socket of COM2, which carries control bytes.
+    /// The socket of COM2, on which the command sends control bytes to the guest.
     pub control: PathBuf,
     /// The socket of QEMU's monitor.
     pub monitor: PathBuf,
-    /// The file that is mapped into the guest as the window.
+    /// The file behind the window, the memory that the command shares with the guest.
     pub window: PathBuf,
     /// The file that backs the guest's disk.
     pub disk: PathBuf,
@@ -56,8 +57,8 @@ impl Places {
     }
 }
 
-/// Returns the arguments that define the machine, whatever kernel it boots. They are equal for all guests that are
-/// compared.
+/// Returns the arguments that define the machine. They depend only on `machine` and `backing`, and not on the kernel
+/// that boots.
 pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
@@ -92,7 +93,8 @@ pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsStri
     line
 }
 
-/// Returns QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that local port.
+/// Returns QEMU's arguments for Memwright's kernel. With `gdb`, QEMU listens for a debugger on that local TCP port, and
+/// the CPUs do not run until the debugger continues them.
 pub fn arguments(
     places: &Places,
     machine: &Machine,
@@ -136,12 +138,12 @@ pub fn arguments(
     line
 }
 
-/// Returns the option for a socket on which QEMU listens without waiting for a connection.
+/// Returns the option for a socket on which QEMU listens. QEMU starts without waiting for a connection.
 fn socket(name: &str, path: &Path) -> OsString {
     option(&format!("socket,id={name},server=on,wait=off,path="), path)
 }
 
-/// Returns an option that ends with a path. Commas in the path are doubled, as QEMU requires.
+/// Returns the option that consists of `before` and `path`. Commas in the path are doubled, as QEMU requires.
 pub fn option(before: &str, path: &Path) -> OsString {
     let mut text = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {

@@ -22,7 +22,8 @@ pub fn make(path: &Path, size: MemorySize) -> io::Result<()> {
 pub fn arguments(path: &Path) -> [OsString; 4] {
     let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
     let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
-    // By default, QEMU stops the machine without a limit on time if the host's disk is full.
+    // By default, QEMU pauses the machine if the host's disk is full, and the run would not end. With `report`, the
+    // guest gets an I/O error instead.
     let device = format!("{device},werror=report,rerror=report");
     let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
     [

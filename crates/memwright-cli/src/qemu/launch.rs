@@ -1,7 +1,8 @@
 //! Starts QEMU so that it cannot outlive the command.
 //!
-//! The command executes itself with a hidden subcommand. That process requests a signal for when its parent dies, a
-//! setting that `execve` preserves, and then execs QEMU. QEMU is therefore killed even if the command is killed.
+//! The command executes itself with a hidden subcommand. That process requests SIGKILL for when its parent dies, a
+//! setting that `execve` preserves, and then executes QEMU. QEMU is therefore killed even if the command itself is
+//! killed.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -19,16 +20,16 @@ pub const SUBCOMMAND: &str = "__launch";
 /// The arguments of the hidden launcher: the program to exec, and its arguments.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// The process that must still be the parent.
+    /// The process ID of the command, which must still be the parent.
     pub parent: i32,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
-/// Starts `program` with its output in a small pipe, in a new process group because a terminal's Ctrl-C is for the
-/// guest and not for QEMU. The calling thread must live as long as the run, because the death signal is sent when that
-/// thread exits.
+/// Starts `program` with a pipe of [`STREAM_PIPE`] bytes as its standard output. The process has its own process group,
+/// because a terminal's Ctrl-C is for the guest and must not end QEMU. The calling thread must live as long as the run,
+/// because Linux sends the death signal when that thread exits.
 ///
 /// # Errors
 /// Errors of creating the pipe and of executing the command itself.
@@ -39,7 +40,8 @@ pub fn start(
     errors: Stdio,
 ) -> anyhow::Result<(PipeReader, Child)> {
     let (output, writer) = io::pipe().context("cannot make a pipe")?;
-    // The guest relies on QEMU blocking while the pipe is full.
+    // QEMU must block after `STREAM_PIPE` bytes that the command has not read: the guest relies on it when it reuses
+    // the window.
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
@@ -58,7 +60,7 @@ pub fn start(
     Ok((output, child))
 }
 
-/// Execs the program for the hidden subcommand. Returns only if that fails, with the error.
+/// Executes the program of the hidden subcommand in this process. Returns only if that fails, with the error.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return io::Error::from(error).into();

@@ -3,7 +3,7 @@
 use crate::model::nodes::Nodes;
 use crate::model::size::MemorySize;
 
-/// An option of QEMU.
+/// An option of QEMU's command line.
 pub struct NodeOption {
     /// Its name.
     pub name: &'static str,
@@ -21,12 +21,12 @@ pub enum Backing<'a> {
 }
 
 impl<'a> Backing<'a> {
-    /// Returns the backing by these files, or by memory of QEMU if `files` is `None`.
+    /// Returns [`Self::Files`] with these files, or [`Self::Own`] if `files` is `None`.
     pub fn of(files: Option<&'a [String]>) -> Self {
         files.map_or(Self::Own, Self::Files)
     }
 
-    /// Returns the memory object of node `number`, with `size` MiB.
+    /// Returns the value of `-object` for the memory of node `number`: an object with the ID `name` and `size` MiB.
     fn object(&self, name: &str, size: u64, number: usize) -> String {
         match self {
             Self::Own => format!("memory-backend-ram,id={name},size={size}M"),
@@ -48,7 +48,7 @@ pub fn options(
     let mut options = Vec::new();
     let mut option = |name, value| options.push(NodeOption { name, value });
     if nodes.is_single() {
-        // QEMU's default backing needs no option.
+        // Memory that QEMU allocates is its default, which needs no option.
         if let Backing::Files(_) = backing {
             option("-object", backing.object("ram", memory.mebibytes(), 0));
             option("-machine", "memory-backend=ram".to_owned());

@@ -1,4 +1,4 @@
-//! The running QEMU: one thread waits for it, and any thread can end it with a reason.
+//! The running QEMU: one thread waits for it, and any thread can kill it and record the reason.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -33,7 +33,8 @@ impl Process {
         }
     }
 
-    /// Records why the command ends the run early, without ending the process. Only the first reason is stored.
+    /// Records why the command ends the run early, without killing the process. If a reason is already recorded, it is
+    /// kept.
     pub fn note(&self, cut: Cut) {
         hold(&self.cut).get_or_insert(cut);
     }
@@ -55,7 +56,8 @@ impl Process {
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits until the process exits. Its output must have ended, because the lock is held while waiting.
+    /// Waits until the process exits. The caller must first have read its output to the end: [`Self::kill`] in another
+    /// thread blocks while this function waits.
     ///
     /// # Errors
     /// Errors of wait(2).
@@ -71,7 +73,7 @@ impl Drop for Process {
     }
 }
 
-/// Locks a mutex. A panic in another thread must not leave QEMU running.
+/// Locks a mutex, even if a thread panicked while it held the lock: QEMU must be killed in that case too.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

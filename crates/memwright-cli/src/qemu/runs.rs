@@ -23,7 +23,7 @@ struct Shared {
 pub struct Runs {
     shared: Arc<Mutex<Shared>>,
     signals: Handle,
-    // A message restarts the time limit. Dropping the sender ends the thread that implements the limit.
+    // A message restarts the time limit. When the sender is dropped, the thread that waits for the limit exits.
     time: Sender<()>,
 }
 
@@ -75,7 +75,7 @@ impl Runs {
         let _ = self.time.send(());
     }
 
-    /// Returns an error if the command ended the guests.
+    /// Returns an error if a signal or the time limit ended the guests.
     ///
     /// # Errors
     /// [`Failure::Ended`], with the reason.
@@ -113,7 +113,7 @@ fn cut(shared: &Mutex<Shared>, reason: Cut) {
     }
 }
 
-/// Locks the state. A panic in another thread must not leave a guest running.
+/// Locks the state, even if a thread panicked while it held the lock: the guests must be ended in that case too.
 fn hold(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -35,14 +35,14 @@ impl Version {
         }
     }
 
-    /// The oldest version that has the versioned machine type, and AVX2 under TCG.
+    /// The oldest supported version: it has the versioned machine type, and AVX2 under TCG.
     pub const OLDEST: Self = Self {
         major: 7,
         minor: 2,
         micro: 0,
     };
-    /// A version in which several CPUs take fair turns under the instruction clock, and in which TCG supports the
-    /// x2APIC.
+    /// The oldest version for several CPUs under the instruction clock, which take fair turns in it, and for an x2APIC,
+    /// which its TCG supports.
     pub const NEWER: Self = Self {
         major: 10,
         minor: 0,
@@ -61,8 +61,9 @@ fn chosen() -> Option<OsString> {
     std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty())
 }
 
-/// Returns the QEMU to use: the one that `MEMWRIGHT_QEMU` names, or the one in PATH. The value `backports` selects a
-/// newer one in a private cache. That one is also used if the machine needs a newer QEMU than the one in PATH.
+/// Returns the QEMU to use: the one that `MEMWRIGHT_QEMU` names, or the one in PATH if the variable is not set. With
+/// the value `backports`, or if the machine needs a newer QEMU than the one in PATH, this is the QEMU from Debian's
+/// backports, which is downloaded if it is not in the cache.
 ///
 /// # Errors
 /// Errors of downloading the QEMU from backports.
@@ -109,7 +110,8 @@ pub fn usual() -> anyhow::Result<(OsString, Version)> {
     Ok((program, version))
 }
 
-/// Returns the version of the QEMU in PATH if it is older than the machine needs; `None` if it is missing.
+/// Returns the version of the QEMU in PATH if the machine needs a newer one; `None` if it does not, or if there is no
+/// usable QEMU in PATH.
 fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
     machine.needs_newer()?;
     check(&USUAL.into(), Version::OLDEST, "", limit)
@@ -129,8 +131,8 @@ pub fn takes_plugins(program: &OsString) -> bool {
     })
 }
 
-/// Queries a QEMU's version, and checks that it supports this machine. The query takes at most `limit` and at most
-/// [`bounded::PATIENCE`].
+/// Queries a QEMU's version, and checks that it supports this machine. The query takes at most `limit`, and never more
+/// than [`bounded::PATIENCE`].
 ///
 /// # Errors
 /// One line if QEMU is missing, does not print a version, or is too old.
@@ -183,8 +185,8 @@ fn check(
     Ok(version)
 }
 
-/// Returns the SHA-256 of a QEMU executable; for the script of an unpacked QEMU, that of the executable which it
-/// starts. Empty if the file cannot be read.
+/// Returns the SHA-256 of a QEMU executable in hexadecimal. For the script that starts the QEMU from backports, it is
+/// the hash of the emulator. Empty if the file cannot be read.
 pub fn hash(program: &OsString) -> String {
     let path = match locate(program) {
         Some(path) if backports::place().is_ok_and(|place| place == path) => {
@@ -197,7 +199,7 @@ pub fn hash(program: &OsString) -> String {
     bytes.map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
 }
 
-/// Returns the file that a command name refers to.
+/// Returns the path of a command: the name itself if it contains a folder, or else the first such file in PATH.
 fn locate(program: &OsString) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(program.into());

@@ -12,7 +12,7 @@ use crate::model::words::{cpus, ending, grouped};
 
 /// The width of the column of counts, in characters.
 const COUNT_WIDTH: usize = 24;
-/// Marks a count that repeats, in an account in which not every count does.
+/// Marks a count that is the same in every run, in an account of which other counts are not.
 const REPEATS: char = '=';
 
 /// Returns whether the output has styles. Standard error must be a terminal, and `NO_COLOR` must not be set.
@@ -101,8 +101,8 @@ pub fn render(document: &Document, styled: bool) -> String {
     out
 }
 
-/// Returns those of the guest's settings that differ from the defaults. Of the paths of the tree of `--root`, which can
-/// be thousands, it returns only the number.
+/// Returns the guest's settings that differ from the defaults, for the line about the machine. There can be thousands
+/// of settings with paths of the tree of `--root`, so only their number is returned.
 fn settings(all: &[String]) -> String {
     let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];

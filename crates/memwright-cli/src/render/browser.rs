@@ -15,8 +15,8 @@ use crate::sheet::value::Value as Measured;
 
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// Inspects the page from inside a frame: finds what was downloaded, and elements that are invisible, unreadable or
-/// overlapping.
+/// A script that inspects the page from inside a frame: it counts downloaded resources, and finds elements that are
+/// invisible, overlap, lie outside their chart, or are too small to read.
 const LOOK: &str = r#"
 const seen = { fetched: performance.getEntriesByType("resource").length, hidden: [], outside: [], over: [], small: [] };
 seen.width = innerWidth;
@@ -115,7 +115,7 @@ fn a_browser_shows_all_of_it() {
     sheet.sections[0].rows[0].cells[0] = Some(Measured::Count(112_870_416_681_868_251));
     sheet.notes = vec![format!("sha256 {}", "0123456789abcdef".repeat(4))];
     let page = html("memwright compare", &[sheet, with_figures()]);
-    // The page as printed, on a screen whose width is that of an A4 sheet without its margins.
+    // The page with its styles for print, in a frame as wide as an A4 sheet without its margins.
     let printed = page.replace("@media print", "@media all");
     for (page, width, is_narrow, is_paper) in [
         (&page, 420, true, false),
@@ -135,7 +135,7 @@ fn a_browser_shows_all_of_it() {
         assert_eq!(seen["style"], true, "{width}: {seen}");
         // If the screen is too narrow for the table head, each cell contains the name of its column.
         assert_eq!(seen["named"], is_narrow, "{width}: {seen}");
-        // No element requires scrolling, which is impossible on paper.
+        // No table needs horizontal scrolling, which is impossible on paper.
         if is_narrow || is_paper {
             assert_eq!(seen["cut"], 0, "{width}: {seen}");
         }

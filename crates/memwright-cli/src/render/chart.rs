@@ -5,17 +5,19 @@ use std::fmt::Write;
 use crate::render::html::escaped;
 use crate::sheet::{Row, Value, cell_text};
 
-/// The colours of the columns, in turn. Colour-blind readers can distinguish them too.
+/// The colours of the columns; the seventh column has the first colour again. Colour-blind readers can distinguish
+/// them.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
-/// Sizes in pixels. The chart fits on a screen that is 420 pixels wide.
+/// Sizes in pixels: the chart's width, the longest bar, a line of text, a bar, and the gap between two rows. The chart
+/// fits on a screen that is 420 pixels wide.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;
 const BAR: usize = 14;
 const GAP: usize = 8;
-/// The maximum number of characters in a line.
+/// The maximum number of characters in a line of text.
 const FITS: usize = 54;
 
 /// The bars of one row, one for each column.
@@ -28,8 +30,9 @@ pub struct Bars<'a> {
     pub row: &'a Row,
 }
 
-/// Returns a chart of the rows with a value above 0. The length of each bar is proportional to its share of the row's
-/// largest value. Returns an empty string if there is no such row.
+/// Returns a chart of the rows with a value above 0, or an empty string if there is no such row. In each row, the
+/// column with the largest value has a bar of `LONGEST` pixels, and the other bars are proportional to it, with at
+/// least one pixel.
 pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     let rows: Vec<(&Bars<'_>, f64)> = rows
         .iter()

@@ -17,7 +17,7 @@ pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<
     title.clone_into(&mut options.title);
     options.subtitle = Some(subtitle.to_owned());
     options.count_name = "instructions".to_owned();
-    // Colours are derived from the names of functions, so that equal counts produce equal bytes.
+    // A function's colour is derived from its name, so that equal profiles produce equal bytes.
     options.hash = true;
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut drawn)

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::model::profile::Profile;
 
-/// Returns each call chain as `f;g;h`, with the number of instructions that its last function itself executed.
+/// Returns each call chain as `f;g;h`, with the number of instructions that its last function executed, without its
+/// callees. Chains with no such instructions are omitted.
 fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     let mut chains: Vec<String> = Vec::with_capacity(profile.calls.len());
     let mut stacks = BTreeMap::new();

@@ -5,7 +5,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use crate::model::profile::{Order, Profile};
 use crate::model::words::grouped;
 
-/// Returns the profile as text, with the largest function first. The rows of the column "self" add up to the total.
+/// Returns the profile as text, sorted by `order` with the largest function first. The rows of the column "self" add up
+/// to the total.
 pub fn text(profile: &Profile, order: Order) -> String {
     let mut rows = profile.rows();
     rows.sort_by_key(|row| (std::cmp::Reverse(order.figure(row)), row.name.clone()));

@@ -1,4 +1,4 @@
-//! The table of a section, which all text formats share.
+//! The table of a section, which all formats share except CSV.
 
 use crate::model::statistic::Pass;
 use crate::sheet::{Row, Section, Sheet, cell_text};

@@ -167,8 +167,8 @@ fn wrapped(indent: &str, text: &str) -> String {
 }
 
 /// Wraps a shell command to [`WIDTH`], with a backslash at the end of each line except the last. A word that is longer
-/// than a line is split by a backslash, after which the shell joins its parts. A word with quotes cannot be split in
-/// this way and stays on one line.
+/// than a line is split by a backslash and a line break, both of which the shell removes. A word with quotes cannot be
+/// split in this way and stays on one line.
 fn command_lines(command: &str) -> String {
     let most = WIDTH - " \\".len();
     let mut lines: Vec<String> = Vec::new();
@@ -194,7 +194,7 @@ fn command_lines(command: &str) -> String {
                 .nth(room)
                 .map_or(rest.len(), |(at, _)| at);
             lines.push(format!("{line}{}\\", &rest[..cut]));
-            // A space here would begin a new word.
+            // The rest of the word is not indented, because a space would begin a new word.
             line = String::new();
             rest = &rest[cut..];
         }

@@ -2,8 +2,8 @@
 
 use crate::sheet::{Section, Sheet};
 
-/// Returns the sheet in Markdown. In a comparison, the rows that changed are first; with `all`, the tables of all rows
-/// follow.
+/// Returns the sheet in Markdown. In a comparison, the rows that changed are first. The tables of all rows follow with
+/// `all`; those of ranked sections always follow.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
     if sheet.compares {

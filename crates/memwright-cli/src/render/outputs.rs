@@ -128,8 +128,8 @@ impl Outputs {
             .any(|target| matches!(target, Target::Output))
     }
 
-    /// Writes sheets, and the document that they present, to all destinations. With `all`, the text formats include the
-    /// rows that did not change.
+    /// Writes the sheets in the other formats, and the document from which they were made as JSON. With `all`, Markdown
+    /// and the mail include the rows that did not change.
     ///
     /// # Errors
     /// I/O errors of writing.

@@ -58,8 +58,8 @@ struct Function {
     name: i64,
 }
 
-/// Returns the profile in the format of pprof. A function has one location, whose number is one more than the
-/// function's.
+/// Returns the profile in the format of pprof. Each function has one location, and both have the function's index plus
+/// 1 as their ID.
 pub fn bytes(profile: &Profile) -> Vec<u8> {
     let mut strings = vec![String::new(), "instructions".to_owned(), "count".to_owned()];
     let first_name = strings.len() as i64;

@@ -14,7 +14,7 @@ const LINES: usize = 24;
 const COLUMNS: usize = 80;
 /// The width of the column of counts, in characters.
 const COUNT: usize = 16;
-/// The minimum number of kinds of faults that are listed.
+/// The minimum number of kinds of faults that have a line of their own.
 const LEAST_KINDS: usize = 2;
 
 /// The rows after the faults, in this order. Rows that are 0 are omitted.
@@ -54,7 +54,7 @@ pub fn own(document: &Document) -> String {
         let mut known = document.account.iter();
         let value = known.find(|(row, _)| row == name).map(|(_, value)| *value);
         match value {
-            // Rows that this machine cannot observe appear only with `--full`.
+            // Rows that are not observable on this machine appear only with `--full`.
             Some(Value::Count(0) | Value::Unobservable) | None => {}
             Some(Value::Count(count)) => last.push(row(count, rows::title(name))),
         }
@@ -166,7 +166,7 @@ pub fn image(document: &kernel_run::Document) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The maximum number of regions in columns next to the run, and the width of each column.
+/// The maximum number of regions in columns next to the run, and the width of each column in characters.
 const REGIONS: usize = 2;
 const CELL: usize = 16;
 /// The width of the column of titles.
@@ -191,7 +191,7 @@ fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
     line
 }
 
-/// Returns one line for each row that is not 0 in every column, below the name of its group.
+/// Returns one line for each row with a value above 0 in at least one column, below the name of its group.
 fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     let values: Vec<_> = columns
         .iter()
@@ -224,7 +224,8 @@ fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     lines
 }
 
-/// Returns the warnings: rows that were not measured, regions that have no column, and unpaired marks.
+/// Returns the warnings: that nothing was counted, how many regions have no column, and which regions have unpaired
+/// marks.
 fn problems(document: &kernel_run::Document, shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if document.run.is_none() {
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// The account fits whatever it contains, and it states what it omits.
+    /// The account fits in a terminal even if no row is 0, and it states how many kinds of faults it omits.
     #[test]
     fn the_fullest_account_fits() {
         let names = |count: usize| {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::sheet::value::{Share, percent_text};
 use crate::sheet::{Row, Section, Sheet, cell_text};
 
-/// A row with a column that differs from the first.
+/// A row in which at least one column differs from the first.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed<'a> {
     /// The section that contains the row.
@@ -15,7 +15,7 @@ pub struct Changed<'a> {
 }
 
 impl Changed<'_> {
-    /// Returns the row's largest relative change.
+    /// Returns the largest relative change of a column; `None` if no column differs.
     fn share(&self) -> Option<Share> {
         let share = |column: usize| {
             let (first, _) = self.row.pair(column)?;
@@ -54,7 +54,7 @@ impl Changed<'_> {
         texts
     }
 
-    /// Formats the change of a column in percent.
+    /// Formats the change of a column from the first in percent; empty if there is none.
     pub fn percent(&self, column: usize) -> String {
         let pair = self.row.pair(column).zip(self.row.difference(column));
         pair.map_or_else(String::new, |((first, _), difference)| {
@@ -64,8 +64,8 @@ impl Changed<'_> {
 }
 
 impl Section {
-    /// Returns a row's label outside its group. The label includes the group if another row of the section has the same
-    /// title.
+    /// Returns a row's label for use outside its group. If another row of the section has the same label, the group
+    /// precedes it.
     pub fn label(&self, row: &Row) -> String {
         let label = row.label();
         let same = self.rows.iter().filter(|other| other.label() == label);
@@ -90,7 +90,8 @@ impl Sheet {
         self.sections.iter().filter(|section| !section.is_ranked)
     }
 
-    /// Returns the rows that differ, largest relative change first; equal changes stay in the order of the sheet.
+    /// Returns the rows with a column that differs from the first, largest relative change first, and equal changes in
+    /// the order of the sheet. Ranked sections are omitted.
     pub fn changed(&self) -> Vec<Changed<'_>> {
         let rows = self
             .unranked()
@@ -107,8 +108,8 @@ impl Sheet {
         changed.into_iter().map(|(_, changed)| changed).collect()
     }
 
-    /// Returns one line with the number of changed rows, the number of all rows, and the number of rows that could not
-    /// be compared.
+    /// Returns one line with the number of changed rows, of all rows, and of rows that were not measured in every
+    /// column. Ranked sections are omitted.
     pub fn change_summary(&self) -> String {
         let rows = || self.unranked().flat_map(|section| &section.rows);
         let changed = match (self.changed().len(), rows().count()) {

@@ -39,8 +39,8 @@ pub struct Section {
     pub title: String,
     /// A remark about the title; may be empty.
     pub remark: String,
-    /// Whether the section's rows have an order of their own. They are then printed together even where only changed
-    /// rows are printed.
+    /// Whether the rows are ranked, as the functions of a profile are. A ranked section is always printed completely,
+    /// and the tables of changed rows omit it.
     pub is_ranked: bool,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -49,7 +49,7 @@ pub struct Section {
 /// One measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its identifier: the name in JSON and CSV, which does not change between versions.
+    /// Its identifier in JSON, in CSV and in the patterns of `--rows`, which does not change between versions.
     pub name: String,
     /// The heading of the row's group. Adjacent rows of the same group have the same heading.
     pub group: String,
@@ -82,7 +82,8 @@ impl Section {
 }
 
 impl Row {
-    /// Returns its label in its group: the title, and the pass statistic if it has one.
+    /// Returns the label of the row within its group: the title, followed by the pass statistic if the row contains
+    /// one.
     pub fn label(&self) -> String {
         match self.pass() {
             Some(pass) => format!("{}, {}", self.title, pass.suffix()),

@@ -76,8 +76,8 @@ pub fn check<'a>(
     })
 }
 
-/// Returns the names that are similar to a pattern. Names that end with the pattern or contain it are first, then those
-/// that differ in a few letters.
+/// Returns at most `MOST_CLOSE` names that are similar to a pattern, the most similar first. Names that end with the
+/// pattern or contain it precede those that differ in a few letters.
 pub fn close(pattern: &str, names: &[&str]) -> Vec<String> {
     let plain = pattern.replace('*', "");
     let alike = |name: &str| {

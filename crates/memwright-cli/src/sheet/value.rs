@@ -122,7 +122,7 @@ impl Share {
         }
     }
 
-    /// Compares two shares; two shares of counts are compared exactly.
+    /// Compares two shares. Shares of counts are compared exactly, and others as floating-point numbers.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (
@@ -132,7 +132,7 @@ impl Share {
                     first: from,
                 },
             ) => {
-                // The product of two `u64` fits in a `u128`.
+                // The fractions are compared by cross-multiplication. The product of two `u64` fits in a `u128`.
                 let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
                 product(difference, from).cmp(&product(others, first))
             }
@@ -160,8 +160,8 @@ pub fn percent_text(difference: &Difference, first: Value) -> String {
     format!("{sign}{percent:.digits$} %")
 }
 
-/// Formats a statistic with thousands separators and up to two decimals, which is the precision that the programs
-/// print, so that published figures can be compared with measured ones.
+/// Formats a statistic with thousands separators and up to two decimals. The programs print their figures with the same
+/// precision, so published figures can be compared with measured ones.
 fn number(value: f64) -> String {
     let hundredths = (value.abs() * 100.0).round() as u64;
     let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
@@ -227,7 +227,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // As floating-point numbers, both shares would be 1.
+            // The shares are 1 + 2^-60 and 1. As floating-point numbers, both would be 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

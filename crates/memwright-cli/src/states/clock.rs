@@ -11,8 +11,8 @@
 
 use std::fmt;
 
-/// The number of instructions from the RDTSC of the guest's init process (`stand_still` in programs/lab/init.c) to the
-/// stop.
+/// The number of instructions, and of nanoseconds, from the RDTSC of the guest's init process (`stand_still` in
+/// programs/lab/init.c) to the stop.
 const BEFORE_STOP: i64 = 20;
 /// The bytes before the clock in the device stream: the mark of a subsection, its name preceded by its length, and its
 /// version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the number of instructions,
@@ -25,7 +25,7 @@ const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
 
 /// The bytes before the state of the CPU's local APIC: the name preceded by its length, the instance and the version.
 const APIC: &[u8] = b"\x04apic\x00\x00\x00\x00\x00\x00\x00\x03";
-/// The offset in this state of the time at which the timer next expires (8 bytes); -1 if the timer is not set.
+/// The offset in the local APIC's state of the time at which its timer expires (8 bytes); -1 if the timer is not set.
 const APIC_EXPIRY: usize = 173;
 
 /// The bytes before the state of the HPET: the name preceded by its length, the instance and the version. The HPET's
@@ -42,7 +42,7 @@ const HPET_PERIOD: i64 = 10;
 pub enum NextTimer {
     /// It did not: the machine is in the state in which it stopped.
     Waits,
-    /// It did.
+    /// It did, and the timer's interrupt is pending.
     Ran,
 }
 
@@ -66,8 +66,8 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the saved clock and the counter of the HPET to their values when the machine stopped. These are computed from
-/// `time`, which the guest read just before. Returns whether QEMU ran a timer after that.
+/// Sets the saved clock and the counter of the HPET to their values when the machine stopped. That was `BEFORE_STOP`
+/// instructions after the guest had read `time` from its clock. Returns whether QEMU ran a timer after the stop.
 ///
 /// # Errors
 /// If the stream does not have the format that QEMU writes.
@@ -102,7 +102,7 @@ fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
     })
 }
 
-/// Sets the counter of the HPET to its value at `time`, if the counter runs.
+/// Sets the counter of the HPET to its value at `time`. Does nothing if the counter does not run.
 fn set_hpet(stream: &mut [u8], time: i64) -> Result<(), ClockError> {
     let offset = match only_place_behind(HPET_OFFSET, stream) {
         Ok(place) => number(stream, place)?,
@@ -125,7 +125,7 @@ fn number(stream: &[u8], place: usize) -> Result<i64, ClockError> {
     bytes.map(i64::from_be_bytes).ok_or(ClockError::NotFound)
 }
 
-/// Sets the host's clocks to 0.
+/// Sets the host's clocks in the device stream to 0.
 ///
 /// # Errors
 /// If the stream does not have the format that QEMU writes.

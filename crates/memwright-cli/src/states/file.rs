@@ -221,7 +221,7 @@ fn write_part(output: &mut Summing<impl Write>, node: usize, file: &File) -> io:
     Ok(())
 }
 
-/// Returns the next range of a sparse file that contains data; `None` if there is none.
+/// Returns the next range of a sparse file at or after offset `at` that contains data; `None` if there is none.
 fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(begin) => begin,

@@ -21,15 +21,16 @@ use crate::qemu::runs::Runs;
 use crate::states::clock::{self, NextTimer};
 use crate::states::monitor::Listener;
 
-/// The parts of a snapshot: the device stream, and the connections with the guest's memory.
+/// The parts of a snapshot: the device stream, and the [`Wires`] with the files of the guest's memory.
 pub type Taken = (Vec<u8>, Wires);
 
 /// Why no snapshot could be taken.
 #[derive(Debug)]
 pub enum Unmade {
-    /// The guest did not reach that point. The error is one line with what is known about the guest.
+    /// The guest did not reach the point at which it is saved. The error is one line with what is known about the
+    /// guest.
     Guest(anyhow::Error),
-    /// The guest reached that point, but its state could not be saved.
+    /// The guest reached the point, but its state could not be saved.
     Saving(anyhow::Error),
 }
 
@@ -42,8 +43,9 @@ impl From<anyhow::Error> for Unmade {
 /// The maximum number of boots of a guest. In about one boot in ten, QEMU runs a timer after the guest has stopped.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest until QEMU stops it without running the next timer, at most `ATTEMPTS` times, so that all snapshots
-/// of a guest are equal. The plugin must not count events in this boot, because a snapshot contains no counts.
+/// Boots the guest until QEMU stops it without running the next timer, so that all snapshots of a guest are equal. If
+/// QEMU runs the timer in each of `ATTEMPTS` boots, the last boot is used. The plugin must not count events in these
+/// boots, because a snapshot contains no counts.
 ///
 /// # Errors
 /// See [`Unmade`].
@@ -59,7 +61,7 @@ pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
     }
 }
 
-/// Boots the guest once. Returns the machine, and the guest's clock just before it stopped.
+/// Boots the guest once. Returns the parts of its snapshot, and its clock just before it stopped.
 fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
     let folder = private_folder().context("cannot make a folder for the guest")?;
     let within = |name: &str| folder.path().join(name);
@@ -88,9 +90,9 @@ fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
         .map_err(|_| anyhow!("reading from QEMU panicked"))?
         .context("cannot read from QEMU")?;
     let status = process.wait().context("cannot wait for QEMU")?;
-    // A kernel that panics can stop the machine through the same device as the init process.
+    // A kernel that panics stops the machine through the same device as the init process, but reports no clock.
     let Some(time) = time_of(&said) else {
-        // If saving failed, this command killed QEMU, so the signal is not a cause.
+        // If saving failed, QEMU was killed by this command, so its signal does not explain the failure.
         let signal = status.signal().filter(|_| taken.is_ok());
         let why = NoResult::read(&serial, &errors, signal);
         return Err(Unmade::Guest(why.into()));
@@ -106,7 +108,7 @@ fn read(mut output: &PipeReader) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the guest's clock before it stopped; `None` if the guest's output is anything else.
+/// Returns the clock that the guest reported before it stopped; `None` unless this report is its only output.
 fn time_of(said: &[u8]) -> Option<u64> {
     let time = said.strip_prefix(b"r\x08\0\0\0")?;
     Some(u64::from_le_bytes(time.try_into().ok()?))
@@ -129,8 +131,8 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     }
 }
 
-/// Configures the migration: memory is not copied, because it is in its files, and QEMU sends an event when the
-/// migration ends.
+/// Configures the migration. QEMU does not save the memory, whose contents are in its backing files, and sends an event
+/// when the migration ends.
 ///
 /// # Errors
 /// If QEMU rejects a capability, or if its monitor closes.

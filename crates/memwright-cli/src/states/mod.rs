@@ -1,12 +1,12 @@
-//! Takes a snapshot of a guest after its boot, from which later runs start.
+//! Takes a snapshot of a guest after its boot. Later runs start from the snapshot.
 //!
 //! The guest's init process stops the machine at a point at which nothing depends on the program yet. QEMU's migration
 //! saves the devices, and copies of the backing files save the memory. A run then starts from this snapshot, and
 //! receives the program afterwards. Only the boot is saved, never a result.
 //!
-//! With `--cold`, the command also saves and restores each guest, but stores no snapshot in the cache. The reason is
-//! that RDRAND returns other numbers in a QEMU that was resumed than in one that was started, and that Linux's random
-//! numbers determine where it places slabs.
+//! With `--cold`, the command stores no snapshot in the cache, but it still saves and restores each guest, so that its
+//! counts equal those of a run from the cache. In a QEMU that was resumed, RDRAND returns other numbers than in one
+//! that was started, and Linux's random numbers determine where it places slabs.
 
 mod clock;
 mod file;
@@ -56,9 +56,9 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the snapshot of a guest: the one in the cache or, if there is none, a new one, which is then stored in the
-/// cache. `uncounted` is called before a boot, and returns how QEMU is started without counting events. With `cold`,
-/// the guest always boots, and its snapshot is not stored. If QEMU cannot save the state, prints a message and returns
-/// `None`.
+/// cache. `image` is the name of the kernel image and its SHA-256. `uncounted` is called before a boot, and returns the
+/// setting with which QEMU counts no events. With `cold`, the guest always boots, and its snapshot is not stored. If
+/// QEMU cannot save the state, prints a message and returns `None`.
 ///
 /// # Errors
 /// If the guest does not reach the point at which it is saved. The error is one line with what is known about the
@@ -100,7 +100,8 @@ pub fn of(
             Ok(Some(keep(name, place.as_ref(), &taken)?))
         }
         Err(Unmade::Guest(error)) => Err(error),
-        // If the command ended the runs, saving did not fail, and the caller reports the reason.
+        // If a signal or the time limit ended the runs, QEMU was killed while it saved the state. The caller reports
+        // the reason.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
         Err(Unmade::Saving(error)) => {
             say(&format!(
@@ -111,8 +112,8 @@ pub fn of(
     }
 }
 
-/// Stores a snapshot at `place`. Without a place or with too little space there, the snapshot is in a memfd, which
-/// exists while the command runs.
+/// Stores a snapshot at `place`. If `place` is `None`, or if the snapshot cannot be written there, it is in a memfd,
+/// which exists while the command runs.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {
@@ -141,7 +142,7 @@ fn open(path: &Path) -> Result<State, StateError> {
     Ok(State::new(file::State::open(file)?))
 }
 
-/// The path of a snapshot, whether or not it exists.
+/// The place of a snapshot in the cache, whether or not the file exists.
 struct Place {
     folder: PathBuf,
     path: PathBuf,
@@ -172,7 +173,7 @@ impl Place {
         None
     }
 
-    /// Writes a snapshot, and gives the file its name when it is complete.
+    /// Writes a snapshot to a temporary file, and renames the file to its place when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
         // Several commands can write the same snapshot. Each uses a private folder, and the last one to rename its file
@@ -225,7 +226,7 @@ impl State {
         Ok(())
     }
 
-    /// Prints that a run could not start from this snapshot; only the first call prints it.
+    /// Prints that a run could not start from this snapshot. Only the first call prints the message.
     pub fn say_unusable(&self, error: &anyhow::Error) {
         self.told.call_once(|| {
             say(&format!(

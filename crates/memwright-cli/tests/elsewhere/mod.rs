@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 /// The user ID of `nobody` on every Debian.
 const NOBODY: &str = "65534";
 
-/// Returns the command as the simulated machine starts it. `room` is a private folder.
+/// Returns the command, with the environment of the simulated machine. `room` is the folder for its binary, its home
+/// and its temporary files.
 pub fn command(room: &Path) -> Command {
     let open = |path: &Path| {
         fs::create_dir_all(path).unwrap();

@@ -36,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns a command with a subcommand other than `run`.
+/// Returns a command with these words as its subcommand and arguments. A guest that it starts hangs.
 fn memwright(words: &[&str]) -> Command {
     let mut command = run("hang");
     let mut other = Command::new(command.get_program());
@@ -150,7 +150,7 @@ fn an_endless_standard_input_is_bounded() {
         .arg("/bin/true")
         .stdin(fs::File::open("/dev/zero").unwrap());
     let (code, _, stderr) = within(&mut endless);
-    // A slow machine cannot read 16 MiB in a second.
+    // The command rejects inputs that are too large. On a slow machine, the time limit of a second expires first.
     assert!(code == 125 || code == 124, "{stderr}");
     assert!(stderr.contains("standard input"), "{stderr}");
     let (_reader, writer) = std::io::pipe().unwrap();
@@ -196,7 +196,7 @@ fn full() -> Stdio {
 }
 
 fn closed() -> Stdio {
-    // The reading end is closed immediately.
+    // The reading end is dropped at once, so that each write fails with EPIPE.
     std::io::pipe().unwrap().1.into()
 }
 
@@ -320,8 +320,8 @@ fn commands_side_by_side_leave_nothing() {
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// Starts a command whose guest hangs, with SIGINT at its default action or ignored. Also returns the process ID of its
-/// QEMU.
+/// Starts a command whose guest hangs. SIGINT has its default action or is ignored, as `interrupt` says. Also returns
+/// the process ID of the command's QEMU.
 fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     let file = host.path().join("pid");
     let _ = fs::remove_file(&file);
@@ -586,7 +586,7 @@ fn what_has_no_room_is_refused_before_it_boots() {
     );
 }
 
-/// Tests a full pipe whose reader does not read.
+/// Checks that the time limit and signals end a command that writes to a full pipe, whose reader does not read.
 fn an_output_that_is_not_read_holds_no_command_up() {
     let flooding = |options: &[&str]| start(run("flood").args(options).arg("/bin/true"));
     let patient = |child: &mut Child| {

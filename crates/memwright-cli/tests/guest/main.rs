@@ -11,7 +11,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-/// Defines functions as trials of the same names.
+/// Returns a vector with a trial for each of these functions, of the same name.
 macro_rules! trials {
     ($($name:ident,)*) => {
         vec![$(libtest_mimic::Trial::test(stringify!($name), || {

@@ -1,4 +1,5 @@
-//! A stand-in for QEMU in tests. It accepts QEMU's arguments, and acts as a guest whose lines are in `STAND_IN`.
+//! A stand-in for QEMU in tests. It accepts QEMU's arguments, and acts as a guest that executes the lines of the
+//! variable `STAND_IN`.
 //!
 //! Each line is one step, which consists of a word and its arguments:
 //!
@@ -11,7 +12,8 @@
 //! - `nmi`: wait for the monitor's inject-nmi, then print a backtrace;
 //! - `flood`: write standard output until it is closed;
 //! - `status N`: exit with that status;
-//! - `pid FILE`, `hang`.
+//! - `pid FILE`: write the process ID to a file;
+//! - `hang`: sleep until killed.
 
 use memwright_linux_abi::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
 use std::fs::File;
@@ -45,7 +47,7 @@ struct Guest {
     control: Socket,
     monitor: Socket,
     window: File,
-    /// The offset of the next payload in the window.
+    /// The offset in the window at which the next payload is written.
     at: usize,
     piecemeal: bool,
 }
@@ -196,7 +198,7 @@ fn window(arguments: &[String]) -> File {
         .expect("the window is there")
 }
 
-/// A socket that accepts at most one connection, when a step first needs it.
+/// A listening socket. It accepts its only connection when a step first needs it.
 struct Socket {
     listener: UnixListener,
     stream: Option<UnixStream>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The environment variable with the steps of the stand-in.
 pub const GUEST_LINES: &str = "STAND_IN";
 
-/// Returns a run whose guest executes these steps.
+/// Returns a `memwright run` command whose guest executes these steps.
 pub fn run(steps: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
@@ -25,7 +25,7 @@ pub fn run(steps: &str) -> Command {
     command
 }
 
-/// Returns a run as [`run`] does, of a program that exists on every machine.
+/// Returns the command of [`run`] with a program that exists on every machine.
 pub fn run_true(steps: &str) -> Command {
     let mut command = run(steps);
     command.arg("/bin/true");
@@ -41,7 +41,7 @@ pub fn with_input(mut command: Command, input: &[u8]) -> Output {
     child.wait_with_output().expect("the command ends")
 }
 
-/// Starts the command with pipes.
+/// Starts the command with pipes as its standard output and standard error.
 pub fn start(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())
@@ -88,7 +88,7 @@ pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) 
     described(child.wait_with_output().expect("it has ended"))
 }
 
-/// Waits for the guest's first line.
+/// Reads the first line of the guest's output, and returns it without its line break.
 pub fn first_line(output: &mut impl Read) -> String {
     let mut line = String::new();
     let mut byte = [0];
@@ -98,7 +98,7 @@ pub fn first_line(output: &mut impl Read) -> String {
     line
 }
 
-/// Returns whether a process has exited. A zombie has.
+/// Returns whether a process has exited. A zombie counts as exited.
 pub fn has_ended(process: &str) -> bool {
     match std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) {
         Ok(text) => text

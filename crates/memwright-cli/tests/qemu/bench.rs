@@ -35,7 +35,7 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the value of a column's record in the first run, or the mean of a series.
+/// Returns a figure of the first run in a column: the value of a record, or the mean of a series.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
     average_of(
         &document["experiments"][0]["runs"][0],
@@ -70,7 +70,7 @@ fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
         .ok_or_else(|| format!("no {measure:?} in column {column:?}").into())
 }
 
-/// The experiment, the index of the run, the case, the measure, and the maximum of its average.
+/// The budgets: the experiment, the index of the run, the case, the measure, and the maximum of its average.
 #[rustfmt::skip]
 const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("basics", 0, "system call", "getppid", 150.0),
@@ -110,15 +110,15 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 0, "mmap into any hole", "60000 areas", 6000.0),
     ("growth", 0, "mprotect of any area", "60000 areas", 1500.0),
     ("growth", 0, "fault in any area", "60000 areas", 1200.0),
-    // The values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are the values of the newest kernel in docs/experiments/growth.md.
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 20_085.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 11_716.0),
-    // The values of Linux 7.3.4.
+    // The budgets of /proc are the values of Linux 7.3.4.
     ("growth", 1, "read of /proc/self/status", "1024 MiB resident", 40_794.0),
     ("growth", 1, "read of /proc/meminfo", "1024 MiB resident", 33_448.0),
     ("growth", 1, "read of /proc/vmstat", "1024 MiB resident", 72_388.0),
     ("growth", 1, "mremap of all of it", "16 MiB resident", 8_000.0),
-    // The values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 841.0),
     ("growth", 2, "epoll_ctl, add and remove", "30000 descriptors", 2891.0),
     ("growth", 6, "ftruncate by a page", "1 mappers", 9155.0),
@@ -127,11 +127,11 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 3, "create", "20000 entries", 8642.0),
     ("growth", 3, "unlink", "20000 entries", 7197.0),
     ("growth", 3, "stat of any entry", "20000 entries", 2619.0),
-    // The values of Linux 7.2.
+    // This budget is the value of Linux 7.2.
     ("growth", 1, "mremap of all of it", "1 MiB resident", 22_073.0),
-    // With one idle process, the value is 77,185. The limit was 82,000 before the program, which forks, became larger.
+    // With one idle process, the value is 77,185. The budget was 82,000 before the program that forks became larger.
     ("growth", 4, "fork, exit and wait", "400 idle processes", 86_000.0),
-    // The values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
     ("growth", 5, "fork, exit and wait", "100 forks deep", 433_391.0),
     ("growth", 5, "first write of an inherited page", "100 forks deep", 5206.0),
     ("growth", 5, "MADV_DONTNEED of an inherited page", "100 forks deep", 2363.0),
@@ -180,8 +180,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("swapin-reuse", 0, "pages that do not compress", "read pass, per page", 4100.0),
     ("swapin-reuse", 0, "pages that do not compress", "read pass: major faults", 64.0),
     ("swapin-reuse", 0, "pages that do not compress", "then write pass: minor faults", 0.0),
-    // Sequential accesses: a quarter of the faults and half of the instructions of Linux 6.12. Random accesses: no more
-    // faults than Linux.
+    // The budgets for sequential accesses are a quarter of the faults and half of the instructions of Linux 6.12.
+    // Random accesses may take no more faults than on Linux.
     ("swap", 0, "one end to the other, loads", "per access", 18_658.0),
     ("swap", 0, "one end to the other, loads", "faults, both kinds", 12_288.0),
     ("swap", 0, "one end to the other, stores", "per access", 18_541.0),
@@ -197,7 +197,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "10240 MiB, huge pages, WP_UNPOPULATED", "arming", 3000.0),
     ("wp-unpopulated", 0, "10240 MiB, huge pages, no alignment, WP_UNPOPULATED", "arming", 12_000.0),
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
-    // The cost of a sparsely filled page table depends on its contents.
+    // The cost of a sparsely filled page table depends on the number of its populated entries.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
@@ -225,7 +225,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// Stands for all cases of a measure. The budget applies to the largest average.
+/// In a budget, this name stands for all cases of a measure. The largest average must not exceed the budget.
 const EVERY: &str = "every case";
 
 /// Checks that instruction counts do not exceed their budgets. The counts repeat exactly, so a budget detects every
@@ -272,14 +272,15 @@ fn repeats() -> Result<(), Failed> {
         average(&document, "memwright", case, "mprotect")?,
         average(&document, "memwright", case, "faults")?,
     );
-    // Changing 64 areas takes at least 64 instructions, and an mprotect call takes no fault.
+    // Changing the permissions of 64 areas takes at least 64 instructions, and causes no fault.
     if calls > 64.0 && faults == 0.0 {
         return Ok(());
     }
     Err(format!("{calls} instructions, {faults} faults").into())
 }
 
-/// Checks the rule for restoring write permission, and that without the rule each page takes a fault.
+/// Checks that a write after mprotect takes no fault and costs as much as a second write, because write permission is
+/// restored at once, and that without the rule each page takes a fault.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -349,8 +350,8 @@ fn runs_of(document: &Value) -> Result<&[Value], Failed> {
     Ok(runs.ok_or("no runs")?.as_slice())
 }
 
-/// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated. Without the rule,
-/// a store after a load takes another fault.
+/// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated, so that no other
+/// faults follow. Without the rule, a store after a load takes another fault.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];
@@ -383,7 +384,8 @@ fn hints() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that half of the pages are on the wrong node at first, and none at the end.
+/// Checks that NUMA balancing migrates the half of the pages that is on the wrong node at first, and that all pages are
+/// on the right node at the end.
 fn follows() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["autonuma"])?)?;
     for (run, case) in runs_of(&document)?.iter().zip(["numa01", "numa02"]) {
@@ -397,7 +399,7 @@ fn follows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that all pages are merged in one round after the first scan, and that a write takes a single fault.
+/// Checks that all equal pages are merged in the second scan, and that a write to a merged page takes a single fault.
 fn merges() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["merge"])?)?;
     let run = &runs_of(&document)?[0];
@@ -431,7 +433,7 @@ fn not_a_kernel() -> Result<(), Failed> {
 fn does_not_boot() -> Result<(), Failed> {
     let image = tempfile::NamedTempFile::new()?;
     let mut bytes = vec![0xf4; 1 << 16];
-    // A boot header of protocol 2.0 with one sector of setup code, which ends QEMU through the exit port.
+    // A boot header of protocol 2.0. Its one sector of setup code ends QEMU through the exit port.
     bytes[0x1f1] = 1;
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x268..0x26c].copy_from_slice(&[0xb0, 0, 0xe6, 0xf4]);

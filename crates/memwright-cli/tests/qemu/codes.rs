@@ -68,7 +68,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["timeout"])
 }
 
-/// Checks that the run ends when PROGRAM exits, and that the processes that are then still alive are counted.
+/// Checks that the run ends when PROGRAM exits, although processes that it started are still alive.
 fn daemon() -> Result<(), Failed> {
     let ending = Guest::shell("(sleep 1000) & (sleep 1000) & echo started; exit 3").run()?;
     ending.expect_code(3)?;

@@ -1,5 +1,5 @@
-//! Threads that continuously change one address space on several CPUs. The CPUs take turns, or run in parallel on a
-//! host with fewer cores.
+//! Runs threads that continuously change one address space on several CPUs. The CPUs take turns, or run in parallel on
+//! a host with fewer cores.
 
 use crate::guest::Ending;
 use crate::shared::{Boot, boot, interleaved};
@@ -13,8 +13,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Checks that the program terminates and that CPUs halted in long waits. If eight CPUs share fewer cores, the CPU for
-/// which they wait does not always run.
+/// Checks that the program terminates, and that CPUs halt in long waits. Long waits are certain on a host with fewer
+/// than eight cores, because the CPU for which another one waits does not always run.
 fn parallel_cpus_halt() -> Result<(), Failed> {
     let guest = boot("musl-static", &["crowd 300"]);
     let ending = guest.cpus(8).parallel().run()?;

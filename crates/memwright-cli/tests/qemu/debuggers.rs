@@ -25,7 +25,7 @@ fn missing(program: &str) -> Option<Completion> {
     (!later_qemu()).then(|| Completion::ignored_with("no later QEMU"))
 }
 
-/// `strace -f` follows a program with children and threads, and prints their system calls.
+/// Checks that `strace -f` follows a program's children, and prints their system calls and signals.
 fn strace() -> Result<Completion, Failed> {
     if let Some(ignored) = missing(STRACE) {
         return Ok(ignored);
@@ -44,7 +44,7 @@ fn strace() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// gdb stops at a breakpoint and at a hardware watchpoint, and single-steps.
+/// Checks that gdb stops at a breakpoint and at a hardware watchpoint, and that it can single-step.
 fn gdb() -> Result<Completion, Failed> {
     if let Some(ignored) = missing(GDB) {
         return Ok(ignored);

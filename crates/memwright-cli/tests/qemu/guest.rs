@@ -117,7 +117,8 @@ impl Ending {
         .into())
     }
 
-    /// Returns an error unless a line of standard error contains all of these words, and nothing panicked.
+    /// Returns an error unless one line of standard error contains all of these words, or if the output reports a
+    /// panic.
     pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
         let told = |line: &str| words.iter().all(|word| line.contains(word));
         if !self.stderr.lines().any(told) {
@@ -214,7 +215,8 @@ impl Guest {
         self
     }
 
-    /// Disables the traces of the first two runs, for programs with a large number of events.
+    /// Omits the traces of the two runs, for programs with a large number of events. If the runs differ, they are
+    /// repeated with traces.
     pub fn untraced(mut self) -> Guest {
         self.traced = false;
         self
@@ -279,7 +281,7 @@ impl Guest {
         Ok(child.wait_with_output()?)
     }
 
-    /// Makes a single run with another binary of the command than the one under test. The run is not repeated.
+    /// Makes a single run with this binary of the command. The run is not repeated, and [`Ending::json`] is `None`.
     pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
         let output = self.start(binary)?;
         Ok(Ending {
@@ -301,8 +303,8 @@ impl Guest {
         words.map(name).collect()
     }
 
-    /// Runs twice, compares the runs, checks the audit, and returns the first run. A guest with parallel CPUs runs
-    /// once, as does one that the tier does not repeat.
+    /// Runs twice, compares the runs, checks the audit, and returns the first run. A guest with parallel CPUs runs only
+    /// once, and so does one whose run the tier does not repeat.
     ///
     /// # Errors
     /// If the runs differ, an error with the first event that differs; or an error if the audit found something.
@@ -315,7 +317,8 @@ impl Guest {
         self.run_beside(self)
     }
 
-    /// Makes this run and the run `other`, whose results must be the same. Checks the audit, and returns the first run.
+    /// Runs this guest and the guest `other`, whose results must be the same. Checks the audit of the first run, and
+    /// returns that run.
     ///
     /// # Errors
     /// The errors of [`Guest::run`].

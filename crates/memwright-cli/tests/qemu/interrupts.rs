@@ -95,7 +95,7 @@ fn twice() -> Result<(), Failed> {
     expect(child, 128 + 2)
 }
 
-/// Checks that a reader may close the output, as in `memwright run ... | head -1`.
+/// Checks that a run ends as if by SIGPIPE if the reader closes its output, as in `memwright run ... | head -1`.
 fn closed_output() -> Result<(), Failed> {
     let (child, output) = start("echo ready; while :; do echo more; done")?;
     drop(output);

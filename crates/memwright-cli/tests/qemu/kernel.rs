@@ -120,7 +120,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["rip 0000000000400005"])
 }
 
-/// Makes the first CPU panic, and checks that the report contains where the other CPUs were: in user mode, in the
+/// Makes the first CPU panic, and checks that the report says where each of the other CPUs was: in user mode, in the
 /// kernel with a lock held, or idle.
 fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("panic", false, words)?;
@@ -132,7 +132,7 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // The two CPUs loop in user mode, but one of them can be in a timer tick when it is stopped.
+    // CPUs 0 and 1 loop in user mode, but one of them can be in a timer tick when it is stopped.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)
@@ -145,7 +145,7 @@ fn was_just_called(part: &[&str]) -> bool {
     innermost.is_some_and(|line| line.ends_with("+0x0") || line.ends_with("+0x1"))
 }
 
-/// Checks where the CPUs were according to a report, in which the lines of each CPU are contiguous.
+/// Checks the places of CPUs 1 to 3 in a report, in which the lines of each CPU are contiguous.
 fn expect_places(ending: &Ending) -> Result<(), Failed> {
     let lines: Vec<&str> = ending.stderr.lines().collect();
     let part = |start: &str| -> Result<&[&str], Failed> {

@@ -66,8 +66,8 @@ fn as_listed() -> Result<Completion, Failed> {
     }
 }
 
-/// Returns the errors that the rows of `errors.linux` contain. A row begins with the name of the call, which the call's
-/// object can precede.
+/// Returns the errors that the rows of `errors.linux` contain, by system call. A row begins with the name of the call,
+/// which `hugetlb` or `ioctl` can precede.
 fn provoked(rows: &str) -> Result<Errors, Failed> {
     let mut all = Errors::new();
     for row in rows.lines() {
@@ -118,7 +118,7 @@ impl Pages {
     /// Reads a page. If it only refers to another page, reads that one.
     fn read(&self, name: &str) -> Result<Option<String>, Failed> {
         let mut name = name.to_owned();
-        // A page can refer to another page that contains the text.
+        // A page can consist of the name of the page that contains its text.
         for _ in 0..2 {
             let paths = ["2", "2const"].map(|suffix| self.0.join(format!("{name}.{suffix}.gz")));
             let Some(path) = paths.into_iter().find(|path| path.is_file()) else {
@@ -177,7 +177,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
 /// Returns the errors that are tags of paragraphs, and not those that occur in the text.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
-    // The macro of the first paragraph can be missing.
+    // The first paragraph can begin with its tag, without the macro `.TP` before it.
     let mut before_tag = true;
     for line in section.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(".\\\"") {

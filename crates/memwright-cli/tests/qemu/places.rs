@@ -1,5 +1,5 @@
-//! Tests that the program observes the command's folder and user where it should, and that the account does not depend
-//! on them.
+//! Tests that a program starts in the command's current folder, and that neither this folder nor the user changes the
+//! account.
 
 use crate::elsewhere;
 use crate::guest::Guest;

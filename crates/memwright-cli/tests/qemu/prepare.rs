@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds what is out of date, with the task that users run. Does nothing if that task started this process.
+/// Builds the programs and the kernel if they are out of date, with `cargo xtask guest`. Does nothing if `cargo xtask`
+/// has built them before it started this process.
 pub fn prepare() {
     if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
         return;
@@ -57,7 +58,7 @@ pub fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// Returns the path of a C program that is linked in one of the four ways.
+/// Returns the path of a C program. `variant` is one of the four ways in which it is linked.
 pub fn program(variant: &str, name: &str) -> PathBuf {
     workspace().join("programs/build").join(variant).join(name)
 }

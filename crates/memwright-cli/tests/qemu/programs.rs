@@ -1,5 +1,5 @@
-//! Runs the C programs of `programs/` on one CPU, linked in four ways. One boot runs all programs that are linked in
-//! the same way.
+//! Runs the C programs of `programs/`, linked in four ways. One boot runs all programs that are linked in the same way.
+//! Programs that need other options, more CPUs or little memory have boots of their own.
 
 use crate::shared::{Boot, boot, interleaved};
 use libtest_mimic::{Failed, Trial};
@@ -118,13 +118,13 @@ const LONG: &[&str] = &[
 /// Programs that nest objects as deeply as possible.
 const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
 
-/// Programs that make the kernel of a small machine allocate more than fits in its memory.
+/// Programs that make the kernel allocate more than fits in the memory of a small machine.
 const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 
 /// Programs that do not free their objects, which the kernel frees at the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
 
-/// Programs that track stores, with the argument for kernels on which a tracked store takes a fault.
+/// Programs that track stores. Their arguments are those for kernels on which a tracked store takes a fault.
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
@@ -199,7 +199,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Returns the boots whose programs use more memory than the machine has.
+/// Returns the boots with programs that use more memory than the machine has.
 fn under_pressure() -> Vec<Boot> {
     let pressed = |cpus| {
         let mut programs = vec![
@@ -211,7 +211,7 @@ fn under_pressure() -> Vec<Boot> {
             "swap_calls 128",
         ];
         if cpus > 1 {
-            // The other process uses one CPU most of the time.
+            // The program starts a process that uses one CPU most of the time, so it runs only on several CPUs.
             programs.push("swap_during 24");
         }
         Boot::of("pressure", "musl-static", &programs)
@@ -219,7 +219,7 @@ fn under_pressure() -> Vec<Boot> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    // The same memory pressure with less memory of each kind, which is short enough for the first tier.
+    // A similar memory pressure with less memory and less swap, so that the boot is short enough for the first tier.
     let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
         .option("--swap", "zram:64M")
         .option("--memory", "19M")
@@ -255,14 +255,14 @@ fn under_pressure() -> Vec<Boot> {
     ]
 }
 
-/// Checks that the events of programs that share, protect, copy and move memory are in the same order in every run.
+/// Checks that programs that share, protect, copy and move memory cause the same events in the same order in both runs.
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
 }
 
-/// Checks that hundreds of threads that run out of memory at the same time terminate. In an earlier version, each
-/// scanned all memory in turn.
+/// Checks that hundreds of threads that run out of memory at the same time terminate. In an earlier version, each of
+/// them scanned all memory in turn.
 fn fork_storm() -> Result<(), Failed> {
     let guest = boot("musl-static", &["fork_storm"]);
     let guest = guest.option("--swap", "zram:64M");

@@ -74,7 +74,7 @@ fn truncated_elf() -> Result<(), Failed> {
 
 fn another_machine() -> Result<(), Failed> {
     let mut bytes = hello()?;
-    // The field e_machine; 183 is AArch64.
+    // This is e_machine in the ELF header; 183 is AArch64.
     bytes[18..20].copy_from_slice(&183u16.to_le_bytes());
     let ending = run_file(&bytes, 0o755)?;
     ending.expect_code(126)?;

@@ -126,7 +126,7 @@ fn changes(cpus: u8) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a guest reads the same from an archive as from the folder with which it was made.
+/// Checks that a guest reads the same from an archive as from the folder from which the archive was made.
 fn archive() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     plant(folder.path())?;
@@ -150,7 +150,7 @@ fn archive() -> Result<(), Failed> {
     ending.expect_code(0)
 }
 
-/// Checks that a program that is found through PATH can read the files of this machine, unless an option prevents it.
+/// Checks that a program that is found through PATH can read the files of the host, unless `--root none` is given.
 fn found_through_path() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("file");

@@ -1,5 +1,5 @@
-//! Races of threads on four CPUs, repeated many times. Each program runs 10,000 rounds under the instruction clock,
-//! which starts the threads at four offsets, and some programs also run on parallel CPUs, where every run differs.
+//! Races of threads on four CPUs, repeated many times. Under the instruction clock, most programs run 2,500 rounds with
+//! each of four offsets between the threads. Some programs also run on parallel CPUs, where every run differs.
 
 use crate::shared::{Boot, interleaved};
 use crate::tier::{Tier, tier};
@@ -42,14 +42,14 @@ const BY_OFFSET: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// If the guest has more CPUs than the host has cores, a round takes most of a second.
+/// The numbers of rounds are small: if the guest has more CPUs than the host has cores, a round takes most of a second.
 const IN_PARALLEL: &[&str] = &[
     "pthreads 40",
     "races all 50",
     "track_races all 200 0 dirty-bit",
     "barriers 200",
 ];
-/// Pages are migrated within and between NUMA nodes, and merged, while threads write to them.
+/// Programs whose threads write to pages that are migrated within and between NUMA nodes, or merged.
 const ON_NODES: &[&str] = &["page_races all 10000 0", "move_shared 1000"];
 const ON_NODES_FIRST_TIER: &[&str] = &["page_races all 1000 0", "move_shared 1000"];
 const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0", "move_shared 12"];

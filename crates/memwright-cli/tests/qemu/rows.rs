@@ -4,7 +4,7 @@ use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Each of these rows, with a line of the test that checks it and the test's source.
+/// The rows, each with a line of the test that checks it, and the source that must contain the line.
 const HELD: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -62,7 +62,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Checks the rows about processes: three exit, two outlive the program, and one uses all memory.
+/// Checks the rows about processes. Three processes exit, two outlive the program, and one is killed because memory is
+/// exhausted.
 fn processes() -> Result<(), Failed> {
     let ending = Guest::new(program("musl-static", "left_behind"), &["3", "2", "1"])
         .option("--memory", "64M")
@@ -86,8 +87,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that every row of the account of a run on several CPUs is either checked here or belongs to the memory
-/// manager, whose own tests check each of its rows.
+/// Checks that every row of the account of a run on several CPUs is in [`HELD`], or belongs to the memory manager,
+/// whose own tests check each of its rows. Also checks that each line in [`HELD`] exists.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -1,5 +1,6 @@
-//! Measures what threads and processes share when each of them uses its own memory, on 1 to 8 CPUs. `docs/scaling.md`
-//! contains the figures, one line for each of these tests, which `cargo xtask docs docs/scaling.md` writes.
+//! Measures which locks and cache lines of the kernel are shared by threads and processes that each use their own
+//! memory, on 1 to 8 CPUs. `cargo xtask docs docs/scaling.md` writes the figures into that page, one line for each of
+//! these tests.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -14,8 +15,8 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program, and what several CPUs may write although they use private memory. Everything else may be written by one
-/// CPU only.
+/// A program whose workers use private memory, and the locks and cache lines that several CPUs may write nevertheless.
+/// All others may be written by one CPU only.
 struct Program {
     name: &'static str,
     /// The ranks of the locks that they may write.
@@ -28,7 +29,7 @@ struct Program {
 }
 
 const PROGRAMS: &[Program] = &[
-    // Page faults and freed pages share nothing.
+    // Page faults and the freeing of pages write no lock and no cache line that another CPU writes.
     Program {
         name: "fault",
         locks: &[],
@@ -50,7 +51,7 @@ const PROGRAMS: &[Program] = &[
         shrinking: 1,
     },
     // Creating and freeing page tables changes entries in the table above them. The first page of a new area changes
-    // the area's record, which can be next to the records of other areas.
+    // the area's record, which can be in one cache line with the records of other areas.
     Program {
         name: "unmap",
         locks: &["space", "table"],
@@ -59,7 +60,7 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// What executes the operations.
+/// The kind of workers that execute the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Workers {
     /// Threads of one process, which share the page tables and the map of areas.
@@ -104,8 +105,8 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // Cache lines with locks are permitted, because locks are checked as words and two of them can be in one
-            // line.
+            // Cache lines that contain locks are permitted: each lock is checked as a word, and two of them can be in
+            // one line.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
@@ -126,7 +127,8 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         Workers::Processes => 0,
     };
     let interrupted = statistics.interrupted;
-    // If two CPUs send a request to a third CPU at the same time, only one of them interrupts it.
+    // The number is below the maximum if two CPUs send a request to a third CPU at the same time, because only one of
+    // them interrupts it.
     if interrupted > most || (interrupted == 0) != (most == 0) {
         let text = format!("{interrupted} CPUs were interrupted, at most {most} may be");
         return Err(format!("{text}\n{}", ending.report()).into());
@@ -201,7 +203,8 @@ impl Statistics {
         counts.ok_or_else(|| format!("no row {kind} {name}").into())
     }
 
-    /// Returns the sum of the counts of a kind, except those that are unrelated to sharing.
+    /// Returns the sum of the counts of a kind, without the row `missed`, and without the row of cache lines that
+    /// contain locks.
     fn sum(&self, kind: &str) -> Counts {
         let mut sum = Counts::default();
         for ((of, name), counts) in &self.counts {
@@ -271,7 +274,8 @@ fn each(count: u64, operations: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Compares the exact figures with the line of the page, or rewrites that line.
+/// Compares the exact figures with the row's line in the page. If `MEMWRIGHT_UPDATE_DOCS` is set, rewrites that line
+/// instead.
 fn compare(row: &Row) -> Result<(), Failed> {
     static PAGE: Mutex<()> = Mutex::new(());
     let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);

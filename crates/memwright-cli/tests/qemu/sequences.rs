@@ -11,7 +11,8 @@ use std::path::Path;
 const CALLS: u64 = 24_000;
 /// The minimum number of successful calls per million calls, for each call that is counted.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// The maximum by which the lists of free frames and the kernel's heap may grow after the first half of a run, in KiB.
+/// The maximum by which free memory may shrink from the middle of a run to its end, in KiB: the kernel's lists of free
+/// frames and its heap can grow.
 const KEPT_KIB: i64 = 512;
 
 /// The guests that run the sequences, each with its number of CPUs and its memory.
@@ -37,8 +38,8 @@ pub fn trials() -> Vec<Trial> {
             judge(&guest.run()?).map(|()| Completion::Completed)
         })
     };
-    // Run-time checks multiply the work, so the bound applies to the kernel as shipped. Instructions are counted on one
-    // CPU.
+    // Debug assertions multiply the kernel's work, so the longest stretch is checked on the kernel as shipped. It is
+    // counted on one CPU only.
     let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
         Trial::test(format!("sequences::as_shipped::{name}"), move || {
             let options = ["--memory", memory, "--swap", "zram:32M"];
@@ -51,8 +52,8 @@ pub fn trials() -> Vec<Trial> {
     checked.chain(alone.map(as_shipped)).collect()
 }
 
-/// Checks that no worker hung or crashed, that every call succeeded often enough, and that all memory was freed. The
-/// audit was checked before.
+/// Checks that no worker hung or crashed, that every call succeeded often enough, and that all memory was freed.
+/// [`Guest::run`] has already checked the audit.
 fn judge(ending: &Ending) -> Result<(), Failed> {
     ending.expect_code(0)?;
     let text = ending.text();

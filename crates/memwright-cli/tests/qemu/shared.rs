@@ -6,8 +6,8 @@ use crate::tier;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::sync::{Arc, OnceLock};
 
-/// A boot that the first of its tests makes: twice, comparing the two, unless the CPUs run in parallel. It has no
-/// trace, because some programs fork thousands of times.
+/// A boot, which is made by the first of its tests, and whose output all of its tests share. It is made twice and the
+/// two are compared, unless the CPUs run in parallel. There is no trace, because some programs fork thousands of times.
 pub struct Boot {
     label: String,
     guest: Guest,
@@ -22,7 +22,7 @@ pub struct Boot {
 enum Content {
     /// Programs that are linked in this way, each with its arguments. Those whose tests are not selected are omitted.
     Programs(String, Vec<&'static str>),
-    /// A run with a fixed command line, and the names that its output contains results for.
+    /// A run with a fixed command line, and the names whose results its output contains.
     Fixed(Vec<&'static str>),
 }
 
@@ -41,8 +41,8 @@ impl Boot {
         }
     }
 
-    /// Returns a boot of any run whose output contains a result for each of `names`. The tests have the names
-    /// `LABEL::NAME`.
+    /// Returns a boot that makes the run `guest`, whose output contains a result for each of `names`. The tests have
+    /// the names `LABEL::NAME`.
     pub fn custom(label: &str, guest: Guest, names: Vec<&'static str>, judge: Judge) -> Boot {
         Boot {
             label: label.to_owned(),
@@ -107,14 +107,15 @@ impl Boot {
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             };
-            // `cargo xtask` reads from the list of tests which of them share a boot, and runs these in one process.
+            // The kind tells `cargo xtask` which tests share a boot: it runs the tests of one boot in one process.
             Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
         names.into_iter().map(trial).collect()
     }
 }
 
-/// Returns the tests of several boots in an order in which adjacent tests wait for different boots.
+/// Returns the tests of several boots, one of each boot in turn, so that tests that run at the same time wait for
+/// different boots.
 pub fn interleaved(boots: Vec<Boot>) -> Vec<Trial> {
     let mut lists: Vec<_> = boots
         .into_iter()

@@ -1,6 +1,6 @@
 //! Tests that no program can make the kernel run for long without a scheduling point. Each long operation of
 //! `programs/stretches.c` runs alone, and the account contains the longest stretch. The kernel is the shipped one,
-//! because run-time checks would multiply the work.
+//! because debug assertions would multiply the instructions of a stretch.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -122,7 +122,7 @@ pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// Checks that this list is the same as the program's own, which the program prints on the host.
+/// Checks that [`OPERATIONS`] is the same as the program's own list, which the program prints on the host.
 fn all_are_listed() -> Result<(), Failed> {
     let output = Command::new(program()).arg("list").output()?;
     let known = String::from_utf8(output.stdout)?;

@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// How much of a long test runs. Without the variable, as under `cargo test`, everything runs.
+/// How much of a long test runs. If `MEMWRIGHT_TIER` is not set, as under `cargo test`, everything runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     Test,
@@ -19,8 +19,8 @@ pub fn tier() -> Tier {
     }
 }
 
-/// Returns the names of the tests that this process runs, from the file that `MEMWRIGHT_TESTS` names, or `None` without
-/// the variable: all tests then run.
+/// Returns the names of the tests that this process runs, one in each line of the file that `MEMWRIGHT_TESTS` names. If
+/// the variable is not set, returns `None`, and all tests run.
 pub fn chosen() -> Option<Vec<String>> {
     let path = env::var_os("MEMWRIGHT_TESTS")?;
     let text = std::fs::read_to_string(&path).expect("the list of tests can be read");

@@ -1,4 +1,5 @@
-//! Compares the figures under the QEMU in PATH with those under the later QEMU of Debian's backports.
+//! Checks that runs have the same output and account under the QEMU in PATH as under the later QEMU of Debian's
+//! backports.
 
 use crate::guest::Guest;
 use crate::prepare;
