@@ -1,6 +1,6 @@
-//! Pseudo-random numbers for tests with many cases, equal in every run.
+//! Pseudo-random numbers for tests with many cases. The sequence is the same in every run.
 
-/// Returns a function that draws a number below its argument.
+/// Returns a function that returns a pseudo-random number below its argument.
 pub fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |below| {

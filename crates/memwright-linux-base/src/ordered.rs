@@ -1,5 +1,5 @@
 //! An ordered map. Insertion returns an error if memory cannot be allocated, and the memory can be allocated before a
-//! lock is taken.
+//! lock is acquired.
 //!
 //! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. Its depth is that of a
 //! tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps: when
@@ -105,7 +105,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Replaces the child `old` of `parent` with `new`; the root if `parent` is `NONE`.
+    /// Replaces the child `old` of `parent` with `new`. Replaces the root if `parent` is `NONE`.
     fn replace_child(&mut self, parent: Place, old: Place, new: Place) {
         if parent == NONE {
             self.root = new;
@@ -132,8 +132,8 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// Returns the child that can replace its parent: the only child, or the one with the higher priority. `None` for a
-    /// leaf.
+    /// Returns the child that can replace the node `place`: its only child, or the one with the higher priority. `None`
+    /// for a leaf.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -169,7 +169,7 @@ impl<K, V> Ordered<K, V> {
         Some((taken.key, taken.value))
     }
 
-    /// Returns the node with the lowest key below a node, including the node itself; `None` for `NONE`.
+    /// Returns the node with the lowest key in the subtree whose root is `top`; `None` if `top` is `NONE`.
     fn lowest_below(&self, top: Place) -> Option<Place> {
         let (mut lowest, mut next) = (None, top);
         while next != NONE {
@@ -184,7 +184,7 @@ impl<K, V> Ordered<K, V> {
         self.lowest_below(self.root)
     }
 
-    /// Returns the node with the next higher key; `NONE` for the last node.
+    /// Returns the node with the next higher key; `NONE` if `place` has the highest key.
     fn following(&self, place: Place) -> Place {
         if let Some(lowest) = self.lowest_below(self.child(place, Side::Right)) {
             return lowest;
@@ -228,7 +228,8 @@ impl<K, V> Ordered<K, V> {
 }
 
 impl<K: Ord, V> Ordered<K, V> {
-    /// Returns the node with this key. If there is none, returns the node and the side at which to insert the key.
+    /// Returns the node with this key. If there is none, returns as the error the parent and the side at which to
+    /// insert the key.
     fn find(&self, key: &K) -> Result<Place, (Place, Side)> {
         let (mut parent, mut side, mut next) = (NONE, Side::Left, self.root);
         while next != NONE {
@@ -297,7 +298,7 @@ impl<K: Ord, V> Ordered<K, V> {
         Some(&mut self.node_mut(place).value)
     }
 
-    /// Inserts a key. Returns its previous value.
+    /// Inserts a key with its value. Returns the previous value of the key, if any.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the map is then unchanged.
@@ -341,7 +342,7 @@ impl<K: Ord, V> Ordered<K, V> {
         }
     }
 
-    /// Removes a key. Returns its value.
+    /// Removes a key. Returns its value, or `None` if the map has no such key.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.find(key).ok()?;
         self.take(place).map(|(_, value)| value)

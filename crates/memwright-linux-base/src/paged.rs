@@ -85,8 +85,8 @@ impl<T> Paged<T> {
         result
     }
 
-    /// Frees the last block if it is empty: after an addition failed, or after the only element of the block was
-    /// removed.
+    /// Frees the last block if it is empty. It is empty if there was no memory for its first element, or if its only
+    /// element was removed.
     fn drop_empty(&mut self) {
         if self.blocks.last().is_some_and(Vec::is_empty) {
             self.blocks.pop();

@@ -15,12 +15,12 @@ pub struct References<T: ?Sized> {
 
 /// The references after the first.
 struct Further<T: ?Sized> {
-    /// The references. Reference `n` of the whole list has number `n - 1` here.
+    /// The references. The one with number `n` in the whole list has number `n - 1` here.
     list: Rising<Weak<T>>,
     sweep: Sweep,
 }
 
-/// Memory for another reference, which is allocated before the lock of the list is taken.
+/// Memory for another reference. It is allocated before the lock of the list is acquired.
 pub struct Room<T: ?Sized> {
     further: Option<Box<Further<T>>>,
     list: <Rising<Weak<T>> as Grows>::Room,
@@ -41,7 +41,7 @@ impl<T: ?Sized> References<T> {
         }
     }
 
-    /// Returns the references behind the first.
+    /// Returns the references after the first.
     fn further(&self) -> Option<&Rising<Weak<T>>> {
         self.further.as_ref().map(|further| &further.list)
     }
@@ -56,8 +56,8 @@ impl<T: ?Sized> References<T> {
         self.first.is_none()
     }
 
-    /// Returns whether the next reference can become the first. If there were others, it would precede older
-    /// references.
+    /// Returns whether the next reference that is added can become the first: the first is unused, and there are no
+    /// others. If there were others, the new reference would precede older ones.
     fn can_replace_first(&self) -> bool {
         self.first.as_ref().is_none_or(is_gone) && self.further().is_none_or(Rising::is_empty)
     }
@@ -106,8 +106,8 @@ impl<T: ?Sized> References<T> {
             .or(self.first.as_ref())
     }
 
-    /// Returns whether any object of the list still exists. Drops the references to freed objects from the end of the
-    /// list.
+    /// Returns whether any object to which the list refers still exists. Drops the references to freed objects from the
+    /// end of the list.
     pub fn has_live(&mut self) -> bool {
         while let Some(last) = self.last() {
             if !is_gone(last) {
@@ -149,7 +149,7 @@ impl<T: ?Sized> Grows for References<T> {
             self.further = room.further.take();
         }
         if let Some(further) = &mut self.further {
-            // Sweep before taking the room: the sweep may free enough.
+            // Sweep before taking over the allocated memory, because the sweep may free enough.
             further.sweep_if_due();
             further.list.take_room(&mut room.list);
         }

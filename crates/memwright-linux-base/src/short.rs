@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 /// The maximum number of bytes in a short text.
 const MOST: usize = 64;
 
-/// Up to 64 bytes of text, for example a number or the name of a directory in `/proc`.
+/// A text of up to 64 bytes, for example a number or the name of a directory in `/proc`.
 #[derive(Clone, Copy)]
 pub struct Short {
     bytes: [u8; MOST],

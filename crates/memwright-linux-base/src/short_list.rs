@@ -80,7 +80,7 @@ impl<T: Copy + Ord, const N: usize> ShortList<T, N> {
         self.first.clear();
         let front = self.further.len().min(N);
         for number in 0..front {
-            // There is room: the list was emptied.
+            // The push cannot fail, because `first` was emptied above.
             let _ = self.first.push(self.further[number]);
         }
         let left = self.further.len() - front;

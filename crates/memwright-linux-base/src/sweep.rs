@@ -1,6 +1,6 @@
-//! Decides when to sweep dead entries out of a list of references.
+//! Decides when to sweep a list of references, that is, to remove its dead entries: references to freed objects.
 
-/// Decides when a list is swept: once it is twice as long as after the last sweep. So an addition has constant
+/// Decides when a list is swept: when it is twice as long as after the last sweep. So an addition has constant
 /// amortised cost, and the list has at most about as many dead entries as live ones.
 #[derive(Debug)]
 pub struct Sweep {

@@ -1,4 +1,4 @@
-//! Locks. All of them are those of `memwright_table`, so that a scheduler can control them in tests.
+//! Locks. They are those of `memwright_table`, so that a test scheduler can control the order of all lock operations.
 
 pub use memwright_table::grow::{Grows, lock_with_room, lock_with_room_for};
 pub use memwright_table::sync::{

@@ -23,8 +23,8 @@ pub enum WaitError {
 }
 
 impl WaitError {
-    /// Returns the error for a call without a timeout that is restarted after a signal: `ERESTARTSYS`, or `EAGAIN` if
-    /// the deadline has passed.
+    /// Returns the error for a call that can be restarted after a signal: `ERESTARTSYS`, or `EAGAIN` if the deadline
+    /// has passed.
     pub fn restart(self) -> Errno {
         match self {
             Self::Interrupted => Errno::ERESTARTSYS,
@@ -32,8 +32,8 @@ impl WaitError {
         }
     }
 
-    /// Returns the error for a call that is never restarted after a handler: `EINTR`, or `EAGAIN` if the deadline has
-    /// passed.
+    /// Returns the error for a call that is never restarted after a signal handler: `EINTR`, or `EAGAIN` if the
+    /// deadline has passed.
     pub fn interrupt(self) -> Errno {
         match self {
             Self::Interrupted => Errno::EINTR,
@@ -72,7 +72,7 @@ pub enum Interest {
     Tracer,
 }
 
-/// A queue, compared by its address.
+/// A queue that is compared with others by its address.
 #[derive(Clone, Copy)]
 struct Known<'a>(&'a WaitQueue);
 
@@ -125,7 +125,7 @@ impl<'a> Queues<'a> {
         self.incomplete |= self.queues.try_push(Known(queue)).is_err();
     }
 
-    /// Checks that no queue is missing, and removes duplicates: a thread enters each queue only once.
+    /// Checks that every queue was added, and removes duplicates, because a thread enters each queue only once.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -142,9 +142,9 @@ impl<'a> Queues<'a> {
     }
 }
 
-/// A thread, as a wait queue sees it.
+/// The interface of a thread that a wait queue uses.
 pub trait Waiter: Send + Sync {
-    /// Makes the thread runnable, if it waits.
+    /// Makes the thread runnable if it is waiting.
     fn wake(self: Arc<Self>);
 }
 
@@ -164,8 +164,8 @@ pub trait Observer: Send + Sync {
 /// Number of waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Number of observers that are dropped between two scheduling points. If a queue has fewer, they are dropped with the
-/// queue.
+/// Number of references to observers that are dropped between two scheduling points. If a queue has fewer, they are
+/// dropped with the queue.
 const SWEPT: usize = 64;
 
 /// Threads that wait for an event, in order of arrival, and observers that are notified of each wakeup.
@@ -175,7 +175,7 @@ pub struct WaitQueue {
     waiters: Lock<Waiters>,
 }
 
-/// Both lists are empty most of the time; the first waiter allocates.
+/// The waiters of a queue. Both lists are empty most of the time and then have no memory on the heap.
 struct Waiters {
     threads: VecDeque<Arc<dyn Waiter>>,
     observers: References<dyn Observer>,
@@ -237,7 +237,7 @@ impl WaitQueue {
         false
     }
 
-    /// Adds an observer, which is notified of every wakeup from now on for as long as it exists.
+    /// Adds an observer, which is notified of every later wakeup until it is freed.
     ///
     /// # Errors
     /// [`OutOfMemory`]: programs determine how many observers a queue has, so growth can fail.
@@ -246,8 +246,8 @@ impl WaitQueue {
         waiters.observers.add(observer)
     }
 
-    /// Drops the observers that no longer exist, with scheduling points in between. Call this before dropping a queue,
-    /// which can have any number of observers.
+    /// Removes the references to observers that were freed, with scheduling points in between. Call this before
+    /// dropping a queue, which can have any number of observers.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.

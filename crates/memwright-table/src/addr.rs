@@ -48,7 +48,7 @@ impl VirtAddr {
         self.offset() == 0
     }
 
-    /// Returns the address `bytes` further, or `None` if that overflows.
+    /// Returns the address plus `bytes`, or `None` if the sum overflows.
     #[inline]
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
@@ -116,13 +116,13 @@ impl Frame {
         Self(number)
     }
 
-    /// Its number: the physical address divided by [`PAGE_SIZE`].
+    /// The number of the frame: its physical address divided by [`PAGE_SIZE`].
     #[inline]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Its first physical address.
+    /// The physical address of the first byte of the frame.
     #[inline]
     pub const fn address(self) -> PhysAddr {
         PhysAddr((self.0 as u64) << PAGE_SHIFT)
@@ -178,19 +178,19 @@ impl Page {
         Self(number)
     }
 
-    /// Its number: the virtual address divided by [`PAGE_SIZE`].
+    /// The number of the page: its virtual address divided by [`PAGE_SIZE`].
     #[inline]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// Its first address.
+    /// The address of the first byte of the page.
     #[inline]
     pub const fn address(self) -> VirtAddr {
         VirtAddr(self.0 << PAGE_SHIFT)
     }
 
-    /// Returns the page `pages` further.
+    /// Returns the page that follows this one by `pages` pages.
     #[inline]
     #[must_use]
     pub const fn add(self, pages: u64) -> Self {
@@ -356,7 +356,7 @@ impl CpuId {
         Self((number % MAX_CPUS as u32) as u16)
     }
 
-    /// Its number, for use as an array index.
+    /// The number of the CPU, for use as an array index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -97,7 +97,8 @@ pub struct GatherCounts {
     pub local: u32,
     /// The number of full flushes among `local`.
     pub local_full: u32,
-    /// The number of translations that the other local flushes invalidated one by one. A huge page counts once.
+    /// The number of translations that local flushes other than full ones invalidated, one by one. A huge page counts
+    /// once.
     pub local_pages: u64,
     /// The number of shootdowns: invalidations sent to other CPUs.
     pub remote: u32,
@@ -116,7 +117,7 @@ pub struct GatherCounts {
     /// The number of dropped references to frames. A whole-folio reference counts for every frame of the folio, or for
     /// none if the folio belongs to the huge page pool.
     pub released: u64,
-    /// The part of `released` that was pages of objects.
+    /// The number of references to pages of objects among `released`.
     pub released_objects: u64,
     /// The number of removed swap entries.
     pub slots: u64,
@@ -275,7 +276,7 @@ pub struct Gather<'t, M: Machine> {
     /// Whether a flush was elided because of a clear accessed bit, or a right that the operation removes was already
     /// absent. Both are safe only if no other operation has a flush pending.
     relied: bool,
-    /// Whether an entry with a clear accessed bit changed.
+    /// Whether an entry with a clear accessed bit was changed and its flush elided.
     untouched: bool,
     finished: bool,
     policy: FlushPolicy,
@@ -330,15 +331,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that the translation of `size` at `page` changed. Call this before releasing the lock that protects the
-    /// entry.
+    /// Records `change` of the entry that maps `page` with a page of `size`. Call this before releasing the lock that
+    /// protects the entry.
     #[inline]
     pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
         self.record_run(page, size, change, 1);
     }
 
-    /// Records `change` for `entries` consecutive entries from `start` on, and elides its flush if no CPU can have
-    /// cached them.
+    /// Records `change` for `entries` consecutive entries from `start` on. If `elided` is true, no CPU can have cached
+    /// the old entries, and the flush of the change is elided.
     #[inline]
     pub(crate) fn record_entries(
         &mut self,
@@ -380,8 +381,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records a change under one of the older policies, which flush more than is needed: all CPUs flush a change that
-    /// only this CPU needs to flush.
+    /// Records a change under one of the older policies. They flush on all CPUs even a change that only this CPU needs
+    /// to flush.
     #[cold]
     fn record_older(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.pending.is_none() {
@@ -448,15 +449,16 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.relied = true;
     }
 
-    /// Whether an edit that removes rights also clears the accessed bits, so that the next edit of pages that were not
-    /// accessed in between needs no flush. True only if the present flush interrupts another CPU anyway.
+    /// Whether an edit that removes rights also clears the accessed bits, so that a later edit of pages that were not
+    /// accessed in between needs no flush. True only if several CPUs have the table loaded, because the flush of this
+    /// edit then interrupts another CPU anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
         self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
     }
 
-    /// Records that the entry that was just emptied is filled with another page, so that the change counts as `Moved`,
-    /// not `Freed`.
+    /// Corrects the counts when the caller fills the entry that it has just emptied with another page: the change
+    /// counts as `Moved`, not as `Freed`.
     #[inline]
     pub fn note_replaced(&mut self) {
         let changed = &mut self.counts.changed;
@@ -529,9 +531,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
-    /// Defers dropping a reference to a block that is already in a list: the list of another gather, or of this gather
-    /// for another part of the block. Flushes first if `shared` is full. That flush covers all pages, because the
-    /// caller may not have recorded yet which entries it removed.
+    /// Defers dropping a reference to a block that is already in a list: in that of another gather, or in that of this
+    /// gather because it has already deferred a reference to the block. Flushes first if `shared` is full. That flush
+    /// covers all pages, because the caller may not have recorded yet which entries it removed.
     #[cold]
     fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
@@ -587,7 +589,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.pending.is_some() || self.relied || !self.grown.is_empty()
     }
 
-    /// Resets the record after the invalidations have been performed.
+    /// Clears the recorded pages and flags after the invalidations have been performed.
     #[inline]
     fn forget_recorded(&mut self) {
         self.shrunk.clear();
@@ -727,7 +729,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// not be used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
-        // The gather records no further change, so the record need not be reset.
+        // The gather records no further change, so the recorded pages need not be cleared.
         if self.has_recorded() {
             self.invalidate_recorded();
         }

@@ -1,7 +1,7 @@
 //! Lists that a lock protects and that grow while the lock is not held.
 //!
-//! The heap may allocate frames when it grows. It must not grow while the caller holds a lock whose rank is that of a
-//! lock that frame allocation acquires, or a later rank.
+//! The heap may allocate frames when it grows, which acquires locks of the ranks `FrameCache` and `Frames`. So the heap
+//! must not grow while the caller holds a lock of one of these ranks or of a later one.
 
 extern crate alloc as rust_alloc;
 
@@ -14,16 +14,17 @@ use crate::sync::{Lock, LockGuard};
 
 /// A collection that a lock protects. The memory by which it grows is allocated before the lock is acquired.
 pub trait Grows: Sized {
-    /// The allocated memory.
+    /// The memory that was allocated in advance.
     type Room;
 
-    /// Returns whether `more` further elements fit.
+    /// Returns whether `more` more elements fit without an allocation.
     fn has_room(&self, more: usize) -> bool;
 
-    /// Returns the capacity to allocate. `more` further elements fit in it, and it is about twice the present capacity.
+    /// Returns the capacity to pass to [`Self::with_room`] before `more` more elements are added. For a contiguous
+    /// list, it is about twice the present number of elements.
     fn wanted(&self, more: usize) -> usize;
 
-    /// Allocates memory for this capacity.
+    /// Allocates memory for the capacity `wanted`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -93,7 +94,7 @@ grow_in_one_piece!(Vec);
 grow_in_one_piece!(VecDeque);
 
 /// Acquires a lock after making room for one element in a list that the lock protects. The list grows while the lock is
-/// not held, because the heap must not grow under a lock of a high rank, such as that of a wait queue. User programs
+/// not held, because the heap must not grow under a lock of a late rank, such as that of a wait queue. User programs
 /// determine the length of such lists, so no fixed capacity suffices.
 ///
 /// # Errors

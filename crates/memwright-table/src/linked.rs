@@ -29,7 +29,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
 }
 
-/// The machine that [`link_machine!`](crate::link_machine) named; a handle without a field.
+/// The machine that [`link_machine!`](crate::link_machine) named, as a zero-sized handle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linked;
 

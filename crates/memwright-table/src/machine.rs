@@ -64,8 +64,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
     fn relax(&self);
 
     /// Makes `root` the root table of this CPU. Drops every non-global translation of the old root, or keeps these
-    /// under their own tag for [`load_kept_root`](Machine::load_kept_root). Drops translations that the CPU kept of an
-    /// earlier root table in the frame `root`.
+    /// translations under the tag of the old root for [`load_kept_root`](Machine::load_kept_root). Also drops the
+    /// translations that the CPU kept of a root table that was in the frame `root` before.
     fn load_root(&self, root: Frame);
 
     /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the

@@ -14,7 +14,7 @@ const BLOCK: usize = 4096;
 /// A list of numbered elements.
 #[derive(Debug)]
 pub struct Rising<T> {
-    /// The blocks of elements. None is empty, except that the last one may be after `take_room`.
+    /// The blocks of elements. Only the last block can be empty, after `take_room`.
     blocks: Vec<Vec<(u64, T)>>,
     length: usize,
     next: u64,
@@ -127,8 +127,8 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The number of elements is raised
-    /// to 4 and limited to one block.
+    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The memory is for at least 4
+    /// elements, and for at most one block of them.
     ///
     /// # Errors
     /// [`OutOfMemory`].

@@ -1,7 +1,7 @@
 //! Load averages: the recent number of running and runnable threads.
 //!
-//! On Linux, a timer samples this number every five seconds. Here, a reader of the averages and each CPU that becomes
-//! idle or busy add the samples that are due.
+//! On Linux, a timer samples this number every five seconds. Here, a thread that reads the averages, and a CPU that
+//! becomes idle or busy, adds the samples that are due.
 
 use super::{Schedulable, Scheduler};
 use core::{
@@ -63,7 +63,8 @@ impl Load {
         }
     }
 
-    /// Adds the samples that are due, as if `active` threads had been active since the last sample.
+    /// Adds the samples that are due by `now`, as if the number of threads that `active` returns had been active since
+    /// the last sample.
     fn catch_up(&self, now: u64, active: impl FnOnce() -> usize) {
         if now >= self.next.load(Ordering::Relaxed) {
             self.count(now, active() as u64);

@@ -17,10 +17,10 @@
 //! ```
 //!
 //! *No wakeup is lost.* The thread announces the wait (`Waiting`) before it enters a queue and before it checks its
-//! condition. A waker that finds it in the queue sees the announcement through the queue's lock. If the event came
-//! before the thread entered the queue, the thread's check sees it through the same lock. Work flags have no lock. They
-//! and the state are sequentially consistent, so that of "set the flag, read the state" and "set the state, read the
-//! flag" at least one sees the other.
+//! condition. A waker that finds the thread in the queue sees the announcement, because both acquire the queue's lock.
+//! If the event came before the thread entered the queue, the thread's check sees the event, for the same reason. Work
+//! flags have no lock. A waker sets a flag and then reads the state; the thread sets the state and then reads its
+//! flags. These accesses are sequentially consistent, so at least one of the two sees the other's store.
 //!
 //! *No thread runs on two CPUs.* A thread is in at most one run queue, since only the single change to `Ready` leads
 //! there. A thread is `on_cpu` from the moment a CPU picks it until the next context on that CPU has left the thread's
@@ -31,12 +31,12 @@
 //!
 //! *No CPU idles while a thread is runnable.* A CPU that has nothing to run enters the set of idle CPUs, then checks
 //! its own queue and those of the other CPUs, then halts. A CPU that puts a thread into a queue reads the set
-//! afterwards. It kicks the queue's CPU if that CPU is in the set, or else an idle CPU that is allowed to steal the
-//! thread. The queue's lock and the set order the two sides in the same way as above; a kick is never lost
-//! ([`Host::kick`]). If several CPUs find an idle CPU in the set, only one of them takes it out.
+//! afterwards. It *kicks* (interrupts) the queue's CPU if that CPU is in the set, or else an idle CPU that is allowed
+//! to steal the thread. So at least one of the two CPUs sees what the other wrote, as with the work flags above. A kick
+//! is never lost ([`Host::kick`]). If several CPUs find an idle CPU in the set, only one of them takes it out.
 //!
 //! *Pauses.* In the middle of a long operation a thread yields while it holds the lock of an address space
-//! (`pause.rs`). It then stays on its CPU, because it works with data of that CPU.
+//! (`pause.rs`). The thread then continues on the same CPU, because the operation uses data of that CPU.
 //!
 //! *Locks.* A CPU never holds `ready` and `timers` together. The other fields of a CPU are written by that CPU alone;
 //! they have locks so that reports can read them. Each of these locks costs one atomic exchange.
@@ -130,7 +130,8 @@ struct Cpu<T> {
     current: Lock<Option<Arc<T>>>,
     /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
     loaded: Lock<Option<Arc<Space>>>,
-    /// The state for the next context, written before a context switch and taken after it. Both are done by this CPU.
+    /// The state for the next context. This CPU writes it before a context switch, and the next context takes it after
+    /// the switch.
     left: Lock<Left<T>>,
     /// End of the running thread's time slice.
     slice_end: AtomicU64,
@@ -262,24 +263,25 @@ impl From<host::OutOfMemory> for AdmitError {
     }
 }
 
-/// The work of the idle loops for the rest of the kernel.
+/// The work that idle loops do for the rest of the kernel.
 pub trait IdleWork: Sync {
-    /// Handles events that concern the kernel as a whole, such as control bytes from the command.
+    /// Handles events that concern the kernel as a whole, such as control bytes from the `memwright` command.
     ///
     /// # Locks
     /// Called without locks.
     fn serve(&self);
 
-    /// Returns whether the run is over, so that the idle loops end once no thread lives.
+    /// Returns whether the run has an outcome: the program has exited, or could not be started. The idle loops then end
+    /// as soon as no thread is left.
     fn is_over(&self) -> bool;
 }
 
-/// Run queues and timers of the threads `T`.
+/// The scheduler of the threads `T`: the run queues and timers of all CPUs.
 pub struct Scheduler<T> {
     host: &'static dyn Host,
     cpus: Vec<Cpu<T>>,
     /// CPUs that search for work or are halted. A CPU adds itself to the set, and removes itself when it has found a
-    /// thread. A CPU that kicks it removes it as well.
+    /// thread. A CPU that kicks a CPU of the set removes that CPU from the set.
     idle: AtomicU64,
     /// Sequence number of the next timer.
     sequence: AtomicU64,
@@ -351,7 +353,7 @@ impl<T: Schedulable> Scheduler<T> {
         self.living.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Makes a waiting thread runnable. It runs after the threads that are ready now.
+    /// Makes a waiting thread runnable. It runs after the threads that are runnable now.
     pub fn wake(&self, thread: Arc<T>) {
         if thread.run.wake() == Woken::Enqueue {
             self.enqueue(thread);
@@ -369,12 +371,12 @@ impl<T: Schedulable> Scheduler<T> {
         self.wake(thread.clone());
     }
 
-    /// Makes a thread handle its work flags: wakes it, or interrupts it where it runs.
+    /// Makes a thread handle its work flags: wakes it if it waits, and interrupts its CPU if it runs.
     pub fn notify(&self, thread: &Arc<T>) {
         match thread.run.wake() {
             Woken::Enqueue => self.enqueue(thread.clone()),
             Woken::Runs => self.interrupt(thread.cpu()),
-            // The thread checks its work before it waits or returns to user mode.
+            // The thread reads its work flags before it blocks or returns to user mode.
             Woken::Stays | Woken::Nothing => {}
         }
     }
@@ -495,8 +497,8 @@ impl<T: Schedulable> Scheduler<T> {
     /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
     pub fn restrict(&self, thread: &Arc<T>, cpus: CpuSet) {
         thread.set_affinity(cpus);
-        // Set the flag even if the thread seems to run on an allowed CPU: it can be on its way to one that was allowed
-        // before.
+        // Set the flag even if the thread seems to run on an allowed CPU: it can be in transit to a CPU that was
+        // allowed before.
         thread.set_work(Work::MIGRATE, true);
         if thread.run_state() == RunState::Running {
             self.interrupt(thread.cpu());
@@ -653,8 +655,8 @@ impl<T: Schedulable> Scheduler<T> {
         unreachable!("an ended thread was continued")
     }
 
-    /// Runs the idle loop of a CPU, on the context on which it booted. Returns when the run is over; the idle loops of
-    /// the other CPUs then end as well.
+    /// Runs the idle loop of a CPU, on the context on which it booted. Returns when [`IdleWork::is_over`] returns true
+    /// and no thread is left. The idle loops of the other CPUs then end as well.
     pub fn idle(&self, work: &dyn IdleWork) {
         let own = CpuSet::single(self.host.cpu()).bits();
         loop {
@@ -677,7 +679,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Ends the run on this CPU. The first CPU that does so notifies the others.
+    /// Records that the idle loop of this CPU ends. The first CPU that does so kicks the others, so that their idle
+    /// loops end as well.
     fn park(&self) {
         self.unload_space();
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -694,7 +697,7 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Runs a secondary CPU: its idle loop, and an endless wait once the run is over.
+    /// Runs a secondary CPU: its idle loop, and an endless wait after the loop has ended.
     pub fn cpu_start(&self, work: &dyn IdleWork) -> ! {
         self.idle(work);
         loop {
@@ -722,7 +725,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Returns the time at which a busy CPU must be interrupted.
+    /// Returns the time at which a CPU that runs a thread must be interrupted: its next tick, or the end of the time
+    /// slice.
     fn turn_end(&self, cpu: &Cpu<T>) -> u64 {
         let slice_end = cpu.slice_end.load(Ordering::Relaxed);
         if self.is_alone() {

@@ -1,4 +1,4 @@
-//! Nice values, and the time slices that follow from them.
+//! Nice values, and the time slice of each.
 
 use super::TIME_SLICE;
 

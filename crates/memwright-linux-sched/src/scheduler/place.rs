@@ -7,7 +7,7 @@ use memwright_table::{CpuId, CpuSet};
 pub(super) struct Candidate {
     /// The CPU on which the thread last ran.
     pub(super) last: CpuId,
-    /// Whether that CPU still uses the thread's stack.
+    /// Whether the CPU `last` still uses the thread's stack.
     pub(super) on_cpu: bool,
     /// The CPUs on which the thread is allowed to run, at least one.
     pub(super) allowed: CpuSet,

@@ -33,8 +33,8 @@ pub enum Woken {
 
 /// The state of one thread. The module documentation of the scheduler defines the changes that are permitted.
 ///
-/// All accesses are sequentially consistent. A CPU sets work for the thread and then reads this word; the thread
-/// changes this word and then reads its work. At least one of them sees the other's store.
+/// All accesses are sequentially consistent. A CPU sets a work flag of the thread and then reads this word. The thread
+/// changes this word and then reads its work flags. At least one of the two sees the other's store.
 #[derive(Debug)]
 pub struct RunWord(AtomicU8);
 
@@ -77,18 +77,19 @@ impl RunWord {
         self.set(RunState::Running);
     }
 
-    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether the thread is
-    /// now blocked.
+    /// Changes `Waiting` to `Blocked`, unless a wakeup has cancelled the announced wait. Called by the thread itself.
+    /// Returns whether the thread is now blocked.
     pub fn block(&self) -> bool {
         self.change(RunState::Waiting, RunState::Blocked)
     }
 
-    /// Makes the thread runnable instead of running. Called by the thread itself when it yields.
+    /// Makes the thread runnable instead of running. Called by the thread itself when it yields or moves to another
+    /// CPU.
     pub fn step_aside(&self) {
         self.set(RunState::Ready);
     }
 
-    /// Starts running. Called by the CPU that took the thread out of a run queue.
+    /// Marks the thread as running. Called by the CPU that took the thread out of a run queue.
     pub fn run(&self) {
         self.set(RunState::Running);
     }
@@ -98,7 +99,7 @@ impl RunWord {
         self.set(RunState::Ended);
     }
 
-    /// Wakes the thread. Any thread is allowed to call this.
+    /// Changes the state for a wakeup, and returns what the caller must do. Any thread may call this.
     pub fn wake(&self) -> Woken {
         loop {
             match self.get() {
@@ -149,7 +150,7 @@ mod tests {
     }
 
     /// Tests one waiter and several wakers, each of which wakes after it changed the condition: the waiter must never
-    /// block forever. The "run queue" is a flag that exactly one waker sets for each time that the waiter blocks.
+    /// block forever. A flag stands for the run queue: exactly one waker sets it for each time that the waiter blocks.
     #[test]
     fn no_wake_is_lost() {
         const WAKERS: u32 = 3;
@@ -197,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Tests a flag that is set without a lock, as signals set work: the thread sees the flag or is woken.
+    /// Tests a flag that is set without a lock, as a signal sets a work flag: the thread sees the flag or is woken.
     #[test]
     fn work_set_without_a_lock_is_seen() {
         const ROUNDS: u32 = 20_000;

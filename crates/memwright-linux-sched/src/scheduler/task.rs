@@ -12,7 +12,7 @@ use memwright_linux_abi::{Space, arch::x86_64::regs::FpuArea, host::ContextId};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{CpuId, CpuSet};
 
-/// A thread, as the scheduler sees it: a [`Task`] in an address space. Its [`wake`](Waiter::wake) calls
+/// The interface of a thread that the scheduler uses: a [`Task`] in an address space. Its [`wake`](Waiter::wake) calls
 /// [`Scheduler::wake`](super::Scheduler::wake).
 pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// Returns the address space in which the thread runs; `None` once its process has exited.
@@ -31,23 +31,23 @@ pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleep {
-    /// A description in words.
+    /// The awaited event in words, for reports.
     pub what: &'static str,
     /// The events that end the wait early.
     pub interest: Interest,
-    /// Start of the wait by the host's clock.
+    /// Start of the wait, in nanoseconds by the host's clock.
     pub since: u64,
-    /// Deadline of the wait.
+    /// Deadline of the wait; `None` if it has none.
     pub deadline: Option<u64>,
 }
 
-/// The state of a thread that the scheduler works with.
+/// The part of a thread's state that the scheduler uses.
 pub struct Task {
     /// The kernel stack.
     pub context: ContextId,
     /// The resources that the thread has used.
     pub usage: Usage,
-    /// Extended state while the thread does not run.
+    /// The extended state (XSAVE area) of the thread while it does not run.
     pub fpu: Lock<FpuArea>,
     /// Whether the thread runs or waits. The scheduler's protocol defines which threads and CPUs are allowed to change
     /// it.
@@ -60,7 +60,7 @@ pub struct Task {
     /// The CPU on which the thread runs, last ran, or is queued. Changed by the CPU that puts the thread into a run
     /// queue or takes it from another CPU's queue.
     cpu: AtomicU32,
-    /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
+    /// CPUs on which the thread is allowed to run, as a bit mask. They can include CPUs that do not exist.
     affinity: AtomicU64,
     /// Whether the CPU time of the thread is measured: the thread then handles [`Work::CPU_TIME`] each time that it is
     /// switched to.
@@ -192,17 +192,17 @@ impl Task {
         *self.sleep.lock()
     }
 
-    /// Returns what the thread waits for; `None` while that is being changed.
+    /// Returns what the thread waits for; `None` while another CPU reads or changes the record.
     pub fn try_sleep(&self) -> Option<Sleep> {
         self.sleep.try_lock().map(|sleep| *sleep)
     }
 
-    /// Returns the pending work.
+    /// Returns the work flags that are set.
     pub fn work(&self) -> Work {
         Work::from_bits_truncate(self.work.load(Ordering::SeqCst))
     }
 
-    /// Sets or clears work flags.
+    /// Sets the work flags `work` if `wanted` is true, otherwise clears them.
     pub fn set_work(&self, work: Work, wanted: bool) {
         if wanted {
             self.work.fetch_or(work.bits(), Ordering::SeqCst);

@@ -14,8 +14,8 @@ pub type TimerKey = (u64, u64);
 
 /// The action of a timer that does not belong to a waiting thread.
 pub trait Expiry: Send + Sync {
-    /// Handles the expiration of the timer `key`. The timer may have been set again since it expired, so the callee
-    /// checks what is due.
+    /// Handles the expiration of the timer `key`. The timer may have been set again since it expired, so the
+    /// implementation must check whether it is due.
     ///
     /// # Locks
     /// Called without locks.
@@ -30,7 +30,7 @@ pub(super) enum TimerAction<T> {
     Expire(Weak<dyn Expiry>),
 }
 
-/// The timers, and the clock that they expire by.
+/// The timers, and the clock by which they expire.
 pub trait Timers: Send + Sync {
     /// Returns the time of the clock in nanoseconds since boot.
     fn now(&self) -> u64;
@@ -60,8 +60,8 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
-/// The maximum number of timers that are handled at a time. If more are due, the CPU is interrupted again at once, and
-/// its threads can run in between.
+/// The maximum number of timers that are handled at a time. If more timers are due, the CPU is interrupted again at
+/// once, and a thread can run between the two interrupts.
 const TOGETHER: usize = 256;
 
 /// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send a signal to a
@@ -172,7 +172,8 @@ impl<T: Schedulable> Timers for Scheduler<T> {
         let Cpu { timers, wakes, .. } = &self.cpus[cpu];
         let removed = wakes.lock().remove(&key);
         let removed = removed.or_else(|| timers.lock().remove(&key));
-        // If the timer is another CPU's, that CPU is interrupted at the old time and finds nothing due.
+        // If the timer is another CPU's, that CPU keeps its old deadline. It is interrupted then, and finds no timer
+        // due.
         if removed.is_some() && cpu == self.host.cpu().index() {
             self.arm();
         }

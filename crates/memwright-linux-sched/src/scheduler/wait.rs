@@ -16,8 +16,8 @@ impl<T: Schedulable> Scheduler<T> {
     /// The inner error is the reason why the wait ended before the condition held.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no memory for the timer or for the place in a queue. The thread is then in no queue,
-    /// and the condition does not hold.
+    /// [`OutOfMemory`] if there is no memory for the timer or for the thread's entry in a queue. The thread is then in
+    /// no queue, and the condition does not hold.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -32,7 +32,8 @@ impl<T: Schedulable> Scheduler<T> {
     ) -> Result<Result<V, WaitError>, OutOfMemory> {
         assert_none_held();
         loop {
-            // Announce before entering the queues and before checking any condition: see `scheduler`.
+            // Announce before entering the queues and before checking any condition: see the documentation of the
+            // module `scheduler`.
             thread.run.announce();
             let mut points = PausePoints::every(QUEUES);
             let entered = queues.clone().try_for_each(|queue| {
@@ -68,8 +69,8 @@ impl<T: Schedulable> Scheduler<T> {
             for queue in queues.clone() {
                 points.round();
                 let taken = !queue.remove(thread);
-                // A wakeup that was meant for one waiter reached this thread, which stops waiting: pass it on to the
-                // next waiter.
+                // This thread was woken as the one waiter for an event, but its wait ends for another reason: wake the
+                // next waiter instead.
                 if taken && matches!(outcome, Some(Err(_))) {
                     queue.wake_one();
                 }

@@ -9,7 +9,7 @@ flags! {
         const SIGNAL = 1;
         /// The thread is being killed. This also ends waits that other signals do not interrupt.
         const FATAL = 2;
-        /// The thread called `exit`: it exits alone.
+        /// The thread called `exit`: it exits, but the other threads of its process continue.
         const EXIT = 4;
         /// The set of CPUs that the thread may run on has changed.
         const MIGRATE = 8;
@@ -17,13 +17,13 @@ flags! {
         const REGISTERS = 16;
         /// The thread is in a cgroup and checks the cgroup's limit on every return to user mode.
         const CGROUP = 32;
-        /// A control byte has arrived from the command.
+        /// The `memwright` command has sent a control byte, which the thread handles for the kernel.
         const CONTROL = 64;
-        /// The thread has left a CPU since the kernel wrote its CPU for the program (`rseq`).
+        /// The thread has left a CPU since the kernel last wrote a CPU number to its `struct rseq`.
         const RESTARTABLE = 128;
         /// The thread has hardware breakpoints, and loads its debug registers on every return to user mode.
         const DEBUG = 256;
-        /// The thread was switched to, and its process has a limit or timers that measure CPU time.
+        /// The thread was switched to, and its process has a CPU time limit or timers that measure CPU time.
         const CPU_TIME = 512;
     }
 }

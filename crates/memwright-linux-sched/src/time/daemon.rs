@@ -4,9 +4,9 @@ use super::NextLook;
 use crate::scheduler::{Expiry, Timers};
 use alloc::sync::Weak;
 
-/// The timer of background work that the kernel does in steps for as long as there is a reason. The work has no thread:
-/// the CPU on which the deadline passes executes the next step, whether that CPU is idle or runs a program, so the work
-/// progresses even if all CPUs are busy.
+/// The timer of background work that the kernel does in steps. Each step decides whether and when the next one is due.
+/// The work has no thread: the CPU on which the deadline passes executes the next step, whether that CPU is idle or
+/// runs a program, so the work progresses even if all CPUs are busy.
 pub struct Daemon {
     next: NextLook,
     step: Weak<dyn Expiry>,
@@ -24,13 +24,14 @@ impl Daemon {
         }
     }
 
-    /// Returns whether there is a deadline. It may be one that is just expiring.
+    /// Returns whether a deadline is set. It may have just passed.
     pub fn is_set(&self) -> bool {
         self.next.is_set()
     }
 
-    /// Replaces the deadline by one after `wait` nanoseconds; `None` for no deadline. `wait` is called under the lock
-    /// of the deadline. If there is no memory for the deadline, there is none until the next call.
+    /// Replaces the deadline. `wait` returns the time until the new deadline in nanoseconds, or `None` for no deadline,
+    /// and is called under the lock of the deadline. If there is no memory for the timer, no deadline is set until the
+    /// next call.
     pub fn set(&self, wait: impl FnOnce() -> Option<u64>) {
         let _ = self.next.set(self.timers, &self.step, wait);
     }

@@ -1,21 +1,21 @@
-//! The timer of work that repeats while there is a reason.
+//! The timer of work that is done in steps.
 
 use crate::scheduler::{Expiry, TimerKey, Timers};
 use alloc::sync::Weak;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::OutOfMemory;
 
-/// The timer for the next step of work that repeats while there is a reason. There is at most one timer, even if
-/// several CPUs set it, or set it while it expires.
+/// The timer for the next step of work that is done in steps. There is at most one timer, even if several CPUs set it,
+/// or set it while it expires.
 pub struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {
-    /// Creates the value without a timer.
+    /// Creates the state in which no timer is set.
     pub fn none() -> Self {
         Self(Lock::new(Rank::Process, None))
     }
 
-    /// Returns whether there is a timer. It may be one that is just expiring.
+    /// Returns whether a timer is set. Its deadline may have just passed.
     pub fn is_set(&self) -> bool {
         self.0.lock().is_some()
     }
@@ -31,7 +31,7 @@ impl NextLook {
         whose: &Weak<dyn Expiry>,
         wait: impl FnOnce() -> Option<u64>,
     ) -> Result<(), OutOfMemory> {
-        // A failure matters only if a timer is needed, which is decided under the lock.
+        // Do not return an error yet: `wait` decides under the lock whether a timer is needed.
         let room = timers.make_room_for_timer();
         let mut timer = self.0.lock();
         if let Some(old) = timer.take() {

@@ -11,10 +11,11 @@ use super::{Bits, Entry, Present};
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
 /// | `TableFreed` | invalidate all, including upper levels | invalidate all, including upper levels | after both |
-// In ascending order of the invalidations that the variants need, so that one comparison decides.
+// The variants are in ascending order of the invalidations that they need, so that `needs_local` and `needs_remote`
+// each compile to one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
-    /// No change that the MMU can read, or can have cached.
+    /// The MMU reads the same translation as before, or none before and after.
     Same,
     /// A page is mapped where the entry was not present. x86-64 does not cache entries that are not present (Intel SDM
     /// volume 3A, "Caching Translation Information").
@@ -53,7 +54,7 @@ impl Change {
         Change::TableFreed,
     ];
 
-    /// Its index in [`Change::ALL`].
+    /// The index of the variant in [`Change::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
@@ -73,8 +74,8 @@ impl Change {
         }
     }
 
-    /// Whether this CPU must invalidate the translation before the operation returns. For `Grew` it should, but need
-    /// not.
+    /// Whether this CPU must invalidate the translation before the operation returns. Also true for `Grew`, although
+    /// that invalidation is optional: it only avoids spurious faults.
     #[inline]
     pub const fn needs_local(self) -> bool {
         match self {
@@ -142,7 +143,7 @@ pub const fn change(old: Entry, new: Entry) -> Change {
     }
 }
 
-/// Returns the page if the MMU would use the entry.
+/// Returns the page of the entry if the MMU would use the entry, otherwise `None`.
 const fn visible(entry: Entry) -> Option<Present> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::READ) => Some(page),

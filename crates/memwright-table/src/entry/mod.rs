@@ -128,7 +128,7 @@ pub struct Present {
     pub frame: Frame,
     /// The size of the page.
     pub size: PageSize,
-    /// Rights and state.
+    /// The rights and the state of the page.
     pub bits: Bits,
 }
 
@@ -179,7 +179,7 @@ pub struct Marker {
 pub enum Entry {
     /// Nothing is mapped.
     Empty,
-    /// Nothing is mapped; see the marks.
+    /// Nothing is mapped, but marks apply to the pages.
     Marker(Marker),
     /// The page is in swap.
     Swapped(Swapped),

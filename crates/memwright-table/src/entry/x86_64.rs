@@ -42,7 +42,7 @@ const KIND: u64 = 0b1110;
 const KIND_MARKER: u64 = 0b0010;
 const KIND_SWAPPED: u64 = 0b0100;
 const KIND_MIGRATING: u64 = 0b0110;
-/// The right to write in a migrating entry. There the position of `WRITE` is part of the kind.
+/// The right to write in a migrating entry. In such an entry, the bit of `WRITE` is one of the bits that give its kind.
 const MIGRATING_WRITE: u64 = 1 << 4;
 
 const BITS: u64 = Bits::all().bits();
@@ -187,7 +187,7 @@ pub(crate) const fn is_unaccessed(word: u64) -> bool {
     word & UFFD_WP != 0 || is_idle(word)
 }
 
-/// Whether access tracking is armed and the page was not accessed since, or the entry is empty.
+/// Whether the page is armed for access tracking and was not accessed since it was armed, or the entry is empty.
 #[inline]
 pub(crate) const fn is_idle(word: u64) -> bool {
     word & (IDLE | ACCESSED) == IDLE || word == 0

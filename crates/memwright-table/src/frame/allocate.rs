@@ -14,7 +14,7 @@ use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 use crate::sync::Wait;
 
-/// The error that no frame is free, or only the reserve is left.
+/// The error of an allocation that finds no free frame, or only frames of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfFrames;
 
@@ -74,7 +74,7 @@ impl<M: Machine> Frames<M> {
         Ok(block)
     }
 
-    /// Allocates 2^`order` frames from the nodes that `choice` names.
+    /// Allocates 2^`order` frames from the nodes that `choice` names, with one reference. The contents are undefined.
     ///
     /// # Errors
     /// [`OutOfFrames`] if none of these nodes has such a block, or if only the reserve is left and `kind` may not use
@@ -145,7 +145,8 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// Allocates one frame, waiting for other CPUs to unlock their caches, which can hold all free frames.
+    /// Allocates one frame after an attempt found no frame while other CPUs had locked their caches, which may hold
+    /// free frames. Retries until it gets a frame, or until no other CPU has locked its cache and no frame is free.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
         let mut wait = Wait::new();
@@ -167,7 +168,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Initializes the metadata of a block that has left the free lists.
+    /// Initializes the metadata of a block that was just removed from the free lists. The block then has one reference.
     #[inline]
     fn prepare(&self, frame: Frame, order: u8, kind: FrameKind) {
         let meta = self.meta(frame);
@@ -195,7 +196,8 @@ impl<M: Machine> Frames<M> {
         meta.references.store(1, Ordering::Release);
     }
 
-    /// Initializes the metadata of all frames of a new block except the first: each points to the first frame.
+    /// Initializes the metadata of the tails of a new block, which are all of its frames except the first. The link of
+    /// each tail is the number of the first frame.
     #[cold]
     fn prepare_tails(&self, frame: Frame, order: u8, kind: FrameKind) {
         for number in 1..1u32 << order {

@@ -53,14 +53,14 @@ impl Buddy {
         }
     }
 
-    /// The number of free frames.
+    /// The number of frames in the free lists. Frames in CPU caches are not included.
     pub(super) fn free(&self) -> u64 {
         self.free
     }
 
-    /// Takes a block of `order` from the smallest free block that is large enough: its part with the lowest address. Of
-    /// several free blocks of that size, uses the one that was freed last, so that the result is deterministic. Returns
-    /// `None` if no block is large enough.
+    /// Removes a block of `order` from the free lists. It is the part with the lowest address of the smallest free
+    /// block that is large enough. If several free blocks have that size, it is a part of the one that was freed last,
+    /// so the result is deterministic. Returns `None` if no free block is large enough.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
         let found = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let number = self.heads[found as usize];
@@ -72,8 +72,8 @@ impl Buddy {
         Some(Frame::new(number))
     }
 
-    /// Takes the smallest free block, or a part of it if it has more than `limit` frames. Returns its first frame and
-    /// its size in frames.
+    /// Removes the smallest free block from the free lists, or only a part of it if it has more than `limit` frames.
+    /// Returns its first frame and its size in frames.
     pub(super) fn take_some(&mut self, metas: Metas<'_>, limit: u32) -> Option<(Frame, u32)> {
         let smallest = (0..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let order = smallest.min(limit.ilog2() as u8);
@@ -101,7 +101,7 @@ impl Buddy {
     pub(super) fn put_run(&mut self, metas: Metas<'_>, start: u32, end: u32) {
         let mut end = end;
         while end > start {
-            // The largest aligned block that ends at `end`.
+            // The order of the largest aligned block that ends at `end` and does not begin before `start`.
             let most = (end.trailing_zeros()).min((end - start).ilog2());
             let order = (most as u8).min(MAX_ORDER);
             end -= 1 << order;

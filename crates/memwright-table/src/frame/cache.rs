@@ -9,8 +9,8 @@ pub(super) const BATCH: u32 = 64;
 /// The maximum number of frames in a cache: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
-/// One CPU's share of a counter, and the highest value of this share. It can be negative, because a CPU can free frames
-/// that another CPU allocated.
+/// One CPU's share of a counter, and the highest value of this share. The share can be negative, because a CPU can free
+/// frames that another CPU allocated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) now: i64,
@@ -31,18 +31,20 @@ impl Tally {
 pub(super) struct Cache {
     head: u32,
     count: u32,
-    /// The number of frames at which the cache is full. It is 0 if each freed frame must be checked: on CPUs of all
-    /// nodes but the first, while a choice or policy is set, and while the nodes have only the reserve.
+    /// The number of frames at which the cache is full. A limit of 0 sends each freed frame to the slow path, which
+    /// decides whether the cache keeps the frame. The limit is 0 on CPUs of all nodes but the first, while a choice or
+    /// policy is set, and while only the reserve is left on the nodes.
     most: u32,
     /// The CPU's node.
     home: u8,
     /// Whether the NUMA policy selects the nodes of each data allocation.
     asking: bool,
-    /// Whether the nodes have only the reserve, so that freed frames must be returned to their nodes.
+    /// Whether only the reserve is left on the nodes. While it is, the CPU returns freed frames to their nodes.
     short: bool,
     /// The nodes chosen for the next data allocation, if any.
     once: Option<NodeChoice>,
-    /// The list of the frames that were in the cache when a choice was made: its first frame and its length.
+    /// The second list: the frames that were in the cache when `choose_next` set a choice. Allocations do not use them
+    /// while the choice is set. The values are the first frame of the list and its length.
     aside: (u32, u32),
     /// The number of allocations that were not served from the cache.
     elsewhere: u64,
@@ -70,12 +72,13 @@ impl Cache {
         }
     }
 
-    /// The number of free frames in the cache, including those that `choose_next` put into the second list.
+    /// The number of free frames in the cache, including those in the second list.
     pub(super) fn count(&self) -> u32 {
         self.count + self.aside.1
     }
 
-    /// Whether the cache is full, or the frame that was freed last must be checked.
+    /// Whether the cache has reached its limit. If the limit is 0, the caller must check whether the cache keeps the
+    /// frame that was freed last.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.count >= self.most
@@ -112,7 +115,7 @@ impl Cache {
         Some(chosen)
     }
 
-    /// Puts back the frames that `choose_next` put into the second list. The cache holds no other frames at that time.
+    /// Moves the frames of the second list back to the cache, which is otherwise empty at that time.
     pub(super) fn bring_back(&mut self) {
         if self.aside.1 > 0 {
             debug_assert_eq!(self.count, 0, "a frame was kept while somebody chose");
@@ -121,12 +124,13 @@ impl Cache {
         }
     }
 
-    /// Whether freed frames are returned to their nodes, because the nodes have only the reserve.
+    /// Whether freed frames are returned to their nodes, because only the reserve is left on the nodes.
     pub(super) fn is_short(&self) -> bool {
         self.short
     }
 
-    /// Sets whether freed frames are returned to their nodes. The cache must be empty when `short` is true.
+    /// Sets whether freed frames are returned to their nodes. If `short` is true, the cache must be empty, or the
+    /// caller must move its frames to the nodes next.
     pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
         self.settle();
@@ -176,7 +180,8 @@ impl Cache {
         Some(Frame::new(number))
     }
 
-    /// Takes a frame for an allocation of `kind` and counts the allocation. Returns `None` if the cache is empty.
+    /// Removes a frame from the cache for an allocation of `kind`, and counts the allocation. Returns `None` if the
+    /// cache is empty.
     #[inline]
     pub(super) fn allocate(&mut self, metas: Metas<'_>, kind: FrameKind) -> Option<Frame> {
         let frame = self.pop(metas)?;

@@ -9,7 +9,8 @@ use crate::machine::{Machine, frame_pointer};
 
 /// The number of 64-bit words in a frame.
 const WORDS: usize = PAGE_SIZE / 8;
-/// Constants with which a digest mixes the contents.
+/// The initial value of a digest, the constant that is XORed with every second word, and the constant that is added
+/// after each pair of words.
 const SEEDS: [u64; 3] = [
     0x9e37_79b9_7f4a_7c15,
     0xc2b2_ae3d_27d4_eb4f,
@@ -242,7 +243,8 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// The addresses that a walk needs to access page tables, read once for all levels of the walk.
+/// The base addresses of memory and of the metadata, through which a walk accesses page tables. They are read once for
+/// all levels of the walk.
 #[derive(Clone, Copy)]
 pub(crate) struct AllTables<'a> {
     base: NonNull<u8>,

@@ -12,11 +12,11 @@
 //! Splitting a huge entry converts its whole-folio reference into one reference to each part. If it was the only
 //! reference, the folio becomes 512 ordinary frames at once, each with one reference. Otherwise the folio becomes
 //! *parted*. The count of each part then includes 1 for the folio, so that no part is freed while a whole-folio
-//! reference exists, and the number of references to a part is the sum of both words. When the last whole-folio
-//! reference is dropped, the 1 for the folio is subtracted from each part's count, each part becomes an ordinary frame,
-//! and parts that no entry maps are freed. A partially unmapped folio is thus freed without a search for the mappings
-//! of its other parts. Former parts form a folio that is mapped by pages (`pages.rs`) as long as all of them are
-//! allocated.
+//! reference exists. The number of references to a part is the sum of both words, without that 1. When the last
+//! whole-folio reference is dropped, the 1 for the folio is subtracted from each part's count, each part becomes an
+//! ordinary frame, and parts that no entry maps are freed. A partially unmapped folio is thus freed without a search
+//! for the mappings of its other parts. Former parts form a folio that is mapped by pages (`pages.rs`) as long as all
+//! of them are allocated.
 //!
 //! # Exclusivity
 //! Exclusivity is stored in the entries. A split copies it to each of the 512 new entries, because no other entry maps
@@ -26,9 +26,9 @@
 //!
 //! # Locks
 //! A CPU that makes a folio parted holds the lock in the head's metadata, of rank `Folio`, because two CPUs can split
-//! entries of different tables that map the folio at the same time. All other changes are atomic operations. The CPU
-//! that drops the last whole-folio reference finds the `PARTED` flag set if a holder set it before dropping its own
-//! reference. The last reference to a part is dropped after the last one to the folio.
+//! entries of different tables that map the folio at the same time. All other changes are atomic operations. A CPU that
+//! sets the `PARTED` flag holds a whole-folio reference at that time, so the CPU that drops the last such reference
+//! finds the flag set. The last reference to a part is dropped after the last one to the folio.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +49,7 @@ impl<'a> Metas<'a> {
     }
 
     /// Returns the metadata in which a 4 KiB entry's reference to frame `number` is counted, and the number of pins of
-    /// the frame. The frame must be in a block.
+    /// the frame. The frame must be in a folio or in another block of several frames.
     #[cold]
     pub(crate) fn counted_in_block(self, number: u32) -> (&'a Meta, u32) {
         let meta = self.get(number);
@@ -66,7 +66,7 @@ impl<'a> Metas<'a> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Initializes the metadata of a new folio, which is that of its first frame.
+    /// Initializes the metadata of a new folio. The folio is closed, so only the metadata of its first frame is in use.
     pub(super) fn prepare_folio(&self, head: &Meta, kind: FrameKind) {
         if let Some(count) = self.folios_of(kind) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The counter of folios of this kind, if they are counted.
+    /// Returns the counter of folios of `kind`, or `None` if folios of this kind are not counted.
     fn folios_of(&self, kind: FrameKind) -> Option<&AtomicU64> {
         match kind {
             FrameKind::Anonymous => Some(&self.folios),
@@ -123,7 +123,7 @@ impl<M: Machine> Frames<M> {
         assert!(before > 0, "a folio shared while free");
     }
 
-    /// Like `share_whole_raw`, for a caller that holds a reference to a part but may hold none to the whole folio.
+    /// Like `share_whole_raw`, but the folio may have no whole-folio reference. The caller holds a reference to a part.
     /// Returns `false` if the last whole-folio reference was dropped, so that the folio is about to be dissolved.
     pub(super) fn try_share_whole(&self, head: Frame) -> bool {
         let whole = &self.meta(head).whole;
@@ -132,8 +132,8 @@ impl<M: Machine> Frames<M> {
         whole.fetch_update(order.0, order.1, more).is_ok()
     }
 
-    /// Converts a whole-folio reference into a reference to its frame alone, as a 4 KiB entry needs it. Returns any
-    /// other reference unchanged.
+    /// Converts a whole-folio reference into a reference to its frame alone, which is the kind that a 4 KiB entry
+    /// holds. Returns any other reference unchanged.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
         if page.is_whole() {
             self.for_entry_of_part(&page)
@@ -178,7 +178,7 @@ impl<M: Machine> Frames<M> {
         meta.set_state(meta.state().with(State::PARTED));
     }
 
-    /// Takes over a reference to this frame alone, which a 4 KiB entry or the page store of an object held.
+    /// Takes over a reference to this frame alone that a 4 KiB entry or the page store of an object held.
     ///
     /// # Panics
     /// If the frame has no reference of its own.
@@ -328,7 +328,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns the number of whole-folio references to the folio that begins at `head`. Returns `None` if no folio
-    /// begins there, or if a part has references to itself.
+    /// begins there, or if a part has references besides those to the whole folio.
     pub fn references_of_whole(&self, head: Frame) -> Option<u32> {
         let meta = self.meta(head);
         let state = meta.state();

@@ -29,7 +29,7 @@ pub(super) struct CpuCache {
     pub(super) mapped_objects: AtomicI64,
 }
 
-/// The numbers of frames in use. Peaks are exact with one CPU, and upper bounds with several.
+/// The numbers of frames in use. The peaks are exact with one CPU, and upper bounds with several CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of allocated frames.
@@ -56,7 +56,7 @@ pub struct Frames<M: Machine> {
     pub(super) nodes: Vec<Lock<Buddy>>,
     /// The NUMA topology.
     pub(super) topology: Topology,
-    /// One tally per node.
+    /// The allocation statistics of each node.
     pub(super) tallies: Vec<NodeTally>,
     /// The NUMA policy for data allocations, if one was set.
     pub(super) choosing: Choosing,
@@ -177,8 +177,8 @@ impl<M: Machine> Frames<M> {
         self.sum(|cache| cache.allocations as i64)
     }
 
-    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU can
-    /// still allocate frames from its cache for any kind; caches are kept empty while only the reserve is left.
+    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). An allocation
+    /// of any kind can use a frame in the CPU's cache, so caches are kept empty while only the reserve is left.
     pub fn low_water(&self, frames: u64) {
         self.low_water.store(frames, Ordering::Relaxed);
     }

@@ -48,8 +48,8 @@ impl<M: Machine> Frames<M> {
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
             if !state.is_plain(kind) {
                 if state.has(State::COPIED) {
-                    // Free this frame later, without the cache's lock: the manager of its swap slot acquires locks of
-                    // earlier ranks.
+                    // Free this frame later, when the cache's lock is not held: the manager of its swap slot acquires
+                    // locks of ranks before `FrameCache`.
                     meta.set_link(copied);
                     copied = frame.number();
                     continue;
@@ -70,7 +70,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Frees the frames of a list that have copies in swap slots.
+    /// Frees the frames of a list. All of them have copies in swap slots.
     #[cold]
     fn free_copied(&self, head: u32) {
         let mut number = head;
@@ -100,7 +100,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Makes room in a full cache, or returns the freed frame to its node if the cache keeps none.
+    /// Moves frames from a cache that has reached its limit to their nodes: a batch from a full cache, or only the
+    /// frame that was freed last from a cache that must not keep it.
     #[cold]
     fn relieve(&self, cache: &mut Cache) {
         if cache.is_short() {

@@ -53,7 +53,7 @@ impl FrameKind {
         FrameKind::Merged,
     ];
 
-    /// Its index in [`FrameKind::ALL`].
+    /// The index of the variant in [`FrameKind::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize

@@ -7,8 +7,8 @@
 //!
 //! A part of a folio is mapped by references to the whole folio and by references to the part (`folio.rs`), so no
 //! single count determines whether it is mapped. The counters treat a part like an ordinary frame, and
-//! [`Frames::mapped_objects`] corrects the sum for each folio of an object. If such folios exist, it reads the metadata
-//! of the first frame of each 2 MiB, and of all parts of each parted folio.
+//! [`Frames::mapped_objects`] corrects the sum for each folio of an object. If any object has folios, that function
+//! reads the metadata of the first frame of each 2 MiB of memory, and of all parts of each parted folio.
 
 use core::sync::atomic::Ordering;
 
@@ -25,14 +25,14 @@ struct ObjectFolios {
     count: u64,
     /// The number of folios that have whole-folio references besides the object's.
     mapped: u64,
-    /// The number of frames in the folios that at least one entry maps.
+    /// The number of frames of these folios that are mapped by at least one entry.
     frames: u64,
-    /// The number of parts of the folios that the counters of the CPUs include.
+    /// The number of parts of these folios that the counters of the CPUs include as mapped frames.
     counted: u64,
 }
 
 impl<M: Machine> Frames<M> {
-    /// Counts `by` more frames of objects as mapped, or fewer if it is negative.
+    /// Adds `by`, which can be negative, to the calling CPU's count of mapped frames of objects.
     pub(super) fn count_mapped_objects(&self, by: i64) {
         self.cpu_cache()
             .mapped_objects
@@ -48,7 +48,7 @@ impl<M: Machine> Frames<M> {
         sum.max(0) as u64
     }
 
-    /// The sum of the counters of all CPUs.
+    /// The sum of the counters of all CPUs, in which the parts of folios are not corrected yet.
     fn counted_as_mapped(&self) -> i64 {
         let counters = self.caches.iter().map(|cpu| &cpu.mapped_objects);
         counters

@@ -21,8 +21,8 @@ pub(crate) enum Left {
     Others,
 }
 
-/// The metadata of one frame. Every field is atomic. Its comment names the lock under which, or the code by which, it
-/// is written.
+/// The metadata of one frame. Every field is atomic. The comment of a field names the lock that its writers hold, or
+/// the code that writes it.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
     /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`.
@@ -38,7 +38,8 @@ pub(crate) struct Meta {
     /// The number of pins: references through which devices or the kernel can write at any time (rule:
     /// exclusive-before-pin).
     pub(crate) pins: AtomicU32,
-    /// The lock of a table. In the head of a folio: the lock for parting it.
+    /// In a table: the lock of its entries. In the head of a folio: the lock that a CPU holds while it makes the folio
+    /// parted.
     pub(crate) lock: RawLock,
     /// Set by the memory manager: a number that identifies the owner of the page, or the slot of its copy in swap. In a
     /// table: the root and the level.
@@ -145,8 +146,9 @@ impl State {
         Self(self.0 & !Self::PAGE_OF | (order as u32) << Self::PAGE_OF_SHIFT)
     }
 
-    /// Whether the block is a single frame of the first node. Such a frame is freed to the calling CPU's cache without
-    /// a check of its node, because a cache that must check nodes has a limit of 0 frames.
+    /// Whether the block is a single frame of the first node. The fast path moves such a frame to the calling CPU's
+    /// cache without a check of the frame's node. A cache that does not keep frames of the first node has a limit of 0
+    /// frames, so the slow path then returns the frame to its node.
     #[inline]
     pub(crate) const fn is_single_of_first(self) -> bool {
         self.0 & (0xff00 | Self::NODE) == 0
@@ -192,25 +194,25 @@ impl Meta {
         State(self.state.load(Ordering::Relaxed))
     }
 
-    /// Adds flags while other CPUs may change other flags.
+    /// Sets flags by an atomic operation, because other CPUs may change other flags at the same time.
     pub(crate) fn add_flags(&self, flags: u32) {
         self.state.fetch_or(flags, Ordering::Relaxed);
     }
 
-    /// Removes flags while other CPUs may change other flags.
+    /// Clears flags by an atomic operation, because other CPUs may change other flags at the same time.
     pub(crate) fn remove_flags(&self, flags: u32) {
         self.state.fetch_and(!flags, Ordering::Relaxed);
     }
 
-    /// Lowers the order of the page's folio to `order`, while other CPUs may change flags. Leaves a frame unchanged if
-    /// the order is not higher.
+    /// Lowers the recorded order of the page's folio to `order` by an atomic operation, because other CPUs may change
+    /// flags at the same time. Does nothing if the recorded order is not higher.
     pub(crate) fn lower_page_of(&self, order: u8) {
         let change = |state| {
             let state = State(state);
             (state.page_of() > order).then(|| state.as_page_of(order).0)
         };
         let relaxed = Ordering::Relaxed;
-        // The update fails if the recorded order is not above `order`.
+        // An error means that the recorded order was not above `order`.
         let _ = self.state.fetch_update(relaxed, relaxed, change);
     }
 
@@ -234,7 +236,7 @@ impl Meta {
         self.state().has(State::TAIL)
     }
 
-    /// Whether references to the frame, or its pins, can be counted in the metadata of another frame.
+    /// Whether the references to the frame, or its pins, may be counted in the metadata of another frame of its block.
     #[inline]
     pub(crate) fn is_in_block(&self) -> bool {
         self.state().has(State::IN_BLOCK)
@@ -254,10 +256,10 @@ impl Meta {
     /// `false`, with nothing changed, if the block is already in a list.
     #[inline]
     pub(crate) fn claim(&self, next: u32) -> bool {
-        // Acquire pairs with the drop of another reference, whose holder unlinked the frame before.
+        // Acquire pairs with the drop of another reference: a gather unlinks the frame before it drops its reference.
         if self.references.load(Ordering::Acquire) == 1 {
-            // The caller holds the only reference, and every list holds one to each of its frames. So the block is in
-            // no list of another gather.
+            // The caller holds the only reference. A gather's list holds a reference to each of its frames, so the
+            // block is in no list of another gather.
             self.set_link(next);
             return true;
         }

@@ -99,8 +99,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the nodes for an allocation of `kind` on `cpu`, whose cache is `cache`. For a data allocation, uses up
-    /// the choice that `choose_next` made.
+    /// Returns the nodes for an allocation of `kind` on `cpu`, whose cache is `cache`. A data allocation uses up the
+    /// choice that `choose_next` made. Other kinds ignore the choice and the policy.
     fn choice_of(&self, cache: &mut Cache, cpu: CpuId, kind: FrameKind) -> NodeChoice {
         let home = self.topology.node_of(cpu);
         let usual = NodeChoice {
@@ -148,7 +148,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Takes a block of `order` by the choice or policy, on a machine with several nodes.
+    /// Removes a block of `order` from the nodes that the choice or policy names, draining the CPU caches if necessary.
+    /// Called on machines with several nodes.
     pub(super) fn take_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let cpu = self.this_cpu();
         let mut cache = self.cache().lock();
@@ -175,7 +176,7 @@ impl<M: Machine> Frames<M> {
         taken
     }
 
-    /// Takes a block from the nodes that `choice` names, draining all CPUs' caches if necessary.
+    /// Removes a block from the free lists of the nodes that `choice` names, draining all CPUs' caches if necessary.
     pub(super) fn take_by(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
         if let Some(frame) = self.take_in_order(order, kind, choice) {
             return Some(frame);
@@ -189,7 +190,8 @@ impl<M: Machine> Frames<M> {
         self.take_in_order(order, kind, choice)
     }
 
-    /// The number of free frames on all nodes that an allocation of `kind` is allowed to use.
+    /// The number of frames that are free on the nodes and that an allocation of `kind` may use: without the reserve,
+    /// unless `kind` may use it.
     fn spare(&self, kind: FrameKind) -> u64 {
         let low_water = if kind.may_use_reserve() {
             0
@@ -261,7 +263,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Moves the frame that was pushed last from the cache to its node, unless the cache keeps frames of that node.
-    /// Called on machines with several nodes, when the cache is full or must check each freed frame.
+    /// Called on machines with several nodes, when the cache has reached its limit, which may be 0.
     pub(super) fn overflow_near(&self, cache: &mut Cache) {
         let metas = self.metas();
         let Some(last) = cache.pop(metas) else {

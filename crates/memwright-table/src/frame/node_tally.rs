@@ -19,8 +19,8 @@ pub struct NodeCounts {
     pub other: u64,
 }
 
-/// The counters from which `NodeCounts` is computed. `Frames::node_counts` adds the allocations that were served from
-/// CPU caches.
+/// The counters of a node from which its `NodeCounts` is computed. `Frames::node_counts` adds the allocations that were
+/// served from CPU caches.
 #[derive(Default)]
 pub(super) struct NodeTally {
     pub(super) total: AtomicU64,

@@ -165,7 +165,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the folio order of one frame. `block` caches the block that was checked last.
+    /// Returns the folio order of the frame `number`. `block` caches the block that was checked last.
     fn folio_order_in(&self, number: u32, block: &mut Option<Block>) -> u8 {
         let metas = self.metas();
         let Some(meta) = metas.find(number) else {
@@ -197,7 +197,8 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Splits each folio that is mapped by pages and has a higher order than `order` into folios of `order`, or into
-    /// single pages if `order` is 0. Covers the frames from `first` up to but not including `end`. No entry changes.
+    /// single pages if `order` is 0. Splits folios among the frames from `first` up to but not including `end`.
+    /// Page-table entries do not change.
     ///
     /// # Panics
     /// If `first` or `end` is not a multiple of 2^`order`.

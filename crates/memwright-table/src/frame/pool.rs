@@ -80,7 +80,8 @@ impl<M: Machine> Frames<M> {
         self.pool.lock().subpools.read(id)
     }
 
-    /// Moves the subpool of the page `old` to the page `new`, which has none and replaces `old` (`move_hugetlb_state`).
+    /// Assigns the page `new`, which replaces the page `old`, to the subpool of `old`. `old` then is in no subpool
+    /// (`move_hugetlb_state`).
     pub fn follow_subpool(&self, old: Frame, new: Frame) {
         let _pool = self.pool.lock();
         let owner = self.meta(old).owner.swap(0, Ordering::Relaxed);
@@ -157,8 +158,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Takes a page for a subpool: a reserved page if `promised`, otherwise a page from the guarantee of the subpool or
-    /// an unreserved one (`alloc_hugetlb_folio`). The contents of the page are undefined.
+    /// Allocates a page of the pool for a subpool: a reserved page if `promised` is true, otherwise a page from the
+    /// guarantee of the subpool or an unreserved one (`alloc_hugetlb_folio`). The contents of the page are undefined.
     ///
     /// # Errors
     /// [`NoHugePage`] if the limit of the subpool is reached, or if no page is free and no surplus page can be added.

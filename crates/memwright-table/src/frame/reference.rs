@@ -9,8 +9,8 @@ use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::sync::Wait;
 
-/// The bits in the index of an anonymous page that record the node of the CPU that last used the page, plus 1. The
-/// other bits are part of a content digest.
+/// The bits in the index of an anonymous page that record the number of the node whose CPU last accessed the page, plus
+/// 1; 0 for none. The other bits are part of a content digest.
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
@@ -186,7 +186,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Drops a whole-folio reference that was taken for `frame`.
+    /// Drops a reference to the whole folio that contains `frame`.
     #[cold]
     fn release_whole_of(&self, frame: Frame) {
         self.release_whole(self.folio_of(frame).unwrap_or(frame));
@@ -285,17 +285,17 @@ impl<M: Machine> Frames<M> {
     /// previous digest, which is 0 in a new frame.
     ///
     /// # Panics
-    /// If `frame` does not hold an anonymous page, whose index is the only one that is unused.
+    /// If `frame` does not hold an anonymous page. The index of any other page is in use.
     pub fn remember_digest(&self, frame: Frame, digest: u64) -> bool {
         let digest = digest & !USER;
         self.remember(frame, !USER, digest) == digest
     }
 
-    /// Records that a CPU of `node` used the page in `frame`; for a folio, `frame` is its head. Returns whether the
+    /// Records that a CPU of `node` accessed the page in `frame`; for a folio, `frame` is its head. Returns whether the
     /// previous record was of the same node.
     ///
     /// # Panics
-    /// Like [`remember_digest`](Self::remember_digest).
+    /// As for [`remember_digest`](Self::remember_digest).
     pub fn remember_user(&self, frame: Frame, node: u8) -> bool {
         let user = u64::from(node) + 1;
         self.remember(frame, USER, user) == user
@@ -309,7 +309,7 @@ impl<M: Machine> Frames<M> {
         );
         let index = &self.meta(frame).index;
         let before = index.load(Ordering::Relaxed);
-        // Both parts are hints, so a simultaneous update by another CPU may be lost.
+        // The digest and the node are hints, so a simultaneous update by another CPU may be lost.
         index.store(before & !part | bits, Ordering::Relaxed);
         before & part
     }
@@ -355,7 +355,7 @@ impl<M: Machine> Frames<M> {
         pinned.pins.load(Ordering::Acquire)
     }
 
-    /// Drops a reference to `frame` or to its block. The last one frees the block.
+    /// Drops a reference to `frame` or to its block, and frees the block if it was the last one.
     #[inline]
     pub(crate) fn release(&self, frame: Frame) {
         let frame = self.first_frame(frame);

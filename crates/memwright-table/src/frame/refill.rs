@@ -56,7 +56,8 @@ impl<M: Machine> Frames<M> {
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         if wanted > 0 {
-            // If the node has no frame below, another CPU has taken the frames that were counted in `free`.
+            // If the loop below gets no frame, another CPU has allocated the frames that were counted in `free`, so the
+            // caller must try again.
             refused = Refused::Busy;
         }
         let mut node = node.lock();
@@ -80,7 +81,8 @@ impl<M: Machine> Frames<M> {
     }
 
     /// The number of frames that an allocation of `kind` moves into its CPU's cache when the nodes have `free` free
-    /// frames. It moves only one frame of the reserve, because an allocation of any kind can take frames from a cache.
+    /// frames. While only the reserve is left, that is one frame for a kind that may use the reserve, because an
+    /// allocation of any kind could use further frames in the cache.
     pub(super) fn batch(&self, kind: FrameKind, free: u64) -> u32 {
         let beyond = free.saturating_sub(self.reserve());
         let wanted = if beyond == 0 && kind.may_use_reserve() {

@@ -31,7 +31,7 @@ pub struct Region {
 /// Why [`Frames::new`] failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {
-    /// There is no region that is not empty.
+    /// All regions are empty, or there is none.
     NoMemory,
     /// The machine does not have this memory, or two regions overlap.
     BadRegion(FrameRange),

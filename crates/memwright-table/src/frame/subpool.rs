@@ -76,12 +76,12 @@ impl SubpoolCounts {
     }
 }
 
-/// The state of a subpool id.
+/// The list element of one subpool id.
 #[derive(Clone, Copy)]
 enum Slot {
-    /// A subpool, and whether its mount still exists.
+    /// The counters of a subpool, and whether its mount still exists.
     Used(SubpoolCounts, bool),
-    /// Unused; with the index of the next unused slot.
+    /// The id is unused. The value is the index of the next unused element.
     Free(Option<u32>),
 }
 

@@ -6,8 +6,8 @@ use crate::machine::{Invalidation, Machine};
 use crate::root::Table;
 use crate::sync::{Step, step};
 
-/// Invalidates `what` on this CPU if it has the table loaded and, if `everywhere`, on every other CPU that has it
-/// loaded. `pages` is the number of translations in `what`, or 0 for a full invalidation.
+/// Invalidates `what` on this CPU if it has the table loaded. If `everywhere` is true, also invalidates it on every
+/// other CPU that has the table loaded. `pages` is the number of translations in `what`, or 0 for a full invalidation.
 #[inline(always)]
 pub(super) fn send<M: Machine>(
     table: &Table<M>,

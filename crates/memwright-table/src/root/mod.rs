@@ -101,7 +101,8 @@ impl<M: Machine> Table<M> {
         CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
-    /// Loads the table on this CPU. The caller must call [`note_unloaded`](Self::note_unloaded) for the previous table.
+    /// Loads the table on this CPU. The caller must then call [`note_unloaded`](Self::note_unloaded) for the table that
+    /// was loaded before.
     pub fn load(&self) {
         let machine = self.frames.machine();
         let cpu = machine.cpu();

@@ -18,15 +18,15 @@ pub(crate) struct CpuShare {
     cached: AtomicU8,
 }
 
-/// The CPU must drop all translations that it kept before it loads the root again.
+/// Before the CPU loads the root again, it must drop all translations that it kept of the root.
 const NOTHING: u8 = 0;
 /// The CPU does not have the root loaded, and the translations that it kept match the table.
 const KEPT: u8 = 1;
-/// The CPU has the root loaded, or is about to.
+/// The CPU has the root loaded, or is about to load it.
 const LOADED: u8 = 2;
 
 impl CpuShare {
-    /// Records that a gather has an invalidation pending.
+    /// Records that a gather of this CPU has an invalidation pending.
     #[inline]
     pub(crate) fn begin_pending(&self) {
         self.pending.fetch_add(1, Ordering::SeqCst);
@@ -48,7 +48,7 @@ impl CpuShare {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Adds to the number of tables; negative for tables that were freed.
+    /// Adds `tables` to the number of tables. `tables` is negative for tables that were freed.
     #[inline]
     pub(crate) fn count_tables(&self, tables: i64) {
         self.tables.fetch_add(tables, Ordering::Relaxed);

@@ -4,8 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 
-/// The number of turns that a wait spins before it halts. These turns take longer than a short critical section of this
-/// kernel takes on a running CPU. 0 under a test scheduler that tries every order, because spinning adds no order.
+/// The number of turns for which a wait spins before it halts. A turn is one iteration of the loop that waits. These
+/// turns take longer than a short critical section of this kernel takes on a running CPU. The value is 0 under a test
+/// scheduler that tries every order of steps, because spinning adds no further order.
 pub const SPINS: u32 = if cfg!(feature = "interleave") { 0 } else { 256 };
 /// The length of the first nap in nanoseconds. Each nap is twice as long as the one before, up to `LONGEST_NAP`.
 const FIRST_NAP: u32 = 16_384;
@@ -39,7 +40,7 @@ pub struct Wait {
     nap: u32,
     /// The total length of all naps in nanoseconds.
     napped: u64,
-    /// Whether other threads of this CPU are waiting, too, and none of them can make progress.
+    /// Whether other threads of this CPU are runnable, but all of them are waiting for locks.
     accompanied: bool,
     /// Whether the wait has been counted as [`stat::Waits::Halted`].
     blocked: bool,
@@ -53,7 +54,7 @@ impl Wait {
     /// The total length of naps, in nanoseconds, at which a wait for a lock panics: five minutes.
     const MOST: u64 = 300_000_000_000;
 
-    /// Creates a wait for an event that is not the release of a lock and that wakes no CPU.
+    /// Creates a wait for an event other than the release of a lock. The event does not wake the CPU.
     pub const fn new() -> Self {
         Self::of(None)
     }
@@ -150,7 +151,7 @@ impl Wait {
         self.accompanied = gave == GaveWay::ToWaiters;
         if gave != GaveWay::ToNobody {
             self.count_blocked();
-            // Serve the invalidations of other CPUs, which waiting threads must not delay.
+            // Serve the invalidations that other CPUs request from this one: a wait must not delay them.
             relax();
         }
         gave == GaveWay::ToOthers

@@ -37,7 +37,7 @@ impl RawLock {
     }
 
     /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free. `wait` must wait for the lock and acquire
-    /// it. The values that only `wait` uses do not slow down the fast path.
+    /// it. Values that only the wait needs are thus computed only if the caller must wait.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {

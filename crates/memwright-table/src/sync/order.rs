@@ -56,7 +56,7 @@ pub enum Rank {
     Console,
     /// State under whose lock no other lock is acquired and no memory is allocated.
     Leaf,
-    /// An embedder's heap. It may be acquired under any other lock.
+    /// An embedder's heap. Its lock may be acquired under any other lock.
     Heap,
 }
 

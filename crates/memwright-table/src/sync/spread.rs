@@ -35,7 +35,7 @@ impl Word {
     }
 
     /// Sets `CLOSED`, which stops new readers, and waits for the present ones. Only the holder of the writer lock sets
-    /// and clears the bit, so that it can be added and subtracted.
+    /// and clears the bit, so an atomic addition sets it and an atomic subtraction clears it.
     #[inline]
     fn close(&self, rank: Rank) {
         if self.0.fetch_add(CLOSED, Ordering::Acquire) & READERS != 0 {

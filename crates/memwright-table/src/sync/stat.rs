@@ -1,4 +1,5 @@
-//! Lock statistics: the number of acquisitions of locks, and of words and cache lines that move from CPU to CPU.
+//! Lock statistics: how many times locks are acquired, and how many times their words and other cache lines move from
+//! CPU to CPU.
 //!
 //! Statistics are off until [`start`]. While they are off, an acquisition of a lock costs no more than without them:
 //! the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for `TAKEN`. While they
@@ -90,7 +91,7 @@ impl Counts {
     }
 }
 
-/// One CPU's counters.
+/// One CPU's counters for one rank of locks, or for one kind of lines.
 struct Counters {
     taken: AtomicU64,
     bounced: AtomicU64,
@@ -224,7 +225,7 @@ const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     No,
-    /// Yes, and for the first time in this measurement.
+    /// Another CPU was the last writer, and the word or line moves for the first time in this measurement.
     First,
     Again,
 }

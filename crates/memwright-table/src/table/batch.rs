@@ -53,8 +53,8 @@ pub(super) struct Editor<R> {
 }
 
 impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
-    /// Returns the new value of the entry `old`, and the class of the change. With `sole`, the page also becomes
-    /// exclusive.
+    /// Returns the new value of the entry `old`, and the class of the change. If `sole` is true, the entry holds the
+    /// only reference to its page, and the page also becomes exclusive.
     ///
     /// If a right is lost and [`Gather::takes_accessed`] returns true, moves the accessed bit into the software
     /// accessed bit.
@@ -135,7 +135,8 @@ impl Run {
     }
 }
 
-/// The change of entries with certain attributes, decided once for all consecutive entries that have them.
+/// The change of entries with certain attributes, which are the bits outside of the address field. The change is
+/// decided once for all consecutive entries that have these attributes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     attributes: u64,
@@ -174,8 +175,8 @@ impl Alike {
         }
     }
 
-    /// Returns the decision for 4 KiB pages with the attributes of `word`: one of the last two decisions if it fits,
-    /// else a new one.
+    /// Returns the change of 4 KiB pages with the attributes of `word`: one of the last two that were decided if it has
+    /// these attributes, otherwise a new one.
     #[inline(always)]
     pub(super) fn decided<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
@@ -194,13 +195,13 @@ impl Alike {
         }
     }
 
-    /// Whether the decision is for entries with the attributes of `word`.
+    /// Whether the change was decided for entries with the attributes of `word`.
     #[inline(always)]
     pub(super) const fn fits(&self, word: u64) -> bool {
         self.attributes == x86_64::attributes(word)
     }
 
-    /// Whether the decision changes the entries.
+    /// Whether any bit of the entries changes.
     #[inline(always)]
     pub(super) const fn changes(&self) -> bool {
         self.flip != 0
@@ -275,8 +276,8 @@ fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
-/// Inverts the bits `flip` in the leading `slots` that have these attributes, and returns the number of changed
-/// entries.
+/// Inverts the bits `flip` in the leading entries of `slots` that have these attributes, and returns the number of
+/// changed entries.
 #[inline(never)]
 fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
@@ -639,7 +640,8 @@ impl<M: Machine> Cursor<'_, M> {
                     removed += 1;
                 }
                 self.advance();
-                // Freeing a huge page takes as long as freeing many small ones.
+                // Freeing a huge page takes as long as freeing many small ones, so check after each whether too many
+                // frames are deferred.
                 gather.relieve();
                 self.pause_point();
             }

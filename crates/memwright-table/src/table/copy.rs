@@ -18,7 +18,7 @@ use crate::sync::{Step, step};
 pub struct CopyRule {
     /// Bits that are cleared in the original.
     clear: Bits,
-    /// Bits that are clear in the copy.
+    /// Bits that are cleared in the copy.
     withhold: Bits,
     /// Marks that are kept in copied markers.
     marks: Marks,
@@ -39,8 +39,8 @@ enum AreaPages {
 
 impl CopyRule {
     /// For a private area. After the copy, neither the parent nor the child may write in place or treat the page as
-    /// exclusive. The dirty bit is copied, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the
-    /// KSM scan sets it in the copy.
+    /// exclusive. The dirty bit is copied, because a clean entry would mean that the page has a valid copy elsewhere.
+    /// `MERGED` is not copied: the KSM scan sets it in the copy.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -75,7 +75,7 @@ impl CopyRule {
         pages: AreaPages::Object,
     };
 
-    /// For a shared area of an object that needs a fault on the first write. The copy is clean, so it must not be
+    /// For a shared area in which the first write to each page must fault. The copy is clean, so it must not be
     /// writable (rule: clean-writable-is-private).
     pub const SHARED_NOTIFIED: CopyRule = CopyRule {
         withhold: Self::SHARED.withhold.union(Bits::WRITE),
@@ -83,8 +83,8 @@ impl CopyRule {
     };
 
     /// Returns the rule, changed so that the copy keeps userfaultfd's protection. A fork uses this only for a context
-    /// with the fork event (rule: uffd-wp-survives). The copy loses `ACCESSED`, so an original with `ACCESSED` must not
-    /// have `IDLE`.
+    /// with the fork event (rule: uffd-wp-survives). The caller must first clear `IDLE` in every original that also has
+    /// `ACCESSED`: the copy loses `ACCESSED`, and with `IDLE` alone it would mean that the page was not accessed.
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -117,7 +117,7 @@ pub struct Copied {
     /// The number of these pages whose copied entry holds a reference, except pages of the huge page pool. The entry of
     /// a special (`BORROWED`) page holds none.
     pub counted: u64,
-    /// The part of `counted` that is pages of objects.
+    /// The number of pages of objects among `counted`.
     pub objects: u64,
     /// The number of copied swap entries.
     pub swapped: u64,
@@ -137,7 +137,8 @@ struct Pass {
     stop: Option<CopyStop>,
 }
 
-/// How to copy entries with certain attributes, decided once for all consecutive entries that have them.
+/// How to copy entries with certain attributes, which are the bits outside of the address field. This is decided once
+/// for all consecutive entries that have these attributes.
 struct Alike {
     attributes: u64,
     present: bool,
@@ -147,7 +148,7 @@ struct Alike {
     exclusive: bool,
     /// Whether any bit is cleared in the original.
     clears: bool,
-    /// Whether the original loses a right that a CPU may have cached.
+    /// Whether the original loses the right to write, which a CPU may have cached.
     shrinks: bool,
     inverted: u64,
     rule: CopyRule,
@@ -156,7 +157,7 @@ struct Alike {
 /// The result of copying consecutive entries with the same attributes.
 struct CopiedAlike {
     count: usize,
-    /// The union of the bits of the originals, after `clear` was cleared.
+    /// The union of the bits of the originals, after the bits of the rule's `clear` were cleared.
     seen: u64,
     /// Whether the copy stopped at an entry with the same attributes whose page is exclusive and pinned.
     pinned: bool,
@@ -206,7 +207,7 @@ impl Alike {
         let kept_by_original = !self.rule.clear.bits();
         let given = !self.rule.withhold.bits();
         let metas = frames.metas();
-        // Both slices have the same length, so that no index in the loop needs a bounds check.
+        // Cut both slices to the same length, so that no index in the loop needs a bounds check.
         let length = slots.len().min(targets.len());
         let (slots, targets) = (&slots[..length], &targets[..length]);
         let (mut count, mut seen, mut pinned) = (0, 0, false);
@@ -343,8 +344,8 @@ fn copy_marker((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pas
     }
 }
 
-/// Panics because a fork found an entry that cannot be there. No entry is migrating during a fork, because migration
-/// holds the lock of the areas. No huge page is swapped out, because huge pages are split first.
+/// Panics because a fork found an entry that cannot exist during a fork. No entry is migrating during a fork, because
+/// migration holds the lock of the areas. No huge page is swapped out, because huge pages are split first.
 #[cold]
 fn cannot_copy(entry: Entry) -> ! {
     panic!("an entry that cannot be copied: {entry:?}")

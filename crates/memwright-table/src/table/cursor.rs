@@ -27,7 +27,8 @@ pub struct Extent {
     pub size: PageSize,
 }
 
-/// A position in a range of an address space, with the lock of the table that contains the slot at this position.
+/// A position in a range of an address space, with the lock of the table that contains the slot at this position. In
+/// the comments of its methods, *here* means this slot.
 #[must_use = "a cursor holds a lock"]
 pub struct Cursor<'t, M: Machine> {
     pub(super) table: &'t Table<M>,
@@ -42,7 +43,7 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
     /// other cursor.
     held: bool,
-    /// Whether the cursor leaves tables skippable when it locks them (`quiet.rs`).
+    /// Whether a table that the cursor locks stays skippable (`quiet.rs`).
     reads: bool,
     /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
@@ -62,8 +63,8 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, Rank::Table, false)
     }
 
-    /// Returns a cursor for a scan for written pages. The scan may change entries. It must call [`Cursor::end_look`] to
-    /// record whether the table is skippable afterwards.
+    /// Returns a cursor that may change entries, but leaves a table skippable when it locks the table. After its
+    /// operations on a table, the caller must call [`Cursor::end_look`] to record whether the table is skippable.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -534,7 +535,7 @@ struct Place<'t> {
     level: u8,
 }
 
-/// Locks the table that contains the slot for `page`.
+/// Locks the table that contains the slot for `page`. The table is no longer skippable then, unless `reads` is true.
 #[inline(always)]
 fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bool) -> Place<'_> {
     let place = match lock_lowest(table, page, rank) {
@@ -547,7 +548,8 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bo
     place
 }
 
-/// Like `lock_way_down` if there is a last-level table for `page`. Otherwise returns `None` without a lock.
+/// Locks the last-level table for `page`. Returns `None`, without a lock, if there is none or it changed before the
+/// lock was acquired.
 #[inline(always)]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
     let tables = table.frames().all_tables();
@@ -574,7 +576,8 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     None
 }
 
-/// Like `lock_way_down`, for a slot at any level. Walks again if the tables changed before the lock was acquired.
+/// Locks the table at any level that contains the slot for `page`. Walks again if the tables changed before the lock
+/// was acquired.
 #[cold]
 fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     let frames = table.frames();

@@ -53,7 +53,7 @@ impl<M: Machine> Cursor<'_, M> {
             let count = alike.apply(&slots[done..]);
             let before = editor.edited.made_writable;
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
-            // `tell` counted entries; convert them to pages.
+            // `tell` counted entries of 2 MiB; convert their number to pages of 4 KiB.
             let won = editor.edited.made_writable - before;
             editor.edited.made_writable = before + won * self.size().pages();
             done += count;

@@ -41,7 +41,7 @@ impl<M: Machine> Table<M> {
     }
 
     /// Like [`was_empty`](Self::was_empty), but returns the level of the slots that were empty, or `None` if one was
-    /// not. At a level above 1, the range has no last-level table.
+    /// not. A level above 1 means that the range has no last-level table.
     pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,
@@ -52,7 +52,8 @@ impl<M: Machine> Table<M> {
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
         loop {
             let words = tables.words(node);
-            // This table contains the slots of both pages, because both have the same slot in the table above.
+            // This table contains the slots of the first and the last page, because both pages have the same slot in
+            // the table above.
             let (start, end) = (slot_index(range.start, level), slot_index(last, level));
             if start < end || level == 1 {
                 let filled = pass_while(&words[start..=end], all_empty, |word| word == 0);

@@ -18,10 +18,10 @@
 //!   that has locked a table checks in the table's metadata that it still is the table of this root, level and address,
 //!   and walks again if it is not. Code that violates the protocol can therefore read an unexpected entry, but not a
 //!   frame that is no longer a table.
-//! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse. The lock of the first table
-//!   has rank `Table`. The second table is the child's or the lower one, and its lock has rank `TableChild`. While the
-//!   first cursor of a fork moves, the second holds no lock. A new table, too, is locked before it is linked. A move
-//!   holds one lock at a time, except for the tables that it unlinks as a whole. During a move, the write lock of the
+//! - **Two locks at a time** are held only by a fork, by `free_tables`, by a collapse, and by a move of whole tables.
+//!   The lock of the first table has rank `Table`. The second table is the child's or the lower one, and its lock has
+//!   rank `TableChild`. While the first cursor of a fork moves, the second holds no lock. A new table, too, is locked
+//!   before it is linked. A move of single entries holds one lock at a time. During a move, the write lock of the
 //!   address space prevents other threads from looking up a page that has left its old address and has not reached its
 //!   new one.
 //! - **Markers** can be in any entry that covers up to 1 GiB, and apply to all pages of the entry. [`Cursor::fill`]

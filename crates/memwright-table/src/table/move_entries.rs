@@ -65,7 +65,8 @@ impl<M: Machine> Table<M> {
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
         if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
-            // Every entry of the new range is empty, so its remaining tables are empty.
+            // Every entry of the new range is empty. Free the empty tables there, so that whole tables can be linked in
+            // their place.
             self.free_tables(target, gather);
         }
         self.prepare_move(from, target, whole, gather)?;
@@ -131,7 +132,7 @@ impl<M: Machine> Table<M> {
             // Hold one lock at a time, because the old and the new address can be in the same table.
             let at = source.position();
             let table = whole.around(at).filter(|_| source.level == 1);
-            // A table that moves as a whole needs only the table one level up.
+            // If the last-level table moves as a whole, only the table one level up is needed at the new address.
             let level = source.level + u8::from(table.is_some());
             drop(source);
             let mut place = self.cursor(target);

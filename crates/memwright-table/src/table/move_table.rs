@@ -40,15 +40,16 @@ impl WholeTables {
         (self.from.end.number() - start.number()) / slot_pages(UPPER)
     }
 
-    /// Returns the end of the pages from `start` on that move as whole tables between one old upper table and one new
-    /// upper table. `start` is the first page of a table that moves, and `to` is its new page.
+    /// Returns the end of the run of pages that begins at `start`, moves as whole tables, and has its upper entries in
+    /// one upper table at the old address and in one at the new address. `start` is the first page of a table that
+    /// moves, and `to` is its new page.
     pub(super) fn upper_end(self, start: Page, to: Page) -> Page {
         let left = |page: Page| slot_pages(UPPER + 1) - page.number() % slot_pages(UPPER + 1);
         let all = self.tables_from(start) * slot_pages(UPPER);
         start.add(all.min(left(start)).min(left(to)))
     }
 
-    /// Returns whether a whole table can move.
+    /// Returns `false` if certainly no table moves as a whole.
     pub(super) fn any(self) -> bool {
         self.congruent && self.from.len() >= slot_pages(UPPER)
     }

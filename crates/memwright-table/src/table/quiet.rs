@@ -66,7 +66,7 @@ const WATCHED: u32 = 1 << 1;
 /// In [`Meta::quiet`]: the accessed bit of every entry records whether the page was accessed since it was armed.
 const IDLE: u32 = 1 << 3;
 
-/// The pages that a scan searches for.
+/// The kind of pages that a scan searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
     /// Pages that were written since they were write-protected.
@@ -99,7 +99,7 @@ impl Tracked {
     }
 }
 
-/// Consecutive slots whose entries differ only in their frames.
+/// Consecutive slots whose entries differ only in their frames or swap slots.
 #[derive(Clone, Copy, Debug)]
 pub struct AlikeRun {
     /// The pages that the slots cover, clipped to the range of the cursor.
@@ -142,7 +142,7 @@ pub struct Touched<'t> {
     limit: Page,
     tracked: Tracked,
     alike: bool,
-    /// Whether the bits that the processor sets are sufficient to decide whether a page was touched.
+    /// Whether the accessed or dirty bits alone determine which pages were touched (see the module documentation).
     bits_tell: bool,
 }
 
@@ -153,7 +153,8 @@ impl<'t> Touched<'t> {
         Page::new(self.limit.number() - self.rest.len() as u64)
     }
 
-    /// Skips the untouched slots, and returns the next slot.
+    /// Skips the untouched slots at the start of `rest`. Returns the first slot after them, or `None` if all slots are
+    /// untouched.
     #[inline(always)]
     fn first(&mut self) -> Option<&'t AtomicU64> {
         let slots = self.rest;
@@ -471,7 +472,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         untouched
     }
 
-    /// Adds marks to the page here, in the locked last-level table. No page may be mapped here.
+    /// Adds marks to the slot here, in the locked last-level table. The slot must be empty or hold a marker.
     ///
     /// # Panics
     /// If a page is mapped, swapped out or migrating here.

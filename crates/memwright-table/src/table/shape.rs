@@ -51,7 +51,8 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Updates the counts of entries when `old` becomes `new`.
+    /// Updates the number of entries of the locked table, and that of huge pages and markers, when the entry `old`
+    /// becomes `new`.
     #[inline]
     pub(super) fn count(&self, old: u64, new: u64) {
         let live = &self.meta.live;

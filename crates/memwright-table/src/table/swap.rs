@@ -88,8 +88,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Returns the end of the pages whose entries the cursor has locked, and so the end of what one call of
-    /// [`edit_swapped`](Self::edit_swapped) edits. It is the end of the last-level table, of the slot if the cursor is
-    /// in an upper-level table, or of the range.
+    /// [`edit_swapped`](Self::edit_swapped) edits. It is the end of the last-level table (of the slot, if the cursor is
+    /// in an upper-level table) or the end of the range, whichever comes first.
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;

@@ -290,8 +290,8 @@ fn whole_tables_move_where_all_of_their_pages_do() {
     assert_eq!(bits_at(table, 1537), MINE);
     assert_eq!(setup.0.references(stays), 1);
 
-    // The first move goes back, over the empty tables of the move before. The second moves pages one by one, because
-    // their slot indexes differ.
+    // The first move returns the pages to their old addresses, where empty tables remain. The second move has a
+    // distance that is not a multiple of 512 pages, so it moves the pages one by one.
     for (from, to, rule, count) in [(to, 511, WHOLE, 6), (511, to + 1, WHOLE, 6)] {
         let mut gather = table.gather();
         let moving = range(from, from + 1026);
@@ -410,7 +410,8 @@ fn tables_move_from_anywhere_to_anywhere() {
             }),
             other => other,
         };
-        // A move by a distance that is not a multiple of 512 pages splits markers, so that the entries differ.
+        // A move by a distance that is not a multiple of 512 pages splits markers, so the entries are compared page by
+        // page.
         if apart % 512 == 0 {
             assert_eq!(moved, Ok(before.len() as u64), "{context}");
             let after = filled(table, target);

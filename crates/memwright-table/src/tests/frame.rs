@@ -67,8 +67,7 @@ fn users_do_not_get_the_reserve_through_caches() {
         let mut users = Vec::new();
         for round in 0..200 {
             machine.run_on((round % cpus) as u16);
-            // Kernel frames, as of a process that starts and exits. They are allocated from the reserve and freed
-            // again.
+            // Allocate kernel frames from the reserve and free them again, like a process that starts and exits.
             let kernel: Vec<_> = (0..8)
                 .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
                 .collect();

@@ -1,4 +1,4 @@
-//! Tests of the gather: the translations that are invalidated, the CPUs, and the time at which frames become free.
+//! Tests of the gather: which translations are invalidated, on which CPUs, and when frames become free.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use crate::handle::fail_heap_after;
 use crate::{OutOfMemory, Shared, TryPush};
 
-/// Checks that each kind of allocation reports an injected heap failure.
+/// Checks that handles share a value, that a vector grows, and that `Shared::try_new` reports an injected heap failure.
 #[test]
 fn heap_failures_are_reported_and_nothing_is_lost() {
     let shared = Shared::try_new(std::vec![1, 2]).unwrap();

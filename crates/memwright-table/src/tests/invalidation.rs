@@ -173,7 +173,7 @@ fn a_page_nobody_touched_since_the_last_time_interrupts_nobody() {
         let (sent, counts) = setup.shrink(2);
         assert_eq!((sent, counts.elided_not_accessed), (vec![], 2));
     }
-    // One of the two pages is accessed.
+    // Set the accessed bit of one of the two pages: the next removal of rights flushes only that page.
     let (page, used) = (Page::new(START + 1), Bits::ACCESSED);
     setup.table.cursor(PageRange::single(page)).grant(used);
     let (sent, _) = setup.edit(FlushPolicy::default(), 2, TO_WRITABLE);

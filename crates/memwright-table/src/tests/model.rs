@@ -160,7 +160,7 @@ impl World {
             return;
         }
         let start = start - self.base;
-        // A table conflicts with a huge page even if it is empty.
+        // A huge page is not filled in where a lower table is linked: the two conflict even if the table is empty.
         let range = self.range(start, 512);
         if self.table.cursor(range).entry().size != PageSize::Size2M
             || (start..start + 512).any(|page| self.at(page).present().is_some())

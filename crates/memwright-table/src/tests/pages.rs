@@ -60,7 +60,7 @@ fn a_split_makes_smaller_folios_and_no_larger_ones() {
     let _pages: Vec<_> = pages.collect();
     frames.split_folios(at(32), at(64), 3);
     assert_eq!(orders(&frames, at(32), 32), [3; 32]);
-    // The other half is no longer a whole folio.
+    // The first half was not split, but its pages no longer belong to a complete folio.
     assert_eq!(orders(&frames, first, 32), [0; 32]);
     frames.split_folios(first, at(32), 5);
     assert_eq!(orders(&frames, first, 32), [5; 32]);
