@@ -23,7 +23,7 @@ use memwright_linux_vfs::fs::{
     seek::moved,
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_fcntl,

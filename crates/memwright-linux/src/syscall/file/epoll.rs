@@ -22,7 +22,7 @@ use memwright_linux_vfs::{
     user::check_range,
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_epoll_create,
@@ -156,7 +156,7 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     let mut found = FoundEvents::new();
     if most > FoundEvents::INLINE {
-        // The list of events can allocate.
+        // The list of that many events is allocated: fail first if the heap is in its reserve.
         current.check_heap()?;
     }
     epoll.wait(current, most, deadline, &mut found)?;

@@ -30,8 +30,8 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Wakes the background scan to which the advice applies. Counts advice without an effect as a stub, which the
-    /// report lists by name.
+    /// Wakes khugepaged or ksmd if the advice is for it. Counts advice without an effect as a stub, which the report
+    /// lists by name.
     pub(in crate::syscall) fn finish(
         self,
         huge_scan: &HugeScan,
@@ -69,8 +69,8 @@ pub fn madvise(
     })
 }
 
-/// Applies advice to a range. For discarded pages, sends the userfaultfd events before it discards the pages, so that
-/// the userfaultfd handler does not fill them again.
+/// Applies advice to a range. If the advice discards pages, sends the userfaultfd events before the pages are
+/// discarded, so that the userfaultfd handler does not fill them again.
 ///
 /// # Errors
 /// Those of `madvise`.
@@ -106,8 +106,8 @@ pub(in crate::syscall) fn advise(
     advised.map_err(advise_errno)
 }
 
-/// Populates a range. Continues where it stopped after direct reclaim, or after a userfaultfd context has resolved a
-/// fault.
+/// Populates a range. If this needs direct reclaim, or a userfaultfd context must resolve a fault, continues afterwards
+/// where it stopped.
 fn populate(
     current: &Current<'_>,
     userfaults: &Userfaults,

@@ -16,7 +16,7 @@ pub struct MapPlan {
     pub rights: Rights,
     /// Whether stores reach the object (`MAP_SHARED`).
     pub shared: bool,
-    /// Whether the mapping has no file.
+    /// Whether the mapping is anonymous. The descriptor is then ignored.
     pub anonymous: bool,
     /// The placement of the area.
     pub placement: Placement,

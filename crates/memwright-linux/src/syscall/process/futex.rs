@@ -29,7 +29,7 @@ enum Timeout {
     Real,
 }
 
-/// The decoded second argument of `futex`.
+/// The command of a `futex` call, decoded from its second argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Wait { timeout: Timeout, any: bool },

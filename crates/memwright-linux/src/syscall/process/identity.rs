@@ -16,7 +16,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_getuid, "getuid", &[], handler!(getuid)),
     real(raw::__NR_getgid, "getgid", &[], handler!(getgid)),
@@ -145,7 +145,7 @@ fn change_user<R>(
     if real != before.user.real {
         match users.get(real) {
             Ok(user) => process.change_user(user),
-            // Linux too returns this error if it cannot allocate the new user's counts (`set_user`).
+            // Linux too returns `EAGAIN` if it cannot allocate the new user's counts (`set_user`).
             Err(OutOfMemory) => {
                 *process.identity.credentials.lock() = before;
                 return Err(Errno::EAGAIN);

@@ -373,8 +373,8 @@ pub fn kill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Call
                 }
             }
         });
-        // Repeat the walk: a process may have created another one that the walk did not visit. A killed process creates
-        // no process.
+        // Repeat the walk if it killed a process: the process may have created another one before, which the walk did
+        // not visit. A killed process creates no process, so the repetition ends.
         if target > 0 || !killed {
             break;
         }
@@ -465,7 +465,7 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     let signal = Signal::new(number);
     // Check the code for signal 0 too, although that signal only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
-    // Only the kernel and `kill` may use these codes: from another sender, they are forged.
+    // These codes identify a signal as sent by the kernel, `kill` or `tgkill`: from another sender, they are forged.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
     if forged && id as u32 != current.thread.id() {
         return Err(Errno::EPERM);
@@ -485,8 +485,8 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     Ok(0)
 }
 
-/// Calls `act` with the signal mask at user address `address` in effect, or without a change of the mask if `address`
-/// is null.
+/// Calls `act` while the signal mask at user address `address` is in effect. If `address` is null, the mask is not
+/// changed.
 ///
 /// # Errors
 /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not 8, and those of `act`.

@@ -16,7 +16,7 @@ use memwright_linux_sched::{scheduler::Timers, time::Schedule};
 use memwright_linux_tasks::process::{CpuClock, Notice, Thread, TimerClock};
 use memwright_linux_vfs::user::UserMemory;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_timer_create,

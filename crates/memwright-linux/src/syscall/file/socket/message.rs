@@ -54,7 +54,7 @@ abi_struct! {
     }
 }
 
-/// Reads the destination of a message. Sequenced-packet sockets ignore it.
+/// Reads the destination of a send on a Unix socket. Sequenced-packet sockets ignore it.
 fn target(
     user: UserMemory<'_>,
     kind: SocketKind,
@@ -261,7 +261,8 @@ fn send_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32
             socket.send(current, open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
-            // The kernel ignores the open files and credentials in the request.
+            // Decode the control messages only to reject invalid ones: the kernel ignores the open files and
+            // credentials in them.
             control::take(current, &bytes, &mut request)?;
             socket.send(current, to_netlink, flags, &mut source)?
         }
@@ -411,7 +412,7 @@ pub fn recvmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(result)
 }
 
-/// Stores the sender of a datagram, and the control messages that the receiver has requested.
+/// Stores the address of the sender of a datagram, and the control messages that the receiver has requested.
 fn tell_ends(
     user: UserMemory<'_>,
     socket: &InetSocket,
@@ -444,7 +445,8 @@ fn tell_ends(
     Ok(())
 }
 
-/// Stores the kernel as the sender of a message, and the control messages that the receiver has requested.
+/// Stores the address of the kernel as the sender of a netlink message, and the control messages that the receiver has
+/// requested.
 fn tell_kernel(
     user: UserMemory<'_>,
     socket: &NetlinkSocket,

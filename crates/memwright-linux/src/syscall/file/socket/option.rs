@@ -19,7 +19,7 @@ use memwright_linux_vfs::{
     user::UserMemory,
 };
 
-/// Checks that the level is `SOL_SOCKET`. Unix sockets have no protocol options.
+/// Checks that the level of a Unix socket's option is `SOL_SOCKET`: Unix sockets have no protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
