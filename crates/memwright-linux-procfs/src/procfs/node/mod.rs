@@ -30,7 +30,7 @@ pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 /// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 
-/// The contents of each word of a file with one word per frame.
+/// What each word of a file with one word per frame contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
     /// The number of entries that map the frame.
@@ -127,17 +127,18 @@ pub struct FixedDirectory {
 
 /// The result of a lookup.
 pub struct Child {
-    /// The node.
+    /// The node of the found entry.
     pub node: ProcNode,
-    /// The inode number.
+    /// The inode number of the found entry.
     pub number: u64,
-    /// The permissions.
+    /// The permission bits of the found entry.
     pub permissions: u32,
 }
 
 /// The inode number of the first fixed entry of `/proc`.
 pub const ROOT_NUMBERS: u64 = 0x100;
-/// Inode numbers below this one belong to fixed entries.
+/// Number of inode numbers that are reserved for each process. The inode numbers below this one belong to fixed
+/// entries, CPUs and nodes.
 const PROCESS_NUMBERS: u64 = 1 << 32;
 /// The first inode numbers for the nodes of each type, as offsets within the numbers of one process. Offsets 0 to 255
 /// are the files of `/proc/PID`; descriptors and threads follow.
@@ -180,7 +181,8 @@ impl Child {
         }
     }
 
-    /// Returns a file of a process, or of its thread `thread`, by the file's index in the table of such files.
+    /// Returns a file of a process, or of its thread `thread`. `index` is the index of the file in the list of the
+    /// entries of the directory.
     #[must_use]
     pub fn file(
         id: u32,
@@ -211,7 +213,7 @@ impl Child {
         }
     }
 
-    /// Returns `/proc/PID/fd/N`. Its permissions depend on the mode in which the file was opened.
+    /// Returns `/proc/PID/fd/N`. Its permission bits depend on the access mode with which the file was opened.
     #[must_use]
     pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
         let permissions =

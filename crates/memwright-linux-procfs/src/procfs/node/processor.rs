@@ -22,12 +22,13 @@ pub enum ProcessorEntry {
 
 /// A directory of a CPU.
 pub struct ProcessorDirectory {
-    /// The index of this directory among the directories of a CPU. It determines the inode numbers of the entries.
+    /// The index of this directory among the directories with the same CPU or node number. It determines the inode
+    /// numbers of the entries.
     pub place: u64,
     pub entries: &'static [(&'static str, ProcessorEntry)],
 }
 
-/// The first inode number of these directories. Each directory of each CPU has a range of 64 inode numbers.
+/// The first inode number of the directories of CPUs and nodes. Each directory has a range of 64 inode numbers.
 pub const PROCESSOR_NUMBERS: u64 = 0x1_0000;
 
 impl ProcessorDirectory {

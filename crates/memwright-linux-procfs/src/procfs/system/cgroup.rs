@@ -164,7 +164,7 @@ static FILES: [GroupFile; 17] = [
 
 /// Number of inode numbers that are reserved for each cgroup.
 const NUMBERS: u64 = 64;
-/// The first number of a file among those of its cgroup.
+/// The inode number of a cgroup's first file, relative to the first number of the cgroup.
 const FIRST_FILE: u64 = 16;
 
 /// Returns whether a file exists in a cgroup.
@@ -267,7 +267,8 @@ pub(in crate::procfs) fn find(
 }
 
 impl ProcNode {
-    /// Returns the id of the cgroup whose directory the node is, 0 for the root; `None` for any other node.
+    /// If the node is the directory of a cgroup, returns the id of the cgroup, which is 0 for the root. Returns `None`
+    /// for any other node.
     #[must_use]
     pub const fn cgroup(&self) -> Option<u32> {
         match self {
@@ -405,7 +406,7 @@ fn write_controllers(text: &mut Text, memory: bool) -> fmt::Result {
 
 fn counts(group: &Cgroup, text: &mut Text) -> fmt::Result {
     let below = group.place.descendants.load(Ordering::Relaxed);
-    // The root always has the controller.
+    // The root cgroup always has the memory controller.
     let root = u32::from(group.parent().is_none());
     let memories = group.place.memories.load(Ordering::Relaxed) + root;
     write!(
@@ -460,19 +461,19 @@ fn enter(
     groups.enter(&process, group.id)
 }
 
-/// Returns 1 if the group or one below has processes, and 0 otherwise.
+/// Returns 1 if the cgroup or a descendant has processes, and 0 otherwise.
 fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
-/// Returns the sum of the counters. It changes when one of them does.
+/// Returns the sum of the counters, which changes whenever one of them changes.
 fn happened(events: &Events) -> u64 {
     let counts = [&events.max, &events.out_of_memory, &events.killed];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
     counts.iter().sum()
 }
 
-/// Returns a weighted sum of the counters in `memory.swap.events`. It changes when one of them does.
+/// Returns a weighted sum of the counters in `memory.swap.events`, which changes whenever one of them changes.
 fn swap_failed(memory: &Memory, group: &Cgroup) -> u64 {
     let swap = memory.swap();
     2 * swap.refused_to(group.memcg()) + swap.full_for(group.memcg())
