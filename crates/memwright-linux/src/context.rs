@@ -184,7 +184,7 @@ impl<'a> Context<'a> {
         &self.kernel.users
     }
 
-    /// Returns the factory of address spaces.
+    /// Returns the `Spaces`, which create address spaces.
     pub(crate) fn spaces(&self) -> &'static Spaces {
         self.kernel.spaces
     }

@@ -35,7 +35,7 @@ use memwright_linux_vfs::{
     random::Random,
 };
 
-/// The outcome of the run.
+/// The outcome of the run, which `finish` reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
@@ -88,7 +88,7 @@ pub struct Kernel {
     pub swaps: Swaps,
     /// The uprobes, which count the hits of their breakpoints.
     pub probes: &'static Probes,
-    /// The factory of address spaces.
+    /// Creates address spaces, and computes their limits.
     pub spaces: &'static Spaces,
     /// Resolves page faults.
     pub(crate) faults: Faults,

@@ -112,9 +112,9 @@ pub struct Request {
     pub environment: Strings,
 }
 
-/// The implementation of `execve`.
+/// The implementation of `execve`, with the parts of the kernel that it needs.
 pub(crate) struct Programs {
-    /// The factory of the new address spaces.
+    /// Creates the new address spaces.
     pub(crate) spaces: &'static Spaces,
     /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: Arc<OomKiller>,
@@ -124,7 +124,7 @@ pub(crate) struct Programs {
     pub(crate) probes: &'static Probes,
     /// Ksmd, which scans the new address space of a process with `PR_SET_MEMORY_MERGE`.
     pub(crate) merge_scan: Arc<MergeScan>,
-    /// The source of the CPU features.
+    /// The CPUs, whose features the auxiliary vector contains.
     pub(crate) cpus: &'static dyn Cpus,
 }
 

@@ -52,7 +52,7 @@ pub struct Waited {
     pub usage: UsageSnapshot,
 }
 
-/// The result of one check of the children.
+/// The result of one check of all children that the caller waits for.
 enum Look {
     Found(Waited),
     Nothing,
@@ -239,7 +239,7 @@ fn ended_tracee(
     }
 }
 
-/// Searches the traced threads that have entered a ptrace stop for one that `target` includes.
+/// Searches the traced threads for one that `target` includes and whose ptrace stop no wait has reported yet.
 fn stopped_tracee(
     tasks: &mut TaskTable,
     (process, context): (u32, Option<ContextId>),

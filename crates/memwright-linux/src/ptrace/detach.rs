@@ -68,8 +68,8 @@ fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     thread.process.resumed.wake_all();
 }
 
-/// Handles the exit of a tracer: of the thread `by`, or, if `by` is `None`, of the whole process. The tracees continue
-/// untraced; a tracee with `PTRACE_O_EXITKILL` is killed.
+/// Handles the exit of a tracer: of the thread `by` of the process `tracer`, or, if `by` is `None`, of the whole
+/// process. The tracees continue untraced; a tracee with `PTRACE_O_EXITKILL` is killed.
 pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
     loop {
         let thread = {

@@ -14,7 +14,7 @@ use memwright_linux_tasks::process::{
     AtCalls, Change, ExitStatus, Report, Tasks, TraceOptions, force_fault, send_to_thread,
 };
 
-/// An event that a tracer can select by an option.
+/// An event that a tracer can select by an option of `PTRACE_SETOPTIONS` or `PTRACE_SEIZE`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event {
     /// The thread has created a process that sends SIGCHLD when it exits.
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// Wait status and `si_code` of a stop at a system call.
+/// The wait status and the `si_code` of a stop at a system call, without [`CALL_MARK`].
 const TRAP: u32 = Signal::SIGTRAP.number() as u32;
 /// The bit that marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
 const CALL_MARK: u32 = 0x80;

@@ -13,7 +13,7 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// The maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Offset of the field `walk_end` in the request.
+/// Offset of the field `walk_end` in `struct pm_scan_arg`, in bytes.
 const WALK_END: u64 = 32;
 
 abi_struct! {
@@ -23,9 +23,9 @@ abi_struct! {
         pub size: u64,
         /// The `PM_SCAN_` flags.
         pub flags: u64,
-        /// First address.
+        /// First address of the range.
         pub start: u64,
-        /// End of the range.
+        /// End address of the range, exclusive.
         pub end: u64,
         /// Out: the address at which the scan ended.
         pub walk_end: u64,
@@ -33,7 +33,7 @@ abi_struct! {
         pub runs: u64,
         /// Capacity of the array.
         pub room: u64,
-        /// The maximum number of pages; 0 for no limit.
+        /// The maximum number of pages that the regions contain; 0 for no limit.
         pub most_pages: u64,
         /// Categories whose bits are inverted before they are compared with `all` and `any`.
         pub inverted: u64,
@@ -49,7 +49,7 @@ abi_struct! {
 abi_struct! {
     /// `struct page_region`.
     pub struct Run {
-        /// First address.
+        /// First address of the range.
         pub start: u64,
         /// End address, exclusive.
         pub end: u64,

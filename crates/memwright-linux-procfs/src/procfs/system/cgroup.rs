@@ -213,7 +213,7 @@ const GROUPS: u64 = 256;
 /// Passes the entries of the directory of the cgroup `id` from `position` on to `emit`, until `emit` returns `false`.
 ///
 /// # Errors
-/// `ENOENT` if it was removed.
+/// `ENOENT` if the cgroup was removed.
 pub(in crate::procfs) fn list(
     groups: &Cgroups,
     id: u32,
@@ -254,7 +254,7 @@ pub(in crate::procfs) fn list(
 /// Returns the cgroup with this id for an access to one of its files.
 ///
 /// # Errors
-/// `ENODEV` if it was removed, or if it has lost the controller of the file.
+/// `ENODEV` if the cgroup was removed, or if it no longer has the controller to which the file belongs.
 pub(in crate::procfs) fn find(
     groups: &Cgroups,
     id: u32,
@@ -278,8 +278,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more
-    /// link for each directory in it.
+    /// Returns the number of links: 1 for a file, and 2 for a directory, plus one for each child if it is the directory
+    /// of a cgroup.
     #[must_use]
     pub fn links<'a>(&self, groups: impl FnOnce() -> &'a Cgroups) -> u32 {
         let below = self.cgroup().and_then(|id| groups().get(id));

@@ -142,7 +142,7 @@ fn epoll_ctl(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Number of events that are stored between two scheduling points.
+/// Number of events that `wait` stores between two scheduling points.
 const EVENTS: u32 = 128;
 
 /// Waits for events and stores them at `address`. Returns the number of stored events.
@@ -176,7 +176,8 @@ fn wait(
     Ok(found.len() as u64)
 }
 
-/// Checks the arguments that all variants of the call have.
+/// Checks the arguments that `epoll_wait`, `epoll_pwait` and `epoll_pwait2` have in common. Returns the open file and
+/// the maximum number of events.
 fn wait_arguments(
     current: &Current<'_>,
     arguments: &Arguments,

@@ -50,7 +50,7 @@ fn getcwd(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     path.try_push(0).map_err(|_| Errno::ENOMEM)?;
     let before: &[u8] = if reached { b"" } else { b"(unreachable)" };
     let length = before.len() + path.len();
-    // Make these checks in the order of Linux (`fs/d_path.c`).
+    // Check `PATH_MAX` before the size of the buffer, like Linux (`fs/d_path.c`).
     if length > PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }

@@ -22,7 +22,7 @@ use memwright_linux_tasks::call_counts::CallCounts;
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Advice that was applied to a range.
+/// Advice that was applied to a range, before the scans and the report are notified.
 pub(crate) struct Applied {
     advice: Advice,
     name: &'static str,
@@ -127,7 +127,7 @@ fn populate(
         .map_err(advise_errno)
 }
 
-/// Decodes the advice of `madvise`. Returns it with the name that the report uses for it.
+/// Decodes the advice of `madvise`. Returns the advice, and its name in the report.
 pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
         raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),

@@ -33,7 +33,8 @@ pub fn mprotect(
     }
 }
 
-/// Handles rare arguments of `mprotect`. Out of line to keep the common path short.
+/// Handles rare arguments of `mprotect`: other bits than read, write and execute, execute-only rights, and invalid
+/// ranges. Out of line to keep the common path short.
 #[cold]
 #[inline(never)]
 fn protect_specially(

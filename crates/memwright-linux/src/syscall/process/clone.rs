@@ -10,8 +10,8 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{abi_struct, errno::Errno, signal::Signal};
 use memwright_linux_vfs::user::UserMemory;
 
-/// Returns the handler of a call that creates and starts a thread or a process, as described by the request that
-/// `$request` returns.
+/// Returns the handler of a call that creates and starts a thread or a process. `$request` converts the arguments of
+/// the call to a `CloneRequest`.
 macro_rules! creating {
     ($request:expr) => {
         |context, arguments| {

@@ -343,7 +343,7 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Reads the header. Returns it with the number of 32-bit words in each set of its version.
+/// Reads the header. Returns the header, and the number of 32-bit words in each capability set of the header's version.
 fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = user.read_value(address)?;
     match header.version {
@@ -356,7 +356,7 @@ fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64),
     }
 }
 
-/// Number of 32-bit words in each set since version 2.
+/// Number of 32-bit words in each capability set since version 2.
 const WORDS: u64 = 2;
 
 /// Implements `capget`.

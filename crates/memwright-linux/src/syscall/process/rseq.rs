@@ -25,7 +25,7 @@ pub const CALLS: &[SystemCall] = &[real(
     },
 )];
 
-/// Implements `rseq`. `place` is the CPU and the node on which the thread runs.
+/// Implements `rseq`. `place` contains the CPU and the node on which the thread runs.
 fn rseq(user: UserMemory<'_>, thread: &Thread, place: Place, arguments: &Arguments) -> CallResult {
     let &[address, length, flags, signature, ..] = arguments;
     let wanted = Registration {

@@ -477,8 +477,8 @@ fn tell_kernel(
     Ok(())
 }
 
-/// Stores a socket name in the buffer of a message header, truncated to its room, and the name's full length in the
-/// header.
+/// Stores a socket name in the buffer that a message header describes, truncated to the size of the buffer. Stores the
+/// full length of the name in the header.
 fn store_in_header(
     user: UserMemory<'_>,
     header: &mut MessageHeader,

@@ -365,7 +365,8 @@ fn read_netlink_name(
     NetlinkName::from_bytes(bytes)
 }
 
-/// Stores an encoded socket name, truncated to the room in the caller's buffer, and the full length of the name.
+/// Stores an encoded socket name in the caller's buffer at `address`. `room` is the address of the size of the buffer:
+/// truncates the name to that size, and replaces the size by the full length of the name.
 fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Result<(), Errno> {
     let limit: i32 = user.read_value(room)?;
     let limit = usize::try_from(limit).map_err(|_| Errno::EINVAL)?;
