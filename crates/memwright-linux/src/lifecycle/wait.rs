@@ -337,8 +337,8 @@ pub(super) fn reap_unwanted(tasks: &Tasks, process: &Arc<Process>) {
     forget_signals(process);
 }
 
-/// Wakes the threads that wait for signals of a process that was removed from the process table. They check the process
-/// again (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
+/// Wakes the threads that wait for signals of a process that was removed from the process table, so that they check the
+/// process again (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
 fn forget_signals(process: &Process) {
     process.signal_arrived.wake_all();
 }

@@ -68,8 +68,7 @@ pub(super) fn is_tracer(tracer: Tracer, thread: &Thread) -> bool {
     tracer.process == thread.process.id && own
 }
 
-/// Returns the SIGSTOP that stops a new tracee. `tracer` is the process id that the signal names as its sender; 0 for
-/// the kernel.
+/// Returns the SIGSTOP that stops a new tracee. `tracer` is the process id that the signal names as its sender, or 0.
 fn stop_signal(tracer: u32) -> SignalInfo {
     SignalInfo {
         signal: Signal::SIGSTOP,

@@ -58,7 +58,8 @@ pub enum PlaceLink {
     Root,
 }
 
-/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs and cgroups.
+/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs, NUMA nodes
+/// and cgroups.
 #[derive(Clone, Copy)]
 pub enum ProcNode {
     /// The root of `/proc`: fixed entries and processes.
@@ -69,9 +70,9 @@ pub enum ProcNode {
     Processors,
     /// `/sys/devices/system/node`.
     Nodes,
-    /// A directory of a CPU.
+    /// A directory of the CPU or NUMA node with this number.
     Processor(u32, &'static ProcessorDirectory),
-    /// A file about a CPU.
+    /// A file about the CPU or NUMA node with this number.
     ProcessorText(u32, ProcessorWriter),
     /// `/proc/PID`.
     Process(u32),
@@ -140,8 +141,8 @@ pub const ROOT_NUMBERS: u64 = 0x100;
 /// Number of inode numbers that are reserved for each process. The inode numbers below this one belong to fixed
 /// entries, CPUs and nodes.
 const PROCESS_NUMBERS: u64 = 1 << 32;
-/// The first inode numbers for the nodes of each type, as offsets within the numbers of one process. Offsets 0 to 255
-/// are the files of `/proc/PID`; descriptors and threads follow.
+/// The first inode number of each kind of file of a process, relative to the first inode number of the process. The
+/// numbers 0 to 255 are for `/proc/PID` and its files; those of descriptors and threads follow.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;

@@ -35,7 +35,8 @@ stubs! {
         "No file system is on a block device, and pages that are being written to swap are not counted.";
 }
 
-/// `/proc/sys/vm/drop_caches`. A write drops nothing: the contents of files are stored only in memory.
+/// `/proc/sys/vm/drop_caches`. A write drops nothing: there is no other copy from which dropped contents could be read
+/// again.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
     store: |view, bytes| drop_caches(view.parts.calls(), bytes),

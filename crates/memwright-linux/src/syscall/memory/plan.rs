@@ -300,7 +300,7 @@ mod tests {
                     ..private
                 }),
             ),
-            // A huge page size of 1 GiB.
+            // Huge pages of 1 GiB are rejected.
             (0, 0x7804_0022, Err(Errno::EINVAL)),
             (0, 0x8000_0023, Err(Errno::EINVAL)),
             (0, 0x8000_0003, Err(Errno::EOPNOTSUPP)),

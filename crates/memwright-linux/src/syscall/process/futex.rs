@@ -189,7 +189,7 @@ mod tests {
                 Some((Command::Requeue { compare: true }, Scope::Private)),
             ),
             (5, Some((Command::Operate, Scope::Shared))),
-            // `FUTEX_FD`, the operations with priority inheritance, and unknown operations.
+            // `FUTEX_FD`, the operations with priority inheritance, and unknown operations are rejected.
             (2, None),
             (6, None),
             (7, None),

@@ -136,7 +136,7 @@ mod tests {
             ),
             (16, Some(Command::Register(Registered::PRIVATE))),
             (20, None),
-            // Core-serialising barriers, and barriers for restartable sequences.
+            // Core-serialising barriers, and barriers for restartable sequences, are rejected.
             (32, None),
             (64, None),
             (128, None),
