@@ -52,8 +52,9 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped` is true, reduces too large
-    /// numbers to the maximum. Returns `None` for invalid sizes (`io_uring/io_uring.c`, `io_uring_fill_params`).
+    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped` is true, reduces numbers
+    /// that are too large to the maximum. Returns `None` for invalid sizes (`io_uring/io_uring.c`,
+    /// `io_uring_fill_params`).
     #[must_use]
     pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
         let fit = |count: u32, most: u32| {

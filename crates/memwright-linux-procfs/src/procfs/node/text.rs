@@ -12,7 +12,7 @@ use memwright_linux_base::batch::Batch;
 use memwright_linux_vfs::fs::inet::Spot;
 use memwright_table::TryPush;
 
-/// Parses a decimal number with optional white space around it. Returns `None` if it is not such a number.
+/// Parses a decimal number with optional white space around it. Returns `None` if the text is not a decimal number.
 pub(in crate::procfs) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
@@ -46,7 +46,8 @@ pub(in crate::procfs) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
 /// Parses a number that consists of digits in the given base only.
 ///
 /// # Errors
-/// `EINVAL` if there is no digit or another character, `ERANGE` if the number exceeds 64 bits.
+/// `EINVAL` if there are no digits, or if there is a character that is not a digit of the base; `ERANGE` if the number
+/// exceeds 64 bits.
 fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
     if digits.is_empty() {
         return Err(Errno::EINVAL);

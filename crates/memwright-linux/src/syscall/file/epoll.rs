@@ -156,7 +156,7 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     let mut found = FoundEvents::new();
     if most > FoundEvents::INLINE {
-        // The list of that many events is allocated: fail first if the heap is in its reserve.
+        // A list of that many events is allocated: fail before the wait if the heap is in its reserve.
         current.check_heap()?;
     }
     epoll.wait(current, most, deadline, &mut found)?;

@@ -125,7 +125,8 @@ fn transfer_out(current: &Current<'_>, open: &OpenFile, pieces: &[IoVector], at:
     Ok(done as u64)
 }
 
-/// Returns the open file and the buffer of a call with a single buffer. Checks that the file permits this direction.
+/// Returns the open file and the buffer of a call with a single buffer. Checks that the file permits reads, or, if
+/// `writes` is true, writes.
 fn one_piece(
     current: &Current<'_>,
     arguments: &Arguments,
@@ -143,8 +144,8 @@ fn one_piece(
     ))
 }
 
-/// Returns the open file if it permits this direction. A call must make this check before it checks its other
-/// arguments.
+/// Returns the open file of a descriptor. Checks that the file permits reads, or, if `writes` is true, writes. A call
+/// must make this check before it checks its other arguments.
 fn usable(current: &Current<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
     let open = current.files().get(int(number))?;
     let allowed = if writes {

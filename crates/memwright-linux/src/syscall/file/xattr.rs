@@ -381,8 +381,9 @@ enum Access {
     Write,
 }
 
-/// Checks whether the prefix of a name permits this access to a file of this kind. Precedes the check of the file's
-/// permissions (`xattr_permission`). `owner` is false if the file has the sticky bit and the caller does not own it.
+/// Checks whether the prefix of a name permits this access to a file of this kind. Called before the permissions of the
+/// file are checked (`xattr_permission`). `owner` is false if the file has the sticky bit and the caller does not own
+/// it.
 fn check_prefix(
     name: &[u8],
     access: Access,

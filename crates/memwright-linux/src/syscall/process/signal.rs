@@ -273,7 +273,7 @@ fn restore_frame(
     let regs = restore(&head.context, &registers.state().regs);
     registers.replace_registers(regs);
     if !selectors_return(&head) {
-        // The processor would refuse to return to user mode with these selectors. Linux treats that as a general
+        // The processor would refuse to return to user mode with these selectors. Like Linux, treat them as a general
         // protection fault of the program (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
         force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
@@ -342,8 +342,8 @@ pub(crate) fn sent_by(current: &Current<'_>, signal: Signal, code: i32) -> Signa
     }
 }
 
-/// Returns whether the caller is allowed to send this signal to a process: either its ids permit that, or the signal is
-/// SIGCONT and the process is in the caller's session.
+/// Returns whether the caller is allowed to send this signal to a process: either the ids of the caller and of the
+/// process permit it, or the signal is SIGCONT and the process is in the caller's session.
 pub(crate) fn may_signal(current: &Current<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = current.process();
     let ids = to.identity.credentials.lock().user;
