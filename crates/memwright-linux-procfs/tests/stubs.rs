@@ -1,7 +1,7 @@
 //! Checks that the files under `/proc` and `/sys` write a constant only if a stub declares it.
 //!
 //! The test searches the sources for code that writes a constant without a declaration: a number in a written text, a
-//! row with a literal number, a constant whose name is not that of a stub, and a whole line without a value.
+//! row with a literal number, a constant that is not a stub, and a whole line without a value.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use std::{
@@ -36,7 +36,7 @@ fn declared(source: &str) -> Vec<String> {
     lines.filter_map(name).collect()
 }
 
-/// Returns whether a name is that of a constant.
+/// Returns whether a name is written like that of a constant: in capital letters, digits and underscores.
 fn is_constant(name: &str) -> bool {
     let begins = name.starts_with(|letter: char| letter.is_ascii_uppercase());
     let is_part =
@@ -46,7 +46,7 @@ fn is_constant(name: &str) -> bool {
 
 /// Returns a constant that a line writes in a text or as its whole value, and that no stub declares.
 fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
-    // A value alone in its line belongs to a row or a text that rustfmt has wrapped.
+    // A constant alone in its line is an argument of a `write!` or a row that rustfmt has wrapped.
     let alone = line.strip_suffix(',').filter(|name| is_constant(name));
     if let Some(name) = alone.filter(|name| !stubs.iter().any(|stub| stub == name)) {
         return Some(name.to_owned());
@@ -73,7 +73,7 @@ fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
 /// Returns a description of what a line of source writes as a constant. Returns `None` if the line writes no constant.
 fn undeclared(line: &str, stubs: &[String]) -> Option<String> {
     let line = line.trim_start();
-    // The arm of a `match` or `if` is not a constant.
+    // A text in an arm of a `match` or `if` depends on a condition, so it is not a constant.
     let is_choice = line.contains("if ") || line.contains("=> ");
     if line.starts_with("//") || is_choice {
         return None;
@@ -132,7 +132,7 @@ fn literals(line: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Returns the first word of a literal that is a decimal number. Such a value never changes.
+/// Returns the first word of a literal that is a decimal number. A number in a literal never changes.
 fn bare_number(literal: &str) -> Option<&str> {
     let separator = |letter: char| letter.is_whitespace() || letter == ':';
     let blanks = [r"\t", r"\n"];
@@ -149,7 +149,7 @@ fn bare_number(literal: &str) -> Option<&str> {
     })
 }
 
-/// Returns the lines of a source that can write: those outside imports, declarations of stubs, and tests.
+/// Returns the lines of a source that can write text: those outside imports, declarations of stubs, and tests.
 fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = source
         .split("#[cfg(test)]\nmod tests")

@@ -35,7 +35,7 @@ fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::
     let _ = writeln!(out, "{name} {value}");
 }
 
-/// The figures of the report that the caller of [`lines`] provides.
+/// The values of the report that the caller passes to [`lines`].
 struct Figures {
     /// Instructions that the kernel executed before the program started.
     boot_instructions: u64,
@@ -90,7 +90,7 @@ fn lines(
     out
 }
 
-/// The rows of the report that count waits of one CPU for another.
+/// The rows of the report that count how often a CPU waited for another: name of the row, and kind of the wait.
 const WAITS: [(&str, Waits); 3] = [
     ("locks_contended", Waits::Contended),
     ("locks_halted", Waits::Halted),
@@ -156,7 +156,7 @@ impl Kernel {
         let host = self.host;
         host.pause_clock();
         if self.memory.policy().count_locks() {
-            // The report and the audit do not count as part of the run.
+            // Stop the lock statistics: they describe the run, without the report and the audit.
             self.memory.set_lock_statistics(false);
         }
         let figures = Figures {

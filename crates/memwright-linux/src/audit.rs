@@ -37,7 +37,7 @@ impl Baseline {
             reserved: memory.frames().pool().reserved,
         }
     }
-    /// Adds a finding for each resource whose amount in use differs from that before the run.
+    /// Adds a finding for each resource whose amount in use differs from the amount before the run.
     #[expect(
         clippy::disallowed_methods,
         clippy::disallowed_macros,

@@ -56,7 +56,7 @@ pub struct Context<'a> {
     pub current: Current<'a>,
     /// The user registers of the thread.
     pub registers: ThreadRegisters<'a>,
-    /// The handlers of the thread's system calls: one of `tables`.
+    /// The handlers that dispatch uses for the thread: one of the two tables in `tables`.
     pub(crate) handlers: Cell<&'static Handlers>,
     /// The two tables of handlers.
     pub(crate) tables: &'static CallTables,
@@ -99,7 +99,7 @@ impl<'a> Context<'a> {
         &self.kernel.memory
     }
 
-    /// Returns the bound sockets.
+    /// Returns the Unix sockets.
     pub(crate) fn sockets(&self) -> &'static Registry {
         &self.kernel.sockets
     }
@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
         &self.kernel.oom
     }
 
-    /// Returns the breakpoints that count their hits.
+    /// Returns the uprobes, which count the hits of their breakpoints.
     pub(crate) fn probes(&self) -> &'static Probes {
         self.kernel.probes
     }
@@ -184,12 +184,12 @@ impl<'a> Context<'a> {
         &self.kernel.users
     }
 
-    /// Returns the factory of address spaces.
+    /// Returns the `Spaces`, which create address spaces.
     pub(crate) fn spaces(&self) -> &'static Spaces {
         self.kernel.spaces
     }
 
-    /// Returns the protection-key rights of the running thread.
+    /// Returns the interface to the protection-key rights of the running thread.
     pub(crate) fn protection_keys(&self) -> &'static ProtectionKeys {
         &self.kernel.protection_keys
     }

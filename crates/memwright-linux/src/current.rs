@@ -25,7 +25,7 @@ use memwright_linux_vfs::{
 pub struct Base {
     /// The machine.
     pub host: &'static dyn Host,
-    /// The files.
+    /// The virtual file system.
     pub vfs: &'static Vfs,
     /// The running and runnable threads.
     pub scheduler: &'static Scheduler<Thread>,
@@ -37,7 +37,8 @@ pub struct Base {
     pub(crate) reclaim: &'static Arc<Reclaim>,
 }
 
-/// The running thread, with its process, its memory and its files: the first argument of every system call.
+/// The running thread, with its process, its memory and its files: the first argument of the function that implements a
+/// system call.
 pub struct Current<'a> {
     /// The thread.
     pub thread: &'a Arc<Thread>,
@@ -99,7 +100,7 @@ impl<'a> Current<'a> {
         self.thread.process.fs().expect("a living process")
     }
 
-    /// Returns the file system.
+    /// Returns the virtual file system.
     pub fn vfs(&self) -> &'static Vfs {
         self.base.vfs
     }
@@ -109,7 +110,7 @@ impl<'a> Current<'a> {
         self.base.host.now()
     }
 
-    /// Returns direct reclaim, which operations run if no frame is free.
+    /// Returns the reclaim through which an operation runs direct reclaim if no frame is free.
     pub fn reclaim(&self) -> &'static Reclaim {
         self.base.reclaim
     }

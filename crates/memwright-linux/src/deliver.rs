@@ -64,7 +64,7 @@ enum Step {
 }
 
 /// Handles every event that keeps the thread from returning to user mode: the exit of the process, stops and signals.
-// Not inlined into the main loop of the thread: every page fault would then save the registers that this function
+// Not inlined into the main loop of the thread: otherwise, every page fault would save the registers that this function
 // needs.
 #[inline(never)]
 pub(crate) fn deliver(traced: &Traced<'_>) -> After {
@@ -231,7 +231,7 @@ fn stop(process: &Process, tasks: &Tasks, signal: Signal) {
         }
         signals.alert_all();
     }
-    // Threads in `PTRACE_LISTEN` report the stop.
+    // Wake the threads in `PTRACE_LISTEN`, so that they report the stop to their tracers.
     process.resumed.wake_all();
 }
 
@@ -246,9 +246,10 @@ fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
     if let Some(signal) = complete {
         report_change(process, Change::Stopped(signal));
     }
-    // SIGCONT clears the thread's stopped flag, so that the next stop counts the thread again.
+    // Wait until SIGCONT clears the thread's stopped flag, not until the process runs: another stop may begin first,
+    // and it must count the thread again.
     let running = || {
-        // Take the lock: the thread that clears the flag under it wakes this thread afterwards.
+        // Take the lock under which SIGCONT clears the flag. The sender wakes this thread afterwards.
         let _signals = process.signals.lock();
         (!thread.is_stopped()).then_some(())
     };
@@ -308,11 +309,11 @@ fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal:
     }
 }
 
-/// Writes the number of the thread's CPU for the program, if the thread has left a CPU and has a restartable sequence.
-/// Returns false if this raised a signal.
+/// If the thread has a restartable sequence and has left a CPU, aborts its critical section and writes the number of
+/// its CPU for the program. Returns false if that failed; SIGSEGV is then pending.
 fn settle_section(current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
     let thread = current.thread;
-    // A copy to user memory can wait, and the thread can continue on another CPU.
+    // Repeat this: the thread can wait during the copy to user memory, and then continue on another CPU.
     while thread.work().contains(Work::RESTARTABLE) {
         let place = Place::of(&current.vfs().memory);
         let instruction = registers.state().regs.rip;
@@ -354,7 +355,7 @@ fn enter_handler(
     let on_stack = stack.state(regs.rsp) == AlternateStack::ONSTACK;
     let size = xstate::frame_size(processor.fpu_size());
     let place = place(regs.rsp, switch.then_some(&stack), size).ok_or(Errno::EFAULT)?;
-    // The thread already runs on the alternate stack, and the frame would overflow it.
+    // The thread already runs on the alternate stack, and the frame does not fit on it.
     if on_stack && place.frame <= stack.base {
         return Err(Errno::EFAULT);
     }
@@ -370,7 +371,7 @@ fn enter_handler(
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    // The protection-key rights of the interrupted code can deny writes to the stack.
+    // Permit all keys: the protection-key rights of the interrupted code may deny writes to the stack.
     let key_rights = protection_keys::permit_all(processor, &current.vfs().memory);
     let written = current
         .user

@@ -92,7 +92,7 @@ impl KernelEvents for Events {
         let (faults, by) = (&self.kernel.faults, Accessor::Kernel);
         let resolved = faults.resolve(&thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
-            // Check the cgroup's limit here: the user copy that faulted can be long.
+            // Check the cgroup's limit here, not only on return to user mode: one user copy can fault in many pages.
             self.kernel.cgroups.look(&thread);
         }
         matches!(resolved, Resolved::Retry)

@@ -1,5 +1,5 @@
-//! Counts the faults that the kernel resolves without a trap as faults of the running thread (Linux 7.3 `mm/memory.c`,
-//! `mm_account_fault`).
+//! Adds the faults that the kernel resolves without a trap to the fault counters of the running thread (Linux 7.3
+//! `mm/memory.c`, `mm_account_fault`).
 
 use crate::kernel::Kernel;
 use core::sync::atomic::Ordering;

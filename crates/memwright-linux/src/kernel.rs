@@ -35,12 +35,12 @@ use memwright_linux_vfs::{
     random::Random,
 };
 
-/// The outcome of the run.
+/// The outcome of the run, which `finish` reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) text: String,
-    /// Number of other processes that were still alive and were killed.
+    /// Number of processes that were still alive when the program exited, and were then killed.
     pub(crate) killed: u64,
 }
 
@@ -52,9 +52,9 @@ pub struct Kernel {
     pub memory: Arc<Memory>,
     /// The parameters of the run.
     pub manifest: Manifest,
-    /// The files.
+    /// The virtual file system.
     pub vfs: &'static Vfs,
-    /// Bound sockets, and open files in flight.
+    /// The Unix sockets, and the open files in flight in their messages.
     pub sockets: Registry,
     /// The internet sockets.
     pub network: Network,
@@ -86,9 +86,9 @@ pub struct Kernel {
     pub(crate) reclaim: Arc<Reclaim>,
     /// The swap devices.
     pub swaps: Swaps,
-    /// Breakpoints that count their hits.
+    /// The uprobes, which count the hits of their breakpoints.
     pub probes: &'static Probes,
-    /// The factory of address spaces.
+    /// Creates address spaces, and computes their limits.
     pub spaces: &'static Spaces,
     /// Resolves page faults.
     pub(crate) faults: Faults,
@@ -100,14 +100,14 @@ pub struct Kernel {
     pub calls: CallCounts,
     /// The OOM killer.
     pub(crate) oom: Arc<OomKiller>,
-    /// The protection-key rights of the running thread.
+    /// The interface to the protection-key rights of the running thread.
     pub(crate) protection_keys: ProtectionKeys,
     /// Instructions executed until the program started, including those that filled the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
 }
 
-/// Creates the file system of a machine.
+/// Creates the virtual file system of a machine.
 fn create_vfs(
     host: &'static dyn Host,
     memory: Arc<Memory>,
@@ -230,7 +230,7 @@ impl Kernel {
         }
     }
 
-    /// Handles the control bytes that the host has received.
+    /// Handles the control bytes that the command has sent. For `CONTROL_INTERRUPT`, sends SIGINT to the program.
     pub(crate) fn serve_control(&self) {
         while let Some(byte) = self.host.control() {
             let program = self.tasks.process(PROGRAM);
@@ -282,7 +282,7 @@ impl Kernel {
         self.ended.lock().is_some()
     }
 
-    /// Writes a line of the kernel to the log.
+    /// Writes `text` to the log as one line.
     pub fn log(&self, text: &str) {
         let mut line = String::from(text);
         #[expect(clippy::disallowed_methods, reason = "a line of the kernel's own")]

@@ -1,4 +1,4 @@
-//! Gives the files of `/proc` and `/sys` access to the parts of the kernel whose state they contain.
+//! Gives the files of `/proc` and `/sys` access to the parts of the kernel whose state they report.
 
 use crate::kernel::Kernel;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Single-steps a copy of the instruction at a breakpoint of a probe.
+//! Single-steps a copy of the instruction at the breakpoint of a uprobe, so that the breakpoint stays in place.
 
 use crate::{current::Current, thread_registers::ThreadRegisters};
 use core::sync::atomic::Ordering;
@@ -10,11 +10,11 @@ use memwright_linux_tasks::{
 };
 use memwright_table::VirtAddr;
 
-/// Size in bytes of the page that holds a thread's copies.
+/// Size in bytes of the page that holds the copy of the instruction that a thread single-steps.
 const PAGE: u64 = 4096;
 
-/// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
-/// the copy of the instruction.
+/// Handles a breakpoint trap. If the breakpoint belongs to a uprobe, lets the thread continue with a copy of the
+/// instruction. Returns whether it does; if not, the caller raises SIGTRAP.
 #[cold]
 pub(crate) fn met_breakpoint(
     probes: &Probes,
@@ -49,8 +49,8 @@ pub(crate) fn met_breakpoint(
     true
 }
 
-/// Handles a single-step trap. Returns whether the instruction was a copy and the program had not set the trap flag
-/// itself.
+/// Handles a single-step trap. Counts the hit if the instruction was a copy. Returns false if the trap must be reported
+/// to the program or its tracer: if the instruction was not a copy, or if the trap flag was set before the breakpoint.
 #[cold]
 pub(crate) fn stepped(
     probes: &Probes,
@@ -79,7 +79,8 @@ pub(crate) fn stepped(
     !stepping.traps
 }
 
-/// Cancels a pending step before a signal is delivered. The thread hits the breakpoint again after the handler returns.
+/// Cancels a pending single step before a signal is delivered. The thread hits the breakpoint again after the handler
+/// returns.
 pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
     let Some(stepping) = thread.stepping.lock().take() else {
         return;
@@ -92,8 +93,8 @@ pub(crate) fn rewind(thread: &Thread, registers: &ThreadRegisters<'_>) {
     registers.replace_registers(regs);
 }
 
-/// Handles `execve`, which has unmapped the page of copies: forgets that page, and sets the breakpoints in the new
-/// program.
+/// Handles `execve`, which has unmapped the page with the copy: forgets the address of the page, and sets the
+/// breakpoints in the new program.
 pub(crate) fn executed(probes: &Probes, thread: &Thread) {
     thread.copy_page.store(0, Ordering::Relaxed);
     if probes.exist() {
@@ -101,7 +102,7 @@ pub(crate) fn executed(probes: &Probes, thread: &Thread) {
     }
 }
 
-/// Returns the address of the page that holds the thread's copies. Maps the page at the first use.
+/// Returns the address of the page that holds the thread's copy of an instruction. Maps the page at the first use.
 fn copy_page(current: &Current<'_>) -> Option<u64> {
     let known = current.thread.copy_page.load(Ordering::Relaxed);
     if known != 0 {

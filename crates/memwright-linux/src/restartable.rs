@@ -1,5 +1,5 @@
-//! Restartable sequences: before a thread that has left a CPU returns to user mode, it writes the number of its CPU for
-//! the program and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
+//! Restartable sequences: before a thread that has left a CPU returns to user mode, it writes the number of its present
+//! CPU for the program and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
 
 use memwright_linux_abi::{Memory, errno::Errno};
 use memwright_linux_sched::scheduler::Work;
@@ -34,8 +34,8 @@ fn write(user: UserMemory<'_>, at: u64, [start, cpu, node, id]: [u32; 4]) -> Res
     user.write_value(at + 20, &[node, id])
 }
 
-/// Begins a registration: writes the fields, and from now on the scheduler sets [`Work::RESTARTABLE`] when the thread
-/// has left a CPU.
+/// Begins a registration: writes the fields. From now on, the scheduler sets [`Work::RESTARTABLE`] when the thread has
+/// left a CPU.
 ///
 /// # Errors
 /// `EFAULT` if the structure cannot be written.
@@ -101,7 +101,7 @@ pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> 
 }
 
 /// Handles [`Work::RESTARTABLE`]: aborts the critical section and writes the number of the CPU. Returns the address at
-/// which user mode continues. If the thread leaves the CPU meanwhile, the scheduler sets the flag again.
+/// which user mode continues. If the thread leaves the CPU during the call, the scheduler sets the flag again.
 ///
 /// # Errors
 /// Those of [`abort`].

@@ -38,9 +38,9 @@ pub trait Execution: Host {
     fn run_user(&self, context: &Context<'_>) -> Trap;
 }
 
-/// Clears [`Work::RESTARTABLE`] if it is the only work flag and the thread, after a wait in a system call, is still on
-/// the CPU whose number its restartable sequence contains. A system call is not in a critical section, so that nothing
-/// must be aborted.
+/// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited, if no other flag is set and the thread
+/// is still on the CPU whose number its `struct rseq` contains. No critical section needs to be aborted, because a
+/// critical section contains no system call.
 fn settle_after_call(thread: &Thread, host: &dyn Host) {
     if thread.work() == Work::RESTARTABLE && thread.is_known_on(host.cpu()) {
         thread.set_work(Work::RESTARTABLE, false);
@@ -55,7 +55,7 @@ impl Context<'_> {
         loop {
             let work = current.thread.work();
             if !work.is_empty() {
-                // Clear the flag: `run_user` loads all registers anyway.
+                // Clear the flag, which requests that all registers are loaded: `run_user` does this on each call.
                 current.thread.set_work(Work::REGISTERS, false);
                 if work.contains(Work::CONTROL) {
                     current.thread.set_work(Work::CONTROL, false);
@@ -76,15 +76,15 @@ impl Context<'_> {
                     traced.exit(status);
                     return status;
                 }
-                // Load the breakpoints last: the thread may have waited, continued on another CPU, and got other
-                // breakpoints.
+                // Load the breakpoints last: during the steps above, the thread may have moved to another CPU or got
+                // other breakpoints.
                 if current.thread.work().contains(Work::DEBUG) {
                     traced.load_breakpoints();
                 }
                 self.choose_handlers();
             }
             match machine.run_user(self) {
-                // The call is complete, and its work flags were handled above.
+                // `Context::serve` has executed the call. The next iteration handles the flags that remain set.
                 Trap::Syscall => settle_after_call(current.thread, self.kernel.host),
                 Trap::PageFault {
                     address,
@@ -135,8 +135,8 @@ fn page_fault(current: &Current<'_>, faults: &Faults, address: u64, access: Acce
     refuse_access(current.thread, access, present, info, address);
 }
 
-/// Handles an access to a present page that its protection key denies. The key of the page may have changed since, but
-/// the processor's decision stands (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+/// Handles an access to a present page that its protection key denies. The access is denied even if the page has got
+/// another key since the trap (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
 #[cold]
 #[inline(never)]
 fn key_fault(current: &Current<'_>, address: u64, write: bool) {
@@ -151,7 +151,7 @@ fn key_fault(current: &Current<'_>, address: u64, write: bool) {
     );
 }
 
-/// Records an access that was denied as the thread's last fault, and raises the signal.
+/// Records a denied access as the thread's last fault, and raises the signal.
 #[cold]
 fn refuse_access(
     thread: &Arc<Thread>,

@@ -20,7 +20,8 @@ pub struct ThreadRegisters<'a> {
     stops_at_calls: Cell<bool>,
     /// The debug registers of the thread.
     pub(crate) debug: Cell<DebugRegisters>,
-    /// The data at the addresses of the data breakpoints, read before a single step.
+    /// The data at the addresses of the data breakpoints, as read before a single step. The handler of the step
+    /// compares it.
     pub(crate) watched: Cell<[u64; 4]>,
 }
 
@@ -83,7 +84,8 @@ impl<'a> ThreadRegisters<'a> {
         self.processor
     }
 
-    /// Returns a pointer to the user registers. The host loads and stores them through it while user mode runs.
+    /// Returns a pointer to the user registers, through which the host loads them on entry to user mode and stores them
+    /// on exit.
     pub fn state_pointer(&self) -> *mut UserState {
         self.state.as_ptr()
     }

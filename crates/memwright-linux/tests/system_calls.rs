@@ -8,7 +8,7 @@ use memwright_linux::syscall::{
 use memwright_linux_procfs::procfs::{all_stubs, stub::Kind};
 use std::{env, fmt::Write, fs, path::Path};
 
-/// Returns the page for the table of system calls.
+/// Returns the text of the page, generated from the table of system calls.
 fn document() -> String {
     let names = |status: Status| {
         let calls = CALLS.iter().filter(|call| call.status == status);
@@ -84,7 +84,7 @@ fn write_stubs(text: &mut String) {
     }
 }
 
-/// Checks that the page is up to date. `cargo xtask docs` writes the page.
+/// Checks that `docs/system-calls.md` is equal to the generated text. `cargo xtask docs` writes the page.
 #[test]
 fn the_page_is_that_of_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/system-calls.md");

@@ -18,7 +18,7 @@ use memwright_linux_vfs::fs::{
     open_file::File,
 };
 
-/// A node of `/proc` or `/sys`, and the parts of the kernel whose state it reports.
+/// A node of `/proc` or `/sys`, with the parts of the kernel whose state its text reports.
 pub struct ProcEntry {
     /// The node.
     pub node: ProcNode,
@@ -32,7 +32,7 @@ impl ProcEntry {
         Self { node, parts }
     }
 
-    /// Returns the node of `/proc` or `/sys` that an inode refers to; `None` for an inode of another file system.
+    /// Returns the node that an inode of `/proc` or `/sys` refers to; `None` for an inode of another file system.
     #[must_use]
     pub fn node_of(inode: &Inode) -> Option<&ProcNode> {
         let generated = inode.generated()? as &dyn Any;

@@ -1,4 +1,4 @@
-//! The fixed entries of `/proc` and `/sys`.
+//! The fixed entries of `/proc` and `/sys`, which do not depend on processes, CPUs, NUMA nodes or cgroups.
 
 use crate::procfs::{
     node::view::shows,
@@ -245,7 +245,7 @@ static EVENT_SOURCES: FixedDirectory = FixedDirectory {
     entries: &[("uprobe", 0o555, Fixed(&UPROBE))],
 };
 
-/// The event source that `perf_event_open` supports.
+/// `/sys/bus/event_source/devices/uprobe`: the only event source that `perf_event_open` supports.
 static UPROBE: FixedDirectory = FixedDirectory {
     first: 0x1f30,
     entries: &[("type", 0o444, SystemText(shows!(general::probe_type)))],

@@ -13,7 +13,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::fs::{directory::DirectoryFile, inode::Link, open_file::File};
 use memwright_table::TryPush;
 
-/// Room in bytes for the rest of the path, which a path walk appends to the target of a link.
+/// Spare capacity in bytes of a link's target: a path walk appends the rest of the path to the target.
 const USUAL_REST: usize = 40;
 
 /// Returns a link whose target is a path.
@@ -196,7 +196,7 @@ impl ProcNode {
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
                 let group = cgroup::find(view.parts.cgroups(), id, file)?;
-                // An empty write has no effect here either.
+                // As above, an empty write has no effect.
                 if bytes.is_empty() {
                     return Ok(());
                 }

@@ -36,7 +36,8 @@ enum Polled {
 /// The value of [`Seen`] for an attribute that has not been read yet.
 const UNREAD: u64 = u64::MAX;
 
-/// The change counter of the text when the last change was reported to an open file, or when the file was last read.
+/// The state of an open file: the value that the change counter of the text had when `poll` last reported a change, or,
+/// for an attribute, when the text was last read.
 pub struct Seen(AtomicU64);
 
 impl Seen {
@@ -46,7 +47,8 @@ impl Seen {
         Self(AtomicU64::new(count.unwrap_or(UNREAD)))
     }
 
-    /// Records that the text of an attribute was read. `mark` is the change counter before the text was generated.
+    /// Records that the text of an attribute was read. `mark` is the value that the change counter had before the text
+    /// was generated.
     pub fn read(&self, node: &ProcNode, mark: u64) {
         if node.events().is_none() {
             self.0.store(mark, Ordering::Relaxed);
@@ -110,7 +112,7 @@ impl ProcNode {
         !matches!(self.polled(None), Polled::Refused)
     }
 
-    /// Returns the directions of `splice` that the file supports.
+    /// Returns whether `splice` can read from and write to the file.
     pub(super) fn splices(&self) -> Splices {
         match self.polled(None) {
             Polled::Refused => Splices::Neither,
@@ -121,7 +123,8 @@ impl ProcNode {
         }
     }
 
-    /// Adds the queue that is woken when the text of the file may have changed, if there is one.
+    /// If pollers of the file are notified of changes, adds the wait queue that is woken when the text may have
+    /// changed.
     pub(super) fn add_queues(&self, parts: &'static dyn Parts, queues: &mut Queues<'_>) {
         if let Some(changes) = self.events() {
             queues.add(&changes(parts).queue);

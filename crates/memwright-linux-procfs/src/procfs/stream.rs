@@ -20,8 +20,8 @@ use memwright_linux_vfs::fs::{
 /// The read state of a text (`struct seq_file` of Linux 7.2).
 ///
 /// At most one piece is in memory. A sequential read returns the rest of the current piece and, if there is room, bytes
-/// of one more piece. A read at position 0 restarts. A read at any other position generates all pieces before that
-/// position again (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
+/// of one more piece. A read at position 0 generates the file from its start. A read at any other position generates
+/// all pieces before that position again (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
 #[derive(Default)]
 struct Stream {
     /// The position in the file of the next unread byte.
@@ -33,8 +33,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` is passed bytes and returns how many of
-    /// them it has accepted. Returns the number of bytes read.
+    /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` copies bytes to the reader, and returns
+    /// how many of them it has copied. Returns the number of bytes read.
     ///
     /// # Errors
     /// The errors of `make`, and those of `put` if no bytes were read before.
@@ -84,7 +84,7 @@ impl Stream {
         self.position += count as u64;
     }
 
-    /// Restarts and generates pieces up to the one that contains `position`.
+    /// Generates the pieces from the start of the file up to the one that contains `position`.
     fn skip_to(
         &mut self,
         position: u64,
@@ -98,7 +98,7 @@ impl Stream {
             self.make_next(make)?;
             let length = self.rest().len();
             if length == 0 {
-                // A read at any position beyond the end returns the end of file.
+                // The file ends before `position`: the read returns 0 bytes.
                 self.position = position;
                 return Ok(());
             }
@@ -120,7 +120,7 @@ impl Stream {
         while self.taken == piece.len() && piece.begin_next() {
             self.taken = 0;
             if let Err(error) = make(piece) {
-                // Without a piece, the next read restarts.
+                // Drop the piece, so that the next read generates the file from its start.
                 self.piece = None;
                 return Err(error);
             }
@@ -253,7 +253,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::{cell::Cell, fmt::Write};
 
-    /// A file of `records` rows of eight bytes. Each row contains its index.
+    /// A file of `records` rows of eight bytes each. A row contains its index.
     struct Rows {
         records: Cell<u64>,
         written: Cell<u64>,

@@ -13,10 +13,10 @@ use memwright_table::{TryPush, VirtAddr};
 
 const PAGE: u64 = 4096;
 
-/// The address at which a relocatable image is mapped.
+/// Where a relocatable image is mapped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Base {
-    /// The first address at or after this one that has the image's alignment.
+    /// At the first address from this one on that has the image's alignment.
     At(u64),
     /// In any gap that is large enough for the image.
     Anywhere,
@@ -82,7 +82,8 @@ fn place(
     mapped.map(|_| ()).map_err(map_errno)
 }
 
-/// Returns the address of a gap for a whole image. Finds the gap by mapping and unmapping a reservation.
+/// Returns the address of a gap that is large enough for a whole image. Finds the gap by mapping and unmapping an area
+/// of that size.
 fn find_room(reclaim: &Reclaim, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;

@@ -112,19 +112,19 @@ pub struct Request {
     pub environment: Strings,
 }
 
-/// The implementation of `execve`.
+/// The implementation of `execve`, with the parts of the kernel that it needs.
 pub(crate) struct Programs {
-    /// The factory of the new address spaces.
+    /// Creates the new address spaces.
     pub(crate) spaces: &'static Spaces,
     /// The OOM killer, which can kill a waiting thread.
     pub(crate) oom: Arc<OomKiller>,
     /// The futexes, which the old program releases.
     pub(crate) futexes: &'static Futexes,
-    /// The breakpoints that are set in the new program.
+    /// The uprobes, whose breakpoints are set in the new program.
     pub(crate) probes: &'static Probes,
-    /// Ksmd, for processes with `PR_SET_MEMORY_MERGE`.
+    /// Ksmd, which scans the new address space of a process with `PR_SET_MEMORY_MERGE`.
     pub(crate) merge_scan: Arc<MergeScan>,
-    /// The source of the CPU features.
+    /// The CPUs, whose features the auxiliary vector contains.
     pub(crate) cpus: &'static dyn Cpus,
 }
 
@@ -368,7 +368,7 @@ impl Programs {
         registers.processor().restore_fpu(&FpuArea::INITIAL);
         protection_keys::reset(registers.processor());
         let mut state = loaded.state;
-        // A tracer reads the number of the call in `orig_rax` until the call ends.
+        // Keep the number of the call in `orig_rax`: a tracer reads it there until the call ends.
         state.regs.orig_rax = registers.state().regs.orig_rax;
         registers.replace_state(state);
         registers.debug.set(DebugRegisters::default());
@@ -465,7 +465,8 @@ fn open_interpreter(
         .open_executable(&root, &path, LastLink::Follow)
         .and_then(|file| read_plan(current.vfs(), &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| ExecError {
-        // The file is not an ELF image for this machine (Linux 7.3 `fs/binfmt_elf.c`, `load_elf_binary`).
+        // Linux returns `ELIBBAD` for an interpreter that is not an ELF image for this machine (Linux 7.3
+        // `fs/binfmt_elf.c`, `load_elf_binary`).
         errno: match errno {
             Errno::ENOEXEC => Errno::ELIBBAD,
             errno => errno,
@@ -500,7 +501,8 @@ fn map_stack(
 fn own_files(current: &Current<'_>) {
     let process = current.process();
     let files = current.files();
-    // The process and this function each hold one reference.
+    // The process and this function each hold one reference. More references mean that another process shares the
+    // table.
     if Arc::strong_count(&files) > 2
         && let Ok(own) = files.duplicate(current.vfs())
     {

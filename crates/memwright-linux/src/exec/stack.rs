@@ -12,7 +12,7 @@ use memwright_table::{OutOfMemory, TryPush};
 /// The values of the auxiliary vector.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The value of EDX for CPUID leaf 1.
+    /// The value of `AT_HWCAP`: EDX of CPUID leaf 1.
     pub hardware: u64,
     /// Address of the program headers.
     pub headers: u64,
@@ -134,7 +134,7 @@ pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> 
 }
 
 impl StackPlan {
-    /// Writes the stack by calls of `store` with an address and bytes, in ascending order of addresses.
+    /// Writes the stack: calls `store` with an address and the bytes to write there, in ascending order of addresses.
     ///
     /// # Errors
     /// Those of `store`, and `ENOMEM` if the buffer of the output cannot be allocated.

@@ -8,9 +8,10 @@ use memwright_table::{OutOfMemory, TryPush};
 /// one page.
 #[derive(Default)]
 pub struct Strings {
-    /// The strings before all others. The arguments from a `#!` line are here, and replace the first string of `bytes`.
+    /// The strings that precede those in `bytes`: the arguments that a `#!` line adds. They replace the first string in
+    /// `bytes`.
     front: Vec<Vec<u8>>,
-    /// The bytes of all other strings with their NULs, concatenated.
+    /// The bytes of all other strings, each with its NUL, concatenated.
     bytes: Paged<u8>,
     /// The length in bytes of each string in `bytes`, including its NUL.
     lengths: Paged<u32>,
@@ -87,7 +88,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Returns the number of skipped strings in `bytes`, and their total length in bytes.
+    /// Returns the number of skipped strings in `bytes` (0 or 1), and their length in bytes.
     fn left_out(&self) -> (usize, usize) {
         match self.lengths.get(0) {
             Some(&first) if self.first_replaced => (1, first as usize),

@@ -28,7 +28,7 @@ pub struct Buffers {
     /// Physical memory.
     pub(super) memory: Arc<Memory>,
     all: Vec<Buffer>,
-    /// The address space to which the pinned pages are accounted, and the number of these pages.
+    /// The address space to which the pinned pages are accounted, and the number of accounted pages.
     account: (Weak<Space>, u64),
 }
 

@@ -52,8 +52,9 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped` is true, reduces too large
-    /// numbers to the maximum. Returns `None` for invalid sizes (`io_uring/io_uring.c`, `io_uring_fill_params`).
+    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped` is true, reduces numbers
+    /// that are too large to the maximum. Returns `None` for invalid sizes (`io_uring/io_uring.c`,
+    /// `io_uring_fill_params`).
     #[must_use]
     pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
         let fit = |count: u32, most: u32| {
@@ -91,9 +92,9 @@ impl Sizes {
         u64::from(self.submissions * SUBMISSION_SIZE).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Returns the page of the shared memory that `mmap` maps for file offset `index`, which is in pages. Returns
-    /// `None` if `mmap` maps no page there. The offsets of the two rings map the same pages, which contain both rings.
-    /// The pages of the submissions follow these pages in memory.
+    /// Returns the page of the shared memory that `mmap` maps at the file offset of `index` pages. Returns `None` if
+    /// `mmap` maps no page at this offset. The offsets of the two rings map the same pages, which contain both rings.
+    /// In the shared memory, the pages of the submissions follow those of the rings.
     #[must_use]
     pub fn page_at(self, index: u64) -> Option<u64> {
         let page = |offset: u32| u64::from(offset) / PAGE_SIZE as u64;

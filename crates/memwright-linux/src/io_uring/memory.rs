@@ -41,8 +41,8 @@ impl RingMemory {
         u32::from_le_bytes(bytes)
     }
 
-    /// Writes the word at `offset`, in bytes, of the memory of the rings. Before, [`make`](Self::make) must have
-    /// allocated all pages: a write to a page without a frame has no effect.
+    /// Writes the word at `offset`, in bytes, of the memory of the rings. All pages must have been allocated by
+    /// [`make`](Self::make): a write to a page without a frame has no effect.
     pub fn set_word(&self, offset: u32, value: u32) {
         self.store(offset, &value.to_le_bytes());
     }

@@ -36,9 +36,9 @@ pub use buffers::Buffers;
 pub struct Ring {
     memory: Arc<RingMemory>,
     buffers: Lock<Option<Arc<Buffers>>>,
-    /// Serialises the threads that submit, register or unregister.
+    /// A sleeping mutex that serialises the threads that submit, register or unregister.
     turn: Turn,
-    /// Woken when submissions have completed.
+    /// The wait queue that is woken when submissions have completed.
     completed: WaitQueue,
 }
 

@@ -20,7 +20,7 @@ pub struct Submission {
     address: u64,
     length: u32,
     modifiers: u32,
-    /// The value that the kernel copies to the completion.
+    /// The program's value that the kernel copies to the completion.
     pub user_data: u64,
     buffer: u16,
 }
@@ -107,7 +107,7 @@ impl Ring {
         }
         let open = current.files().get_usable(wanted.descriptor)?;
         if open.file.polling() != Polling::Always {
-            // No background thread could wait for the file.
+            // The operation could block, and there is no background thread that could wait in place of the caller.
             return Err(Errno::EOPNOTSUPP);
         }
         match operation {
@@ -175,7 +175,7 @@ impl Ring {
     }
 }
 
-/// The offset of a submission that selects the file position.
+/// The offset by which a submission selects the file position.
 const POSITION: u64 = u64::MAX;
 
 fn get(

@@ -9,7 +9,7 @@ use memwright_linux_memory::oom::OomKiller;
 use memwright_linux_sched::wait::Interest;
 use memwright_linux_tasks::process::{Process, Thread};
 
-/// A new thread or process, which does not run yet.
+/// A new thread, or a new process with its first thread, which does not run yet.
 #[must_use]
 pub struct Child<'a> {
     pub(super) request: &'a CloneRequest,

@@ -106,7 +106,7 @@ pub(crate) fn create<'a>(
 }
 
 impl CloneRequest {
-    /// Returns the event that the call is for the tracer of the caller. Returns `None` if the tracer is not notified
+    /// Returns the event by which the caller's tracer is notified of the call. Returns `None` if it is not notified
     /// (`kernel_clone` of Linux 7.2, `kernel/fork.c`).
     pub(super) fn event(&self) -> Option<Event> {
         if self.flags.contains(CloneFlags::UNTRACED) {
@@ -129,7 +129,7 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
         || has(CloneFlags::SIGHAND) && !has(CloneFlags::VM)
         || has(CloneFlags::SIGHAND) && has(CloneFlags::CLEAR_SIGHAND)
         || has(CloneFlags::THREAD) && has(CloneFlags::PIDFD);
-    // The exit signal of a thread is ignored.
+    // Any value is valid for a thread, whose exit signal is ignored.
     let signal = has(CloneFlags::THREAD) || exit_signal == 0 || Signal::new(exit_signal).is_some();
     if impossible || !signal {
         Err(Errno::EINVAL)

@@ -19,8 +19,8 @@ pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
     begin_end(&mut process.signals.lock(), status);
 }
 
-/// Removes a thread from its process and from all lists. Returns the [`ProcessEnd`] if this was the last thread. After
-/// the caller has completed that, the thread must only call
+/// Removes a thread from its process and from all lists. Returns the [`ProcessEnd`] if this was the last thread. Once
+/// the caller has completed this end, the thread must only call
 /// [`leave`](memwright_linux_sched::scheduler::Scheduler::leave).
 pub(crate) fn exit_thread<'a>(
     futexes: &Futexes,
@@ -41,7 +41,8 @@ pub(crate) fn exit_thread<'a>(
         {
             signals.leader_tracer = tracing.tracer;
         }
-        // Add the usage under the lock, so that a sum over the process's usage counts the thread exactly once.
+        // Add the usage under the lock under which the thread is removed: a sum over the process and its threads then
+        // counts the thread exactly once.
         process.usage.add(&tasks.scheduler.usage_of(thread));
         signals.threads.remove(thread);
         if signals.threads.is_empty() {
@@ -51,7 +52,8 @@ pub(crate) fn exit_thread<'a>(
             leader = Some(signals.leader_tracer.take());
             (Some(status), None, traced)
         } else {
-            // The last thread is not subtracted here: it counts for its user until the process is reaped.
+            // Every thread but the last is subtracted here: the last one counts for its user until the process is
+            // reaped.
             process.identity.user().threads.remove(1);
             let unserved = signals.pending.set();
             signals.retarget(unserved);
@@ -158,12 +160,12 @@ impl ProcessEnd<'_> {
     }
 }
 
-/// The exit of a process, before its parent is woken.
+/// The result of [`End::publish`]: the parent to wake, and whether the process is now a zombie.
 struct End {
     parent: Option<Arc<Process>>,
-    /// Whether the process is a zombie until the parent waits for it.
+    /// Whether the process remains a zombie until its parent waits for it.
     wanted: bool,
-    /// The signal that was sent to the parent.
+    /// The exit signal that was sent to the parent, if one was sent.
     sent: Option<Sent>,
 }
 
@@ -222,7 +224,7 @@ fn notify_heir(tasks: &TaskTable, orphans: &[Arc<Process>], heir: u32) -> Option
     let mut notice = None;
     for orphan in orphans {
         orphan.exit_signal.store(chld.number(), Ordering::SeqCst);
-        // Further signals would merge with the first pending one, so one notice is enough.
+        // One notice is enough: a further SIGCHLD would have no effect while the first one is pending.
         if waits
             && notice.is_none()
             && let Some(member) = tasks.members.get(&orphan.id)

@@ -42,7 +42,8 @@ pub(super) fn create_process<'a>(
     thread.inherit_scheduling(current.thread);
     let slack = current.thread.timer_slack.load(Ordering::Relaxed);
     thread.timer_slack.store(slack, Ordering::Relaxed);
-    // In a child that shares the memory, the program registers another `struct rseq`.
+    // A child with a copy of the memory keeps the registered `struct rseq`. A child that shares the memory must
+    // register another one.
     if !request.flags.contains(CloneFlags::VM) {
         thread.inherit_registration(current.thread);
     }

@@ -63,8 +63,8 @@ pub(super) fn create_thread<'a>(
         process.tasks.scheduler.abandon(&thread);
         return Err(error);
     }
-    // Copy the flag last: a thread that sets a timer either finds the new thread in the list, or has set the caller's
-    // flag before.
+    // Copy the flag after the new thread is in the list: a thread that arms a CPU-time timer either finds the new
+    // thread there, or has set the caller's flag before this copy.
     thread.set_measured(current.thread.is_measured());
     Ok(Child {
         request,
@@ -88,8 +88,8 @@ fn enter(caller: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     thread.process.identity.user().threads.add(1);
     drop(signals);
     if thread.process.charged_group().is_some() {
-        // Set the flag here: a thread that moves the process to another cgroup sets it only for the threads that exist
-        // at that time.
+        // Set the flag here: a move of the process to another cgroup sets it only for the threads that exist at that
+        // time.
         thread.set_work(Work::CGROUP, true);
     }
     let mut tasks = thread.process.tasks.lock();

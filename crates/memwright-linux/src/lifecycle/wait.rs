@@ -14,7 +14,7 @@ pub enum WaitTarget {
     Any,
     /// The child with this id.
     Process(u32),
-    /// Children of this group.
+    /// The children in this process group.
     Group(u32),
 }
 
@@ -52,7 +52,7 @@ pub struct Waited {
     pub usage: UsageSnapshot,
 }
 
-/// The result of one check of the children.
+/// The result of one check of all children that the caller waits for.
 enum Look {
     Found(Waited),
     Nothing,
@@ -161,9 +161,9 @@ fn usage_of(process: &Process) -> UsageSnapshot {
     own.plus(&process.children_usage.snapshot())
 }
 
-/// The result of one check of the traced threads.
+/// The result of one check of the threads that the caller traces.
 enum Traced {
-    /// This thread has changed. The process is `None` if it has exited.
+    /// The thread with this id has changed state. The process is `None` for a thread that has exited.
     Changed(u32, Option<Arc<Process>>, Change),
     Unchanged,
     None,
@@ -219,7 +219,7 @@ fn look_at_tracees(
     stopped_tracee(tasks, (process, context), target, keep, found)
 }
 
-/// Returns a traced thread that has exited and for which its tracer has not waited yet.
+/// Returns a traced thread that has exited and whose exit no wait of its tracer has returned yet.
 fn ended_tracee(
     tasks: &TaskTable,
     (process, context): (u32, Option<ContextId>),
@@ -239,7 +239,7 @@ fn ended_tracee(
     }
 }
 
-/// Searches the traced threads that have entered a ptrace stop for one that `target` includes.
+/// Searches the traced threads for one that `target` includes and whose ptrace stop no wait has reported yet.
 fn stopped_tracee(
     tasks: &mut TaskTable,
     (process, context): (u32, Option<ContextId>),
@@ -272,7 +272,8 @@ fn stopped_tracee(
     }
 }
 
-/// Returns the child at position `number` of the search. A search for a single process id has only one position.
+/// Returns the child at index `number` among those that the search visits. A search for a single process id visits only
+/// one.
 fn nth_child(
     tasks: &TaskTable,
     parent: &Process,
@@ -336,8 +337,8 @@ pub(super) fn reap_unwanted(tasks: &Tasks, process: &Arc<Process>) {
     forget_signals(process);
 }
 
-/// Wakes the threads that wait for signals of a process that was removed from the process table. They check the process
-/// again (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
+/// Wakes the threads that wait for signals of a process that was removed from the process table, so that they check the
+/// process again (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
 fn forget_signals(process: &Process) {
     process.signal_arrived.wake_all();
 }

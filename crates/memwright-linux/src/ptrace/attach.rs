@@ -48,7 +48,7 @@ pub(crate) fn attach(
         send_to_thread(thread, stop_signal(tracer.id));
     }
     if stopped {
-        // The thread is stopped with its process. Wake it, so that it enters a ptrace stop instead.
+        // The thread is stopped with its process. Wake the thread, so that it enters a ptrace stop instead.
         process.resumed.wake_all();
     }
     Ok(())
@@ -68,7 +68,7 @@ pub(super) fn is_tracer(tracer: Tracer, thread: &Thread) -> bool {
     tracer.process == thread.process.id && own
 }
 
-/// Returns the SIGSTOP that a new tracee takes. `tracer` is its sender.
+/// Returns the SIGSTOP that stops a new tracee. `tracer` is the process id that the signal names as its sender, or 0.
 fn stop_signal(tracer: u32) -> SignalInfo {
     SignalInfo {
         signal: Signal::SIGSTOP,
@@ -103,8 +103,8 @@ fn begin(
         tracing.tracer = Some(tracer);
         tracing.options = options.unwrap_or_default();
         tracing.seized = options.is_some();
-        // A former tracer may have left these fields set. The registers that a thread published for a stop that is
-        // ending are kept.
+        // Reset the fields that a former tracer may have set, but not `standing`: a thread that still leaves its last
+        // stop loads the registers in it.
         (tracing.interrupted, tracing.changed) = (false, false);
         (tracing.call_ended, tracing.passes_stop) = (false, false);
         tracing.calls = AtCalls::Pass;
@@ -135,7 +135,8 @@ pub(crate) fn attach_child(parent: &Arc<Thread>, child: &Arc<Thread>) {
     let Some(member) = tasks.members.get_mut(&tracer.process) else {
         return;
     };
-    // An exiting or detaching tracer removes its tracees from this list before it ends their tracing.
+    // If `parent` is no longer in the list, its tracer exits or detaches and is about to end the tracing of `parent`:
+    // do not trace the child.
     if !member.tracees.contains(tracer, parent.id()) {
         return;
     }

@@ -20,7 +20,8 @@ enum Cause {
     Own(i32, u64),
 }
 
-/// Returns the cause of a debug exception. `status` is the value of DR6, and `registers` are those of the thread.
+/// Returns the cause of a debug exception. `status` is the value of DR6, and `registers` are the debug registers of the
+/// thread.
 fn cause(registers: &DebugRegisters, status: u64) -> Cause {
     let hits = registers.hits(status);
     if status & STATUS_STEP != 0 {

@@ -30,8 +30,9 @@ pub(crate) fn detach(
     Ok(())
 }
 
-/// Ends the tracing of a thread. With `Some(signal)`, the thread takes `signal`, or no signal for an inner `None`,
-/// instead of the signal for which it has stopped.
+/// Ends the tracing of a thread. If the thread is in a ptrace stop, it continues: with `None`, it takes the signal for
+/// which it has stopped, unless a wait has reported the stop to the tracer; with `Some(signal)`, it takes `signal`
+/// instead, and no signal for `Some(None)`.
 fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();
@@ -67,8 +68,8 @@ fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     thread.process.resumed.wake_all();
 }
 
-/// Handles the exit of a tracer: of the thread `by`, or, if `by` is `None`, of the whole process. The tracees continue
-/// untraced; a tracee with `PTRACE_O_EXITKILL` is killed.
+/// Handles the exit of a tracer: of the thread `by` of the process `tracer`, or, if `by` is `None`, of the whole
+/// process. The tracees continue untraced; a tracee with `PTRACE_O_EXITKILL` is killed.
 pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
     loop {
         let thread = {
@@ -96,9 +97,9 @@ pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
     }
 }
 
-/// Notifies the tracer of a traced thread that has exited. `last` is `Some` if the process has exited with this thread;
-/// it contains the tracer of the leader. The exit of the leader is reported when its process exits, and only if the
-/// tracer is not the parent, which is notified as the parent anyway.
+/// Notifies the tracer of a traced thread that has exited. `last` is `Some` if the process has exited with this thread,
+/// and then contains the tracer of the leader. The exit of the leader is reported when its process exits. It is not
+/// reported to a tracer that is the parent: as the parent, it is notified of the exit of the process.
 pub(crate) fn abandon(
     thread: &Arc<Thread>,
     tracing: Option<Box<Tracing>>,

@@ -170,7 +170,7 @@ impl Extended<'_> {
     pub(crate) fn set_legacy(&self, area: &mut FpuArea, bytes: &[u8]) {
         self.reset_absent(area);
         area.bytes[..bytes.len()].copy_from_slice(bytes);
-        // After the write, x87 and SSE may no longer be in their initial state.
+        // Mark the x87 and SSE components as present: after the write, they may no longer be in their initial state.
         area.bytes[FpuArea::HEADER] |= 3;
         xstate::sanitize(area, self.registers.fpu_features(), true);
     }

@@ -14,18 +14,18 @@ use memwright_linux_tasks::process::{
     AtCalls, Change, ExitStatus, Report, Tasks, TraceOptions, force_fault, send_to_thread,
 };
 
-/// An event that a tracer can select by an option.
+/// An event that a tracer can select by an option of `PTRACE_SETOPTIONS` or `PTRACE_SEIZE`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event {
     /// The thread has created a process that sends SIGCHLD when it exits.
     Fork,
-    /// The thread has created a process and waits until it releases the address space.
+    /// The thread has created a process, and waits until that process releases the address space.
     Vfork,
-    /// The thread has created a thread or another process.
+    /// The thread has created a thread, or a process with another exit signal than SIGCHLD.
     Clone,
     /// The thread executes another program.
     Exec,
-    /// The wait after [`Vfork`](Self::Vfork) is over.
+    /// The process that the thread created with [`Vfork`](Self::Vfork) has released the address space.
     VforkDone,
     /// The thread is about to exit.
     Exit,
@@ -45,12 +45,12 @@ impl Event {
     }
 }
 
-/// Wait status and `si_code` of a stop at a system call.
+/// The wait status and the `si_code` of a stop at a system call, without [`CALL_MARK`].
 const TRAP: u32 = Signal::SIGTRAP.number() as u32;
 /// The bit that marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
 const CALL_MARK: u32 = 0x80;
 
-/// The calling thread, which is possibly traced.
+/// The calling thread, whether it is traced or not.
 pub(crate) struct Traced<'a> {
     /// The thread.
     pub(crate) current: &'a Current<'a>,
@@ -58,12 +58,12 @@ pub(crate) struct Traced<'a> {
     pub(crate) registers: &'a ThreadRegisters<'a>,
     /// The process table, which contains the tracer.
     pub(crate) tasks: &'a Tasks,
-    /// The OOM killer, which can end a stop.
+    /// The OOM killer, which can kill the thread during a stop.
     pub(crate) oom: &'a OomKiller,
 }
 
 impl<'a> Traced<'a> {
-    /// Creates the view of the calling thread. `oom` can end a stop.
+    /// Creates the view of the calling thread.
     pub(crate) fn new(
         current: &'a Current<'a>,
         registers: &'a ThreadRegisters<'a>,
@@ -94,7 +94,7 @@ impl<'a> Traced<'a> {
             tracer,
         }) = self.stand_still(Report::signal(info))
         else {
-            // The tracer has detached during the stop.
+            // The tracer has detached: the thread takes the signal as it is.
             return Some(info);
         };
         // A killed thread takes no other signal.
@@ -204,7 +204,7 @@ impl<'a> Traced<'a> {
     pub(crate) fn begin_call(&self) -> bool {
         let (calls, steps) = self.mode();
         if steps {
-            // A single step over a system call ends when the call ends.
+            // Clear the trap flag: the end of the call ends a single step over the call.
             let mut regs = self.registers.state().regs;
             regs.rflags &= !TRAP_FLAG;
             self.registers.replace_registers(regs);
@@ -260,7 +260,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Clears the trap flag before the thread enters a signal handler, if the tracer set the flag. Returns whether the
-    /// tracer set it.
+    /// tracer had set it.
     pub(crate) fn before_handler(&self) -> bool {
         let stepping = self.is_traced() && self.mode().1;
         if stepping {

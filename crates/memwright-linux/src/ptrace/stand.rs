@@ -17,11 +17,12 @@ use memwright_linux_tasks::process::{
 #[derive(Clone, Copy)]
 enum Leave {
     Resumed(Resume),
-    /// The thread was in `PTRACE_LISTEN` when its process was stopped or continued. It must report that.
+    /// The thread was in `PTRACE_LISTEN` when its process was stopped or continued. It must report this change in
+    /// another stop.
     Again,
 }
 
-/// The state of the thread after a stop.
+/// The outcome of a ptrace stop.
 pub(super) struct Ended {
     /// The signal that the tracer passed when it resumed the thread.
     pub(super) signal: Option<Signal>,
@@ -47,7 +48,7 @@ impl Traced<'_> {
         let (tracer, complete, notice) = {
             let mut tasks = self.tasks.lock();
             let mut signals = thread.process.signals.lock();
-            // `None` if the tracer has detached in the meantime.
+            // Return `None` if the tracer has detached before this thread took the locks.
             let tracing = signals.tracing(thread)?;
             let tracer = tracing.tracer?;
             if tracing.steps {
@@ -116,8 +117,8 @@ impl Traced<'_> {
             if tracing.steps {
                 standing.state.regs.rflags |= TRAP_FLAG;
             }
-            // If the thread stopped in a system call, the end of that call is a stop too if the tracer now requests
-            // that.
+            // If the thread stopped within a system call, the tracer decides by its request whether the end of the call
+            // is reported too.
             if standing.report.is_in_call() {
                 tracing.call_ended = tracing.steps || tracing.calls == AtCalls::Stop;
             }
@@ -127,8 +128,8 @@ impl Traced<'_> {
                 state.traced = None;
                 thread.traced.store(false, Ordering::Relaxed);
             }
-            // Check which signals have arrived during the stop. If none has, the call in which the thread stopped is
-            // not interrupted.
+            // Check which signals have arrived during the stop. Without one, the system call in which the thread
+            // stopped is not interrupted.
             signals.recalculate(thread);
             (standing, stops, tracer.unwrap_or_default())
         };

@@ -1,4 +1,4 @@
-//! Writes measurements of the host as text, with the names of system calls.
+//! Writes measurements of the host as text, with names of system calls instead of numbers.
 
 use crate::syscall::table;
 use core::fmt;

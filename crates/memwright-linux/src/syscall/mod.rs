@@ -6,7 +6,7 @@
 //! table/    the entries of all calls
 //! ```
 //!
-//! A group uses only `call` and the groups before it.
+//! A group uses only `call` and the groups that precede it in this list.
 
 pub mod call;
 pub mod described;
@@ -29,7 +29,7 @@ use memwright_linux_sched::scheduler::Work;
 
 impl Context<'_> {
     /// Executes the system call that the user registers contain. Returns true if the thread can return to user mode at
-    /// once; only RAX has changed in this case. Returns false if the thread has work flags to handle.
+    /// once; only RAX has changed in this case. Returns false if the thread has to handle a [`Work`] flag first.
     #[inline]
     pub fn serve(&self) -> bool {
         let (number, arguments) = {
@@ -48,7 +48,7 @@ impl Context<'_> {
             Ok(value) => value,
             Err(errno) => {
                 if errno >= Errno::ERESTARTSYS {
-                    // Signal handling turns this error into a restart or EINTR.
+                    // Signal handling restarts the call, or replaces this error by EINTR.
                     self.current.thread.set_work(Work::SIGNAL, true);
                 }
                 errno.as_result()

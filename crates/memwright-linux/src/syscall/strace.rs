@@ -16,8 +16,8 @@ use memwright_table::VirtAddr;
 /// Maximum number of bytes of a string that are printed.
 const SHOWN: usize = 64;
 
-/// Formats the name and the arguments of a call. Must run before the call, because the call can change the memory to
-/// which the arguments point.
+/// Formats the name and the arguments of a call. Must run before the call is executed, because the call can change the
+/// memory to which the arguments point.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

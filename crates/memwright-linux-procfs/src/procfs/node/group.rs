@@ -17,11 +17,11 @@ pub type GroupMark = fn(&Memory, &Cgroup) -> u64;
 /// The cgroups in which a file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// In all of them.
+    /// In all cgroups.
     Always,
-    /// In all but the root.
+    /// In all cgroups except the root.
     BelowRoot,
-    /// In those that have the memory controller, except the root.
+    /// In the cgroups that have the memory controller, except the root.
     WithMemory,
 }
 
@@ -29,12 +29,12 @@ pub enum Presence {
 #[derive(Clone, Copy)]
 pub struct GroupFile {
     pub(in crate::procfs) name: &'static str,
-    /// The cgroups in which it exists.
+    /// The cgroups in which the file exists.
     pub(in crate::procfs) presence: Presence,
-    /// Writes its text.
+    /// Writes the text of the file.
     pub(in crate::procfs) read: GroupReader,
-    /// Handles a write to it.
+    /// Handles a write to the file; `None` for a read-only file.
     pub(in crate::procfs) store: Option<GroupWriter>,
-    /// Returns the change counter of its text; `None` for a file whose pollers are not notified of changes.
+    /// Returns the change counter of the file's text; `None` for a file whose pollers are not notified of changes.
     pub(in crate::procfs) mark: Option<GroupMark>,
 }

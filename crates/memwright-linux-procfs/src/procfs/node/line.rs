@@ -6,8 +6,8 @@ use core::fmt;
 /// The maximum number of bytes of a line.
 const MOST: usize = 192;
 
-/// A line that is composed in a separate buffer and then appended to a text at once. For files with many lines, this
-/// takes a tenth of the instructions of `write!`, which appends each number and each character separately.
+/// A line that is composed in a separate buffer and then appended to a text as a whole. In files with many lines, a
+/// line costs a tenth of the instructions of `write!`, which appends each number and each character separately.
 pub struct Line {
     bytes: [u8; MOST],
     length: usize,
@@ -43,7 +43,7 @@ impl Line {
         self
     }
 
-    /// Appends a character of ASCII.
+    /// Appends an ASCII character.
     pub fn byte(&mut self, byte: u8) -> &mut Self {
         if let [to] = self.grow(1) {
             *to = byte;
@@ -84,7 +84,7 @@ impl Line {
 
     /// Appends a number in decimal, padded with spaces on the left to `width` columns.
     pub fn decimal(&mut self, value: u64, width: usize) -> &mut Self {
-        // In files with many numbers, most of them are 0.
+        // A shorter path for single digits: in files with many numbers, most numbers are 0.
         if value < 10 && width <= 1 {
             return self.byte(b'0' + value as u8);
         }
@@ -114,7 +114,7 @@ impl Line {
     }
 }
 
-/// Appends texts that fit in the rest of the line.
+/// Appends formatted text. Fails if it does not fit in the rest of the line.
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() > MOST - self.length {

@@ -30,7 +30,7 @@ pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 /// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 
-/// The contents of each word of a file with one word per frame.
+/// What each word of a file with one word per frame contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
     /// The number of entries that map the frame.
@@ -58,7 +58,8 @@ pub enum PlaceLink {
     Root,
 }
 
-/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs and cgroups.
+/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs, NUMA nodes
+/// and cgroups.
 #[derive(Clone, Copy)]
 pub enum ProcNode {
     /// The root of `/proc`: fixed entries and processes.
@@ -69,9 +70,9 @@ pub enum ProcNode {
     Processors,
     /// `/sys/devices/system/node`.
     Nodes,
-    /// A directory of a CPU.
+    /// A directory of the CPU or NUMA node with this number.
     Processor(u32, &'static ProcessorDirectory),
-    /// A file about a CPU.
+    /// A file about the CPU or NUMA node with this number.
     ProcessorText(u32, ProcessorWriter),
     /// `/proc/PID`.
     Process(u32),
@@ -127,20 +128,21 @@ pub struct FixedDirectory {
 
 /// The result of a lookup.
 pub struct Child {
-    /// The node.
+    /// The node of the found entry.
     pub node: ProcNode,
-    /// The inode number.
+    /// The inode number of the found entry.
     pub number: u64,
-    /// The permissions.
+    /// The permission bits of the found entry.
     pub permissions: u32,
 }
 
 /// The inode number of the first fixed entry of `/proc`.
 pub const ROOT_NUMBERS: u64 = 0x100;
-/// Inode numbers below this one belong to fixed entries.
+/// Number of inode numbers that are reserved for each process. The inode numbers below this one belong to fixed
+/// entries, CPUs and nodes.
 const PROCESS_NUMBERS: u64 = 1 << 32;
-/// The first inode numbers for the nodes of each type, as offsets within the numbers of one process. Offsets 0 to 255
-/// are the files of `/proc/PID`; descriptors and threads follow.
+/// The first inode number of each kind of file of a process, relative to the first inode number of the process. The
+/// numbers 0 to 255 are for `/proc/PID` and its files; those of descriptors and threads follow.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;
@@ -180,7 +182,8 @@ impl Child {
         }
     }
 
-    /// Returns a file of a process, or of its thread `thread`, by the file's index in the table of such files.
+    /// Returns a file of a process, or of its thread `thread`. `index` is the index of the file in the list of the
+    /// entries of the directory.
     #[must_use]
     pub fn file(
         id: u32,
@@ -211,7 +214,7 @@ impl Child {
         }
     }
 
-    /// Returns `/proc/PID/fd/N`. Its permissions depend on the mode in which the file was opened.
+    /// Returns `/proc/PID/fd/N`. Its permission bits depend on the access mode with which the file was opened.
     #[must_use]
     pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
         let permissions =

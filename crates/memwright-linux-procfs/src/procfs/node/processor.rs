@@ -8,10 +8,10 @@ use ProcessorEntry::{Directory, Text as File};
 use core::fmt::{self};
 use memwright_linux_vfs::fs::dirents::DirectoryEntry;
 
-/// Writes the text of a file about a CPU.
+/// Writes the text of a file about the CPU or NUMA node with this number.
 pub type ProcessorWriter = fn(&View<'_>, u32, &mut Text) -> fmt::Result;
 
-/// An entry in the directory of a CPU.
+/// An entry in the directory of a CPU or NUMA node.
 #[derive(Clone, Copy)]
 pub enum ProcessorEntry {
     /// A file.
@@ -20,14 +20,15 @@ pub enum ProcessorEntry {
     Directory(&'static ProcessorDirectory),
 }
 
-/// A directory of a CPU.
+/// A directory of a CPU or NUMA node.
 pub struct ProcessorDirectory {
-    /// The index of this directory among the directories of a CPU. It determines the inode numbers of the entries.
+    /// The index of this directory among the directories with the same CPU or node number. It determines the inode
+    /// numbers of the entries.
     pub place: u64,
     pub entries: &'static [(&'static str, ProcessorEntry)],
 }
 
-/// The first inode number of these directories. Each directory of each CPU has a range of 64 inode numbers.
+/// The first inode number of the directories of CPUs and nodes. Each directory has a range of 64 inode numbers.
 pub const PROCESSOR_NUMBERS: u64 = 0x1_0000;
 
 impl ProcessorDirectory {
@@ -46,7 +47,7 @@ impl ProcessorDirectory {
         })
     }
 
-    /// Looks up the entry `name` of the directory of the CPU `processor`.
+    /// Looks up the entry `name` of this directory of the CPU or NUMA node `processor`.
     #[must_use]
     pub fn child(&self, processor: u32, name: &[u8]) -> Option<Child> {
         let index = self

@@ -5,27 +5,27 @@
 
 use core::fmt;
 
-/// The contents of the field instead of kernel state.
+/// What the field contains instead of kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A constant number.
     Number(u64),
     /// A constant text.
     Text(&'static str),
-    /// The value of another field.
+    /// The value of the field or file with this name.
     Copy(&'static str),
-    /// The value that a program wrote last. It has no effect.
+    /// The value that a program wrote to the file last. The kernel ignores the value.
     Unused,
 }
 
 /// A value that does not reflect kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stub {
-    /// The file.
+    /// The path of the file.
     pub file: &'static str,
-    /// The field; empty if the file consists of this value only.
+    /// The name of the field in the file; empty if the file consists of this value only.
     pub field: &'static str,
-    /// The contents of the field instead of kernel state.
+    /// What the field contains instead of kernel state.
     pub kind: Kind,
     /// The reason why the value does not reflect kernel state.
     pub reason: &'static str,

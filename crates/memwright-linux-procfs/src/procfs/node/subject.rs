@@ -50,16 +50,16 @@ impl Subject {
         self.process.space().filter(|space| text.stays_with(space))
     }
 
-    /// Returns the letter and the word for the state in `/proc`.
+    /// Returns the letter and the word by which `/proc` reports the state of the thread.
     #[must_use]
     pub fn state(&self, tasks: &Tasks) -> (char, &'static str) {
         let life = tasks.life(self.process.id);
         let letter = match (life, &self.thread) {
             (Some(Life::Zombie(_)), _) => 'Z',
             (_, Some(thread)) => thread.state_letter(),
-            // The built-in reaper has no thread. It is reported as sleeping until a child exits.
+            // The built-in reaper has no thread. Report it as sleeping, as if it waited for a child to exit.
             (_, None) if self.process.id == REAPER => 'S',
-            // The thread group leader has exited, but other threads have not.
+            // The requested thread has exited, but other threads of the process have not.
             (_, None) => 'Z',
         };
         let word = match letter {

@@ -12,7 +12,7 @@ use memwright_linux_base::batch::Batch;
 use memwright_linux_vfs::fs::inet::Spot;
 use memwright_table::TryPush;
 
-/// Parses a decimal number with optional white space around it. Returns `None` if it is not such a number.
+/// Parses a decimal number with optional white space around it. Returns `None` if the text is not a decimal number.
 pub(in crate::procfs) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
@@ -46,7 +46,8 @@ pub(in crate::procfs) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
 /// Parses a number that consists of digits in the given base only.
 ///
 /// # Errors
-/// `EINVAL` if there is no digit or another character, `ERANGE` if the number exceeds 64 bits.
+/// `EINVAL` if there are no digits, or if there is a character that is not a digit of the base; `ERANGE` if the number
+/// exceeds 64 bits.
 fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
     if digits.is_empty() {
         return Err(Errno::EINVAL);
@@ -89,27 +90,28 @@ pub(in crate::procfs) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// A piece that has this length in bytes or more receives no further record. With its last record, a piece is rarely
-/// larger than a page, the maximum that one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2,
+/// Length in bytes from which on a piece receives no further record. Together with its last record, a piece is rarely
+/// longer than a page, the maximum that one read of a generated file returns on Linux (`seq_read_iter` of Linux 7.2,
 /// `fs/seq_file.c`).
 const FULL: usize = 3584;
-/// Initial capacity in bytes.
+/// Initial capacity of a piece in bytes.
 const FIRST_ROOM: usize = 1024;
 
 /// The record with which a piece starts.
 #[derive(Clone, Copy)]
 enum Cursor {
-    /// The record with this number, which is the index of an item or the address of an area.
+    /// The record with this number. The writer of the file chooses the numbers: indexes, ids or addresses.
     Number(u64),
-    /// The socket at this place, and the number of rows before it.
+    /// The socket at this place in the tables of sockets, and the number of rows before it.
     Socket(Spot, u64),
 }
 
 /// A piece of a file's text.
 ///
-/// A file is a sequence of records, each with a number, or of sockets. A piece starts with the record at
-/// [`from`](Self::from), the *cursor*. It ends where a writer calls [`go_on_from`](Self::go_on_from), or at the end of
-/// the file. A file whose size programs cannot increase is a single record, and its writer ignores the cursor.
+/// A file is a sequence of records, each with a number, or of sockets. Reads generate it piece by piece. A piece starts
+/// with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
+/// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size programs cannot increase is a single
+/// record, and its writer ignores the cursor.
 pub struct Text {
     bytes: Vec<u8>,
     /// The record with which the piece starts.
@@ -118,7 +120,7 @@ pub struct Text {
     next: Option<Cursor>,
     /// The address space that the first piece described.
     space: Option<Weak<Space>>,
-    /// The error of the read; `None` if it is `ENOMEM`.
+    /// The error with which the read fails if a writer fails; `None` for `ENOMEM`.
     failure: Option<Errno>,
 }
 
@@ -187,7 +189,7 @@ impl Text {
         &self.bytes
     }
 
-    /// Returns the record with which the piece starts; 0 for the first piece.
+    /// Returns the number of the record with which the piece starts; 0 for the first piece.
     #[must_use]
     pub const fn from(&self) -> u64 {
         match self.from {
@@ -196,7 +198,8 @@ impl Text {
         }
     }
 
-    /// Sets the record with which the next piece starts. The caller then adds no more records to this piece.
+    /// Ends this piece: sets the number of the record with which the next piece starts. The caller then adds no more
+    /// records.
     pub const fn go_on_from(&mut self, next: u64) {
         self.next = Some(Cursor::Number(next));
     }

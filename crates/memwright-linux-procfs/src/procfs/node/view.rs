@@ -30,7 +30,7 @@ pub trait MachineParts: Sync {
     /// Returns the set of all CPUs.
     fn all_cpus(&self) -> CpuSet;
 
-    /// Returns the registers of the CPUs.
+    /// Returns the interface to the registers of the CPUs.
     fn registers(&self) -> &dyn Registers;
 
     /// Returns the kernel stacks.
@@ -60,7 +60,7 @@ pub trait ProcessParts: Sync {
     /// Returns the counts of the system calls that the report lists.
     fn calls(&self) -> &CallCounts;
 
-    /// Returns the file system.
+    /// Returns the virtual file system.
     fn vfs(&self) -> &Vfs;
 
     /// Returns the internet sockets.
@@ -90,7 +90,7 @@ pub trait MemoryParts: Sync {
     /// Returns ksmd.
     fn merge_scan(&self) -> &MergeScan;
 
-    /// Returns NUMA balancing.
+    /// Returns the state of NUMA balancing.
     fn balancing(&self) -> &Balancing;
 
     /// Returns System V shared memory.
@@ -104,7 +104,7 @@ pub trait MemoryParts: Sync {
 }
 
 /// The parts of the kernel that files report or change. Only the tables of files use this trait: a function that writes
-/// a file is passed the parts that the file reports.
+/// a file is passed only the parts that the file reports.
 pub trait Parts: MachineParts + ProcessParts + MemoryParts {}
 
 impl<T: MachineParts + ProcessParts + MemoryParts> Parts for T {}
@@ -112,9 +112,9 @@ impl<T: MachineParts + ProcessParts + MemoryParts> Parts for T {}
 /// The thread that accesses a file, and the parts of the kernel that the file reports or changes.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// The parts.
+    /// The parts of the kernel.
     pub parts: &'static dyn Parts,
-    /// The thread.
+    /// The thread that accesses the file.
     pub caller: &'a dyn Caller,
 }
 

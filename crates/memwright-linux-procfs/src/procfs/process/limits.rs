@@ -57,7 +57,7 @@ pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The difference between `Process::kill_score` and the adjustment in the file.
+/// The value of `Process::kill_score` for an adjustment of 0 in the file.
 const SCORE_BASE: i64 = 1000;
 
 /// Writes `/proc/PID/oom_score_adj`.

@@ -154,8 +154,8 @@ impl Noted {
     }
 }
 
-/// Writes the name that a program has set for anonymous memory of this kind (`get_vma_name` in `fs/proc/task_mmu.c` of
-/// Linux 7.2).
+/// Writes the name that a program has set for anonymous memory, as `[KIND:NAME]` (`get_vma_name` in
+/// `fs/proc/task_mmu.c` of Linux 7.2).
 fn write_given(text: &mut dyn Write, kind: &str, name: &AreaName) -> fmt::Result {
     write!(text, "[{kind}:")?;
     for byte in name.bytes() {
@@ -164,7 +164,7 @@ fn write_given(text: &mut dyn Write, kind: &str, name: &AreaName) -> fmt::Result
     text.write_char(']')
 }
 
-/// Writes the header line of `/proc/PID/smaps_rollup`, which spans all areas.
+/// Writes the header line of `/proc/PID/smaps_rollup`: an area from the start of the first area to the end of the last.
 pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result {
     let before = text.len();
     let mut line = Line::new();

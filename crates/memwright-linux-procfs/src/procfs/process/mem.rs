@@ -17,7 +17,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::VirtAddr;
 
-/// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
+/// An open `/proc/PID/mem`. It accesses the address space that the process had when the file was opened.
 pub struct MemoryFile {
     reclaim: &'static Reclaim,
     /// A weak reference: an open file does not keep the address space alive. Once the address space is destroyed, reads

@@ -1,5 +1,5 @@
-//! `/proc/PID/mounts` and `/proc/PID/mountinfo`. Programs determine the number of mounts, so the lines are composed
-//! without `write!`, which takes longer.
+//! `/proc/PID/mounts` and `/proc/PID/mountinfo`. A program can create many mounts, so the lines are composed without
+//! `write!`, which takes longer.
 
 use crate::procfs::node::{Line, Text, stub::stubs};
 use alloc::sync::Arc;
@@ -58,8 +58,8 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
 /// Number of mounts that are copied in one batch.
 const TOGETHER: usize = 16;
 
-/// Calls `write` for each mount, with its root and the id of its parent mount. The cursor is one more than the id of
-/// the last mount written.
+/// Calls `write` for each mount, with the root of the mount and the id of its parent mount. The cursor is one more than
+/// the id of the last mount written.
 fn each(
     mounts: &Mounts<Dentry>,
     text: &mut Text,

@@ -24,7 +24,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts the pages of an entry. Each page consists of `size` base pages.
+    /// Counts the pages that an entry maps. A page consists of `size` base pages.
     fn add(&mut self, memory: &Memory, extent: Extent, size: u64) {
         let Some(page) = extent.entry.present() else {
             return;
@@ -68,7 +68,8 @@ const fn base_pages(flags: AreaFlags) -> u64 {
 /// Number of areas whose pages are counted in one batch.
 const TOGETHER: usize = 16;
 
-/// Adds areas with their counts to `batch` until the batch is full. The first is the first area that ends after `from`.
+/// Adds areas with their counts to `batch` until the batch is full, beginning with the first area that ends after
+/// `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
         match sight {

@@ -64,9 +64,9 @@ fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`, which is set if the object of the area
-/// has swapped out the page. The caller uses a bit only if the page's entry is a marker: swap is not reported for an
-/// empty entry.
+/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`. The bit is set if the object of the area
+/// has swapped out the page. The caller uses the bit of a page only if its entry is a marker: for an empty entry, swap
+/// is not reported.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     let part = area.range().intersect(range);
     let first = area.offset_of(part.start);
@@ -82,11 +82,11 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// The bits of entries that userfaultfd has protected.
+/// An entry with one of these bits is write-protected by userfaultfd.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
 
-/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped by this
-/// entry only, even if its frame has other references.
+/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). A page with the bit `EXCLUSIVE`
+/// counts as mapped by this entry only, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
     let protected = unwritten || bits.without_past_idle().intersects(PROTECTED);
@@ -112,7 +112,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         }
         Entry::Swapped(page) => {
             let protected = page.bits.intersects(PROTECTED | Bits::WATCHED);
-            // The slot number consists of the swap device and the slot on that device, in the layout of the word.
+            // The slot number already has the layout of the word: the swap device and the slot on that device.
             let slot = if shows_frames { page.slot } else { 0 };
             let word = bit::SWAP | slot | (u64::from(protected) * bit::WRITE_PROTECTED);
             (page.bits, word)
@@ -122,7 +122,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     word | soft_dirty(area, bits)
 }
 
-/// The words of consecutive pages. A page-table walk fills them in.
+/// The words of consecutive pages, which a page-table walk computes.
 struct Words<'a> {
     memory: &'a Memory,
     shows_frames: bool,
@@ -130,7 +130,8 @@ struct Words<'a> {
     words: [u64; CHUNK],
     /// A mask of the pages that are swapped out in their object.
     in_swap: u64,
-    /// The entry bits of the last present page and the flags for them. The next page usually has the same bits.
+    /// The entry bits of the last present page, and the flags that [`of_bits`] returned for them. The next page usually
+    /// has the same bits.
     last: Option<(Bits, u64)>,
 }
 
@@ -171,7 +172,7 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the part of the word that depends on the frame of a page with these bits.
+    /// Returns the part of a page's word that depends on its frame. `bits` are the entry bits of the page.
     #[inline]
     fn of_frame(&self, frame: Frame, bits: Bits) -> u64 {
         let number = u64::from(frame.number()) * u64::from(self.shows_frames);

@@ -62,9 +62,9 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 }
 
 impl Sums {
-    /// Returns the sums of an area before its entries are added. The number of swapped-out pages of the object is not
-    /// in the page table, so it is read from the object (`smap_gather_stats`). It is not counted for a private writable
-    /// area, which can have private copies of pages.
+    /// Returns the sums of an area before its entries are added. They contain the swapped-out pages of the object,
+    /// whose number is read from the object, not from the page table (`smap_gather_stats`). For a private writable
+    /// area, which can have private copies of pages, these pages are not counted.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -77,7 +77,8 @@ impl Sums {
         }
     }
 
-    /// Adds `pages` pages with equal properties (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Adds `pages` pages that all have the properties `alike` (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux
+    /// 7.2).
     fn add_pages(&mut self, area: AreaClass, alike: Alike, pages: u64) {
         let each = alike.size.pages() * PAGE_SIZE as u64;
         let bytes = each * pages;
@@ -184,7 +185,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins a run with the pages of `area`. The caller has called [`end`](Self::end) for the previous area.
+    /// Begins an empty run for pages of `area`. The caller has called [`end`](Self::end) for the previous area.
     pub fn begin(&mut self, area: &Area<M>) {
         self.area = AreaClass {
             hugetlb: area.flags().contains(AreaFlags::HUGETLB),
@@ -192,8 +193,8 @@ impl Run {
         };
     }
 
-    /// Adds an entry of the area to the run, or directly to the sums. If the page has other properties than the run,
-    /// first adds the run to the sums.
+    /// Adds an entry of the area: a swap entry to the sums, a present page to the run. If the page has other properties
+    /// than the run, first adds the run to the sums and begins another one.
     pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
         let page = match extent.entry {
             Entry::Present(page) => page,
@@ -226,7 +227,7 @@ impl Run {
         self.pages += 1;
     }
 
-    /// Adds the pages of the run to the sums.
+    /// Ends the run: adds its pages to the sums.
     pub fn end(&mut self, sums: &mut Sums) {
         if let Some(alike) = self.alike.take() {
             sums.add_pages(self.area, alike, self.pages);

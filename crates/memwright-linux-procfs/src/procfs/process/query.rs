@@ -25,7 +25,7 @@ mod flag {
 abi_struct! {
     /// `struct procmap_query` of `linux/fs.h`.
     pub struct Query {
-        /// In: size of the structure in the program's version.
+        /// In: size in bytes of the structure in the program's version.
         pub size: u64,
         /// In: conditions that the area must meet.
         pub query_flags: u64,
@@ -43,9 +43,9 @@ abi_struct! {
         pub offset: u64,
         /// Inode of the file.
         pub inode: u64,
-        /// Major number of its device.
+        /// Major number of the file's device.
         pub major: u32,
-        /// Minor number of its device.
+        /// Minor number of the file's device.
         pub minor: u32,
         /// In: size of the name buffer. Out: length of the name.
         pub name_size: u32,
@@ -135,8 +135,8 @@ fn rights(rights: Rights) -> u64 {
     .fold(0, |bits, (_, bit)| bits | bit)
 }
 
-/// Returns the area that contains the queried address and meets the conditions. If the query allows it, returns the
-/// next area that meets them instead. Returns `None` if there is none.
+/// Returns the area that contains the queried address and meets the conditions. If there is no such area and the query
+/// allows it, returns the next area that meets the conditions. Otherwise, returns `None`.
 fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
     let space = subject.process.space().ok_or(Errno::ESRCH)?;
     let wanted = query.query_flags;

@@ -13,19 +13,19 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// The maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Offset of the field `walk_end` in the request.
+/// Offset of the field `walk_end` in `struct pm_scan_arg`, in bytes.
 const WALK_END: u64 = 32;
 
 abi_struct! {
     /// `struct pm_scan_arg`.
     pub struct Request {
-        /// Size of this structure.
+        /// Size of this structure in bytes.
         pub size: u64,
-        /// `PM_SCAN_...`.
+        /// The `PM_SCAN_` flags.
         pub flags: u64,
-        /// First address.
+        /// First address of the range.
         pub start: u64,
-        /// End of the range.
+        /// End address of the range, exclusive.
         pub end: u64,
         /// Out: the address at which the scan ended.
         pub walk_end: u64,
@@ -33,7 +33,7 @@ abi_struct! {
         pub runs: u64,
         /// Capacity of the array.
         pub room: u64,
-        /// The maximum number of pages; 0 for no limit.
+        /// The maximum number of pages that the regions contain; 0 for no limit.
         pub most_pages: u64,
         /// Categories whose bits are inverted before they are compared with `all` and `any`.
         pub inverted: u64,
@@ -41,7 +41,7 @@ abi_struct! {
         pub all: u64,
         /// A page matches only if it has at least one of these categories, unless the mask is empty.
         pub any: u64,
-        /// Categories that regions report.
+        /// The categories that the regions report; others are omitted.
         pub told: u64,
     }
 }
@@ -49,11 +49,11 @@ abi_struct! {
 abi_struct! {
     /// `struct page_region`.
     pub struct Run {
-        /// First address.
+        /// First address of the range.
         pub start: u64,
         /// End address, exclusive.
         pub end: u64,
-        /// The categories of its pages.
+        /// The categories of the region's pages, as far as the request asks for them.
         pub categories: u64,
     }
 }
@@ -62,7 +62,7 @@ abi_struct! {
 struct Found {
     /// The regions as the program will read them, each a [`Run`]. They are copied all at once.
     runs: Vec<[u8; Run::SIZE]>,
-    /// The last one of them.
+    /// The last region in `runs`, in decoded form.
     last: Run,
     /// The maximum number of regions in this batch.
     room: usize,
@@ -74,7 +74,8 @@ struct Found {
 }
 
 impl Found {
-    /// Adds pages of `range` to the regions while there is room. Returns the number of added pages.
+    /// Adds the pages of `range` to the regions, up to the limits on regions and pages. Returns the number of added
+    /// pages.
     #[allow(
         clippy::disallowed_methods,
         reason = "within the capacity that was reserved"
@@ -105,7 +106,8 @@ impl Found {
             }
             Some(_) | None => {
                 let len = self.runs.len();
-                // The capacity was reserved. To compare with it lets the compiler omit the code that grows the vector.
+                // The capacity is never below `room`. The comparison with the capacity lets the compiler omit the code
+                // that grows the vector.
                 if pages == 0 || len == self.room || len == self.runs.capacity() {
                     return 0;
                 }
@@ -154,9 +156,9 @@ impl Request {
 /// Handles the `ioctl` `PAGEMAP_SCAN` of `/proc/PID/pagemap`. Returns the number of regions found.
 ///
 /// # Errors
-/// `ESRCH` if the address space is gone, before the request is read (Linux 7.3 `do_pagemap_scan`); `EINVAL` for invalid
-/// flags or masks; `EFAULT` for invalid addresses; `EPERM` for memory without write tracking if the request requires
-/// it; `ENOMEM`.
+/// `ESRCH` if the address space is destroyed, even if the request cannot be read (Linux 7.3 `do_pagemap_scan`);
+/// `EINVAL` for invalid flags or masks; `EFAULT` for invalid addresses; `EPERM` for memory without write tracking if
+/// the request requires it; `ENOMEM`.
 pub fn scan(
     user: UserMemory<'static>,
     space: Option<Arc<Space>>,

@@ -34,7 +34,7 @@ struct Summed {
 /// Number of areas that are summed in one batch.
 const TOGETHER: usize = 4;
 
-/// Adds areas with their sums to `batch` until the batch is full. The first is the first area that ends after `from`.
+/// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     let mut run = Run::default();
     space.survey(pages_from(space, from), |sight| {
@@ -125,7 +125,7 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut bounds: Option<(u64, u64)> = None;
     if let Some(space) = subject.process.space() {
         let mut batch: Batch<Summed> = Batch::with_room(ROLLUP_TOGETHER).map_err(|_| fmt::Error)?;
-        // The lock of the address space is released between two batches (`show_smaps_rollup`).
+        // Sum up in batches: the lock of the address space is released between two batches (`show_smaps_rollup`).
         loop {
             let from = bounds.map_or(0, |(_, end)| end);
             survey(&space, from, &mut batch);
@@ -149,8 +149,8 @@ fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
     kibibyte_row(text, name, bytes / 1024)
 }
 
-/// Writes the rows that an area and the rollup have in common. With `parts`, also writes the rows that only the rollup
-/// has.
+/// Writes the rows of the sums, for an area or for the rollup. If `parts` is true, also writes the rows that only the
+/// rollup has.
 fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
     row(text, "Rss", sums.resident)?;
     row(text, "Pss", bytes_of_shares(sums.proportional))?;
@@ -187,8 +187,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         .try_for_each(|(name, bytes)| row(text, name, bytes))
 }
 
-/// The state from which the two-letter codes of `VmFlags:` follow (`show_smap_vma_flags`). The codes are in the order
-/// of Linux's bits.
+/// The state of an area from which the two-letter codes of its row `VmFlags:` are derived (`show_smap_vma_flags`). The
+/// codes are in the order of the `VM_` flags of Linux.
 struct Codes {
     rights: Rights,
     max_rights: Rights,
@@ -229,7 +229,7 @@ impl Codes {
             ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
-            // On Linux, hugetlb areas have `VM_DONTEXPAND`.
+            // On Linux, `VM_DONTEXPAND` is set in hugetlb areas.
             ("de", flags.contains(AreaFlags::HUGETLB)),
             ("ac", flags.contains(AreaFlags::ACCOUNTED)),
             ("nr", flags.contains(AreaFlags::NORESERVE)),

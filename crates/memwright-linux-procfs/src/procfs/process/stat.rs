@@ -71,7 +71,7 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     let thread = subject.thread.as_ref();
     let processor = thread.map_or(0, |thread| thread.cpu().index());
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
-    // These legacy fields contain only the first 31 signals.
+    // The legacy signal fields contain only signals 1 to 31.
     let old = |set: u64| set & 0x7fff_ffff;
     let nice = thread.map_or(0, |thread| thread.nice().number());
     let fields = [
@@ -131,7 +131,7 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(b"\n")
 }
 
-/// The number of fields that fit in a line even if each has the maximum number of digits.
+/// Number of fields that are composed in one [`Line`]: they fit even if each has the maximum number of digits.
 const TOGETHER: usize = 8;
 
 /// Number of the fields from `flags` on that precede `nice`, the only field that can be negative.

@@ -188,7 +188,7 @@ fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
     line.text("\n").write(text)
 }
 
-/// Writes the rows about memory. `code` is the number of pages of code of the executable itself.
+/// Writes the rows about memory. `code` is the number of pages with code of the executable itself, without libraries.
 fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     let library = totals.executable.saturating_sub(code);
     let rows = [

@@ -10,8 +10,8 @@ use memwright_linux_tasks::process::PathError;
 use memwright_linux_vfs::user::PATH_MAX;
 use memwright_table::VirtAddr;
 
-/// Copies the present contents of the process's memory between the addresses `start` and `end`. The cursor is an offset
-/// in bytes from `start`.
+/// Writes the bytes that the memory of the process now contains between the addresses `start` and `end`. The cursor is
+/// an offset in bytes from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

@@ -164,7 +164,7 @@ static FILES: [GroupFile; 17] = [
 
 /// Number of inode numbers that are reserved for each cgroup.
 const NUMBERS: u64 = 64;
-/// The first number of a file among those of its cgroup.
+/// The inode number of a cgroup's first file, relative to the first number of the cgroup.
 const FIRST_FILE: u64 = 16;
 
 /// Returns whether a file exists in a cgroup.
@@ -213,7 +213,7 @@ const GROUPS: u64 = 256;
 /// Passes the entries of the directory of the cgroup `id` from `position` on to `emit`, until `emit` returns `false`.
 ///
 /// # Errors
-/// `ENOENT` if it was removed.
+/// `ENOENT` if the cgroup was removed.
 pub(in crate::procfs) fn list(
     groups: &Cgroups,
     id: u32,
@@ -254,7 +254,7 @@ pub(in crate::procfs) fn list(
 /// Returns the cgroup with this id for an access to one of its files.
 ///
 /// # Errors
-/// `ENODEV` if it was removed, or if it has lost the controller of the file.
+/// `ENODEV` if the cgroup was removed, or if it no longer has the controller to which the file belongs.
 pub(in crate::procfs) fn find(
     groups: &Cgroups,
     id: u32,
@@ -267,7 +267,8 @@ pub(in crate::procfs) fn find(
 }
 
 impl ProcNode {
-    /// Returns the id of the cgroup whose directory the node is, 0 for the root; `None` for any other node.
+    /// If the node is the directory of a cgroup, returns the id of the cgroup, which is 0 for the root. Returns `None`
+    /// for any other node.
     #[must_use]
     pub const fn cgroup(&self) -> Option<u32> {
         match self {
@@ -277,8 +278,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the number of links: 2 for a directory, 1 for any other node. The directory of a cgroup has one more
-    /// link for each directory in it.
+    /// Returns the number of links: 1 for a file, and 2 for a directory, plus one for each child if it is the directory
+    /// of a cgroup.
     #[must_use]
     pub fn links<'a>(&self, groups: impl FnOnce() -> &'a Cgroups) -> u32 {
         let below = self.cgroup().and_then(|id| groups().get(id));
@@ -405,7 +406,7 @@ fn write_controllers(text: &mut Text, memory: bool) -> fmt::Result {
 
 fn counts(group: &Cgroup, text: &mut Text) -> fmt::Result {
     let below = group.place.descendants.load(Ordering::Relaxed);
-    // The root always has the controller.
+    // The root cgroup always has the memory controller.
     let root = u32::from(group.parent().is_none());
     let memories = group.place.memories.load(Ordering::Relaxed) + root;
     write!(
@@ -460,19 +461,19 @@ fn enter(
     groups.enter(&process, group.id)
 }
 
-/// Returns 1 if the group or one below has processes, and 0 otherwise.
+/// Returns 1 if the cgroup or a descendant has processes, and 0 otherwise.
 fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
-/// Returns the sum of the counters. It changes when one of them does.
+/// Returns the sum of the counters, which changes whenever one of them changes.
 fn happened(events: &Events) -> u64 {
     let counts = [&events.max, &events.out_of_memory, &events.killed];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
     counts.iter().sum()
 }
 
-/// Returns a weighted sum of the counters in `memory.swap.events`. It changes when one of them does.
+/// Returns a weighted sum of the counters in `memory.swap.events`, which changes whenever one of them changes.
 fn swap_failed(memory: &Memory, group: &Cgroup) -> u64 {
     let swap = memory.swap();
     2 * swap.refused_to(group.memcg()) + swap.full_for(group.memcg())

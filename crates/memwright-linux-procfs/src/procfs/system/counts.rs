@@ -1,4 +1,5 @@
-//! Counts locked frames when a file that reports their number is read. The kernel maintains no counter of them.
+//! Counts the locked frames for the files that report their number. They are counted on each read, because the kernel
+//! maintains no counter of them.
 
 use core::fmt;
 use memwright::{AreaFlags, Sight};

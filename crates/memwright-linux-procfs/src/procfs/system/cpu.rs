@@ -30,7 +30,7 @@ stubs! {
     BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for I/O.";
 }
 
-/// Access to the CPUID leaves that `/proc/cpuinfo` reports.
+/// Reads the CPUID leaves that `/proc/cpuinfo` reports.
 trait Identified {
     /// Returns the registers EAX to EDX of a leaf.
     fn leaf(&self, leaf: u32) -> [u32; 4];
@@ -237,7 +237,7 @@ fn times(cpus: &dyn Cpus, cpu: CpuId) -> [u64; 3] {
     [times.user, times.system, times.idle].map(ticks)
 }
 
-/// Writes the times of one CPU, or the sums of the times of all CPUs.
+/// Writes the times of a row of `/proc/stat`, which describes one CPU or all CPUs together.
 fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     write!(
         text,

@@ -16,7 +16,7 @@ stubs! {
     UNUSED_FILES: "/proc/sys/fs/file-nr" "unused" Number(0), "The number is constant on Linux too.";
 }
 
-/// Defines the file of one limit.
+/// Defines the control of the file that reports and sets one limit.
 macro_rules! limit {
     ($field:ident) => {
         SystemControl {

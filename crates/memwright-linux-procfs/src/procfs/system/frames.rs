@@ -63,8 +63,8 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
-/// Returns the additional flags of a frame in a folio of order `order`; none for order 0. The flags do not depend on
-/// the entries that map the folio.
+/// Returns the additional flags of a frame in a folio of order `order`; none for order 0. These flags are set whether
+/// entries map the folio or not.
 const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     if order == 0 {
         return 0;
@@ -103,7 +103,7 @@ fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
 
 /// An open `/proc/kpageflags` or `/proc/kpagecount`.
 pub struct FrameFile {
-    /// The contents of each word.
+    /// What each word of the file contains.
     pub word: FrameWord,
     /// The memory whose frames the file describes.
     pub memory: Arc<Memory>,

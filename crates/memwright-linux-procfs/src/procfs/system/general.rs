@@ -50,7 +50,7 @@ stubs! {
 pub fn meminfo(memory: &Memory, tasks: &Tasks, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
-    // KSM pages count as anonymous pages too.
+    // KSM pages have their own kind of frame, but count as anonymous pages.
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(tasks, memory)?;

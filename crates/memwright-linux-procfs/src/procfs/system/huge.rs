@@ -76,10 +76,10 @@ static SCAN: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// The choices of `defrag`.
+/// The words of which `defrag` accepts one, in the order in which they are written.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
 
-/// Writes all choices, with the active choice in brackets.
+/// Writes all words of a setting, with the active word in brackets.
 pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
     for (index, word) in words.iter().enumerate() {
         let space = if index == 0 { "" } else { " " };
@@ -92,7 +92,7 @@ pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Res
     text.write_char('\n')
 }
 
-/// Parses a written choice and returns its index.
+/// Returns the index of the word that a program has written.
 pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
     let word = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let position = words.iter().position(|one| one.as_bytes() == word);

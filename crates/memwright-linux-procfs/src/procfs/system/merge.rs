@@ -108,7 +108,7 @@ fn zero_pages(memory: &Memory, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", memory.merged_zero_pages())
 }
 
-/// Writes the number of bytes that merging saves, minus the size of the index of pages.
+/// Writes the number of bytes that merging saves, minus the size of ksmd's index of the tracked pages.
 fn profit(memory: &Memory, text: &mut Text) -> fmt::Result {
     let counts = counts(memory);
     let pages = counts.sharing + memory.merged_zero_pages();

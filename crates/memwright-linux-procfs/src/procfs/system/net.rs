@@ -25,7 +25,7 @@ stubs! {
     CONGESTION: "/proc/net/tcp" "numbers behind the pointer" Text("20 4 0 10 -1"), "There are no packets, thus no congestion.";
 }
 
-/// The length in bits of the prefix of the IPv6 address of the loopback interface.
+/// The prefix length of the loopback interface's IPv6 address, in bits.
 const PREFIX: u64 = 128;
 /// `IFA_HOST`, the scope of an address that is valid on this machine only, and `IFA_F_PERMANENT`.
 const SCOPE_OF_HOST: u64 = 0x10;
@@ -67,7 +67,7 @@ pub static NET: FixedDirectory = FixedDirectory {
 
 /// Number of sockets that are collected in one batch.
 const TOGETHER: usize = 64;
-/// The length without its newline to which a line of an IPv4 file is padded (`TMPSZ` in `net/ipv4/tcp_ipv4.c` and
+/// The length to which a line of an IPv4 file is padded, without its newline (`TMPSZ` in `net/ipv4/tcp_ipv4.c` and
 /// `seq_setwidth` in `net/ipv4/udp.c` of Linux 7.2).
 const TCP_WIDTH: usize = 149;
 const UDP_WIDTH: usize = 127;
@@ -169,7 +169,8 @@ fn sockets(
         write_header(text, protocol, family)?;
     }
     let first = Spot::first(protocol);
-    // A socket of the other family has no row, so a piece can skip any number of sockets. Hence the scheduling points.
+    // A scheduling point for each batch: sockets of the other family have no row, so one piece can skip any number of
+    // them.
     let mut points = PausePoints::every(1);
     let note = |(spot, _), batch: &mut Batch<Found>| {
         points.round();
@@ -199,7 +200,7 @@ fn write_header(text: &mut Text, protocol: Protocol, family: Family) -> fmt::Res
     line.text("\n").write(text)
 }
 
-/// Appends the words of memory that hold an address, and a port.
+/// Appends an address, as the hexadecimal words of memory that hold it in network byte order, and a port.
 fn endpoint(line: &mut Line, family: Family, endpoint: Endpoint) {
     let words = |line: &mut Line, bytes: &[u8]| {
         for word in bytes.chunks_exact(4) {

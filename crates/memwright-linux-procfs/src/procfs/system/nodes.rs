@@ -21,8 +21,8 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// The index of a node's directory among the directories with its number. It determines the inode numbers of the
-/// entries. Lower indexes belong to the directories of the CPU with the same number.
+/// The `place` of a node's directory, which determines the inode numbers of its entries. Lower indexes belong to the
+/// two directories of the CPU with the same number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.

@@ -15,7 +15,7 @@ use memwright_linux_abi::Memory;
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
-/// The directories for the folio size of order `ORDER`.
+/// Holds the constants of the directory for folios of order `ORDER`.
 pub struct Size<const ORDER: u8>;
 
 impl<const ORDER: u8> Size<ORDER> {

@@ -92,7 +92,7 @@ impl Scanner<'_> {
         Some(start..self.hexadecimal()?)
     }
 
-    /// Parses `,ORDER` and `,OFFSET`, both of which are optional. A negative order becomes a large order, so that no
+    /// Parses `,ORDER` and `,OFFSET`, both of which are optional. A negative order becomes a large one, with which no
     /// folio is split.
     fn split(&mut self) -> FolioSplit {
         let mut next = || {

@@ -12,7 +12,7 @@ stubs! {
 
 /// Number of sockets that are collected in one batch.
 const TOGETHER: usize = 64;
-/// The flag of a socket that accepts connections (`__SO_ACCEPTCON`).
+/// The flag of a listening socket (`__SO_ACCEPTCON`).
 const ACCEPTS: u64 = 0x1_0000;
 /// Number of references to a socket that is not connected: one by its open file, and one by the table of sockets.
 const REFERENCES: u64 = 2;
@@ -27,7 +27,7 @@ pub fn unix_sockets(sockets: &Registry, text: &mut Text) -> fmt::Result {
     if text.is_first() {
         text.push(HEADER.as_bytes())?;
     }
-    // A closed socket has no row, so a piece can skip any number of sockets. Hence the scheduling points.
+    // A scheduling point for each batch: closed sockets have no row, so one piece can skip any number of them.
     let mut points = PausePoints::every(1);
     let note = |first, batch: &mut Batch<FoundSocket>| {
         points.round();

@@ -35,7 +35,8 @@ stubs! {
         "No file system is on a block device, and pages that are being written to swap are not counted.";
 }
 
-/// `/proc/sys/vm/drop_caches`. No cached contents are also stored elsewhere, so a write drops nothing.
+/// `/proc/sys/vm/drop_caches`. A write drops nothing: there is no other copy from which dropped contents could be read
+/// again.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
     store: |view, bytes| drop_caches(view.parts.calls(), bytes),
@@ -136,7 +137,7 @@ pub fn lowest_address(text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST_ADDRESS}")
 }
 
-/// Handles a write to `drop_caches`, and counts it as a call without effect.
+/// Handles a write to `drop_caches`: counts it among the calls without effect that the report lists.
 fn drop_caches(calls: &CallCounts, bytes: &[u8]) -> Result<(), Errno> {
     match setting(bytes)? {
         1..=4 => {
@@ -147,8 +148,8 @@ fn drop_caches(calls: &CallCounts, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Handles a write to `max_map_count`: sets the limit on the number of areas of every address space. Areas that already
-/// exceed the limit are not unmapped.
+/// Handles a write to `max_map_count`: sets the limit on the number of areas of every address space. An address space
+/// that already exceeds the limit keeps its areas.
 fn set_most_areas(most_areas: &AtomicUsize, tasks: &Tasks, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
     most_areas.store(most, Ordering::Relaxed);
@@ -206,7 +207,8 @@ pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Te
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
-    // On Linux, `do_swap_page` swaps in these pages outside a page fault (`__collapse_huge_page_swapin`).
+    // Pages that khugepaged swaps in count as major faults: on Linux, it calls `do_swap_page`, which counts them
+    // (`__collapse_huge_page_swapin`).
     let read_to_collapse = memory.huge().scan.read_back.load(Ordering::Relaxed);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [

@@ -1,11 +1,11 @@
-//! The entry of a system call in the table, and the types of arguments.
+//! The entry of a system call in the system-call table, and the types of its arguments.
 
 pub(crate) mod flags;
 
 use crate::context::Handler;
 use memwright_linux_abi::errno::Errno;
 
-/// The type of an argument.
+/// The type of a system call's argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A signed number.
@@ -70,8 +70,8 @@ pub struct SystemCall {
 }
 
 /// Returns the handler of a system call: `handler!(function, port, ...)` calls `function` with the running thread, the
-/// parts of the kernel that the methods `port` of [`Context`](crate::context::Context) return, and the arguments. The
-/// handler has the name of the function, which profiles print.
+/// parts of the kernel that the methods `port` of [`Context`](crate::context::Context) return, and the arguments.
+/// Profiles print the handler under the name of the function.
 macro_rules! handler {
     (@path [] $name:ident $(, $port:ident)*) => {
         handler!(@named $name, [self::$name] $(, $port)*)

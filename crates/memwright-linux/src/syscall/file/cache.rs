@@ -10,7 +10,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::fs::permission::Permission;
 use memwright_table::PAGE_SIZE;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_cachestat,
     "cachestat",

@@ -32,7 +32,7 @@ const ALLOCATE_FLAGS: &[(u64, &str)] = &[
     (raw::FALLOC_FL_ZERO_RANGE as u64, "FALLOC_FL_ZERO_RANGE"),
 ];
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_chmod, "chmod", &[Path, Mode], handler!(chmod)),
     real(raw::__NR_fchmod, "fchmod", &[Fd, Mode], handler!(fchmod)),
@@ -131,7 +131,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Checks that the caller is the owner of the inode or root. Other users are not allowed to change its attributes.
+/// Checks that the caller owns the inode or is root. Other users are not allowed to change its attributes.
 fn own(current: &Current<'_>, inode: &Inode) -> Result<(), Errno> {
     inode.check_owner(current.caller().subject())
 }
@@ -262,7 +262,7 @@ fn fchownat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     change_owner(current, &entry.inode, user, group)
 }
 
-/// The new value of one of the two times.
+/// The new value of the access time or of the modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewTime {
     Now,
@@ -313,7 +313,7 @@ fn set_times(current: &Current<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
         return Ok(0);
     }
     if times == [NewTime::Now; 2] {
-        // Write permission suffices for setting both times to the present time.
+        // To set both times to the present time, write permission suffices.
         own(current, inode)
             .or_else(|_| inode.check(current.caller().subject(), Permission::WRITE))?;
     } else {
@@ -387,7 +387,7 @@ fn utime(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     set_times(current, &entry.inode, times)
 }
 
-/// Returns the error for an inode that is not a regular file and has no size to set.
+/// Returns the error of setting the size of an inode that is not a regular file.
 fn unsized_error(inode: &Inode) -> Errno {
     if inode.is_directory() {
         Errno::EISDIR
@@ -486,7 +486,8 @@ fn fallocate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
             current.caller().file_too_large();
             return Err(Errno::EFBIG);
         }
-        // Allocation after the end counts as growth even if the size does not change (`mm/shmem.c`, `shmem_fallocate`).
+        // For `F_SEAL_GROW`, allocation after the end counts as growth even if the size does not change (`mm/shmem.c`,
+        // `shmem_fallocate`).
         if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }

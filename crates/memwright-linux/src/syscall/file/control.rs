@@ -23,7 +23,7 @@ use memwright_linux_vfs::fs::{
     seek::moved,
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_fcntl,
@@ -58,7 +58,7 @@ fn fcntl(
     let (number, command) = (int(number), command as u32);
     let files = current.files();
     let open = files.get(number)?;
-    // Only these commands are permitted for an `O_PATH` descriptor.
+    // Only these commands and `F_DUPFD_QUERY` are permitted for an `O_PATH` descriptor.
     let on_path = matches!(
         command,
         raw::F_DUPFD | raw::F_DUPFD_CLOEXEC | raw::F_GETFD | raw::F_SETFD | raw::F_GETFL

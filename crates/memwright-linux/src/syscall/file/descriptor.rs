@@ -16,7 +16,7 @@ const CLOSE_RANGE_UNSHARE: u32 = 2;
 /// `CLOSE_RANGE_CLOEXEC` of `linux/close_range.h`.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_close,

@@ -22,7 +22,7 @@ use memwright_linux_vfs::{
     user::check_range,
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_epoll_create,
@@ -142,7 +142,7 @@ fn epoll_ctl(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Number of events that are stored between two scheduling points.
+/// Number of events that `wait` stores between two scheduling points.
 const EVENTS: u32 = 128;
 
 /// Waits for events and stores them at `address`. Returns the number of stored events.
@@ -156,7 +156,7 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     let mut found = FoundEvents::new();
     if most > FoundEvents::INLINE {
-        // The list of events can allocate.
+        // A list of that many events is allocated: fail before the wait if the heap is in its reserve.
         current.check_heap()?;
     }
     epoll.wait(current, most, deadline, &mut found)?;
@@ -176,7 +176,8 @@ fn wait(
     Ok(found.len() as u64)
 }
 
-/// Checks the arguments that all variants of the call have.
+/// Checks the arguments that `epoll_wait`, `epoll_pwait` and `epoll_pwait2` have in common. Returns the open file and
+/// the maximum number of events.
 fn wait_arguments(
     current: &Current<'_>,
     arguments: &Arguments,

@@ -22,7 +22,7 @@ use memwright_linux_vfs::{
     identity::{Capabilities, Resource},
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_io_uring_setup,
@@ -51,7 +51,8 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The words of `struct io_uring_params`: sizes, flags and features, followed by the offsets in both rings.
+/// The words of `struct io_uring_params`: sizes, flags and features, followed by the offsets of the fields of both
+/// rings.
 type Parameters = [u32; 30];
 
 /// Implements `io_uring_setup`.

@@ -11,7 +11,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::fs::dirents::Layout;
 use memwright_table::TryPush;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getdents,
@@ -27,7 +27,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Maximum number of bytes that one call returns: the buffer size that C libraries use.
+/// Maximum number of bytes that one call returns, also for a larger buffer: the buffer size that C libraries use.
 const GATHER_MAX: usize = 32 * 1024;
 
 fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallResult {

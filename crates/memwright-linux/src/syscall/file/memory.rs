@@ -1,4 +1,4 @@
-//! System calls for unnamed files in memory.
+//! System calls that create unnamed files in memory: `memfd_create` and `memfd_secret`.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -29,7 +29,7 @@ const MEMFD_FLAGS: &[(u64, &str)] = &[
     (raw::MFD_EXEC as u64, "MFD_EXEC"),
 ];
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_memfd_create,
@@ -131,7 +131,7 @@ fn nameless(
     Arc::new(inode)
 }
 
-/// Opens the file of `inode`. `/proc/PID/fd` contains `path` as its path. Returns the descriptor.
+/// Opens the file of `inode`. The link in `/proc/PID/fd` shows `path` as its target. Returns the descriptor.
 fn add(
     current: &Current<'_>,
     path: &[u8],

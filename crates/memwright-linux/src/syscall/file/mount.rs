@@ -54,7 +54,7 @@ const UNMOUNT_FLAGS: &[(u64, &str)] = &[
     (unmount::NO_FOLLOW as u64, "UMOUNT_NOFOLLOW"),
 ];
 
-/// The table entries of this group. All arguments of `mount` except the path may be null.
+/// The entries of this module in the system-call table. All arguments of `mount` except the path may be null.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mount,
@@ -101,7 +101,7 @@ fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
         return Ok(text);
     }
     text.try_fill(PAGE_SIZE, 0)?;
-    // The rest of the first page must be readable; the next page need not be readable.
+    // Only the part of the options in the first page must be readable; the part in the next page need not be.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
     user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;

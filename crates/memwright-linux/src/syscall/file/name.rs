@@ -29,7 +29,7 @@ const RENAME_FLAGS: &[(u64, &str)] = &[
     (raw::RENAME_WHITEOUT as u64, "RENAME_WHITEOUT"),
 ];
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mkdir,
@@ -174,12 +174,12 @@ fn make_directory(
     make(current, &walked, Body::directory(), permissions)
 }
 
-/// Returns the node of a cgroup directory. Returns `None` for other inodes.
+/// Returns the node of an inode that is a cgroup directory. Returns `None` for other inodes.
 fn groups(inode: &Inode) -> Option<&ProcNode> {
     ProcEntry::node_of(inode).filter(|node| node.cgroup().is_some())
 }
 
-/// Checks that the caller is allowed to change the names in a directory that handles these changes itself.
+/// Checks that the caller is allowed to create and remove entries of a cgroup directory.
 fn may_change(current: &Current<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(
         current.caller().subject(),
@@ -373,7 +373,8 @@ fn link_at(current: &Current<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let entry = current.caller().resolve_at(int(old.0), old.1, how)?;
     let walked = walk_new(current, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
-    // A file that was opened with `O_TMPFILE` never had a name but can be linked.
+    // A file that was opened with `O_TMPFILE` has no name, but can be linked nevertheless. A file whose name was
+    // removed cannot.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &current.vfs().mounts;
     mounts.names.link(
@@ -433,7 +434,7 @@ fn read_link(
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
     let entry = match current.caller().resolve_at(int(directory), path, flags) {
-        // An empty path is valid only with a descriptor.
+        // An empty path refers to the file of the descriptor. Without a descriptor, it is an error.
         Ok(_) if directory == HERE && current.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);
         }

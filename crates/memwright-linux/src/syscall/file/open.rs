@@ -30,7 +30,7 @@ pub const OPEN_FLAGS: &[(u64, &str)] = &[
     (raw::O_PATH as u64, "O_PATH"),
 ];
 
-/// The flags that are defined. `open` ignores other flags; `openat2` rejects them.
+/// The flags that Linux defines. `open` ignores other flags; `openat2` rejects them.
 const KNOWN: u64 = raw::O_ACCMODE as u64
     | raw::O_SYNC as u64
     | raw::FASYNC as u64
@@ -39,7 +39,7 @@ const KNOWN: u64 = raw::O_ACCMODE as u64
     | (raw::O_NONBLOCK | raw::O_DIRECT | raw::O_LARGEFILE | raw::O_NOFOLLOW) as u64
     | (raw::O_NOATIME | raw::O_CLOEXEC | raw::O_PATH) as u64;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_open,

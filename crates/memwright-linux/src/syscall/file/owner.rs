@@ -1,4 +1,4 @@
-//! The commands of `fcntl` and `ioctl` for the owner of a file (Linux 7.2 `fs/fcntl.c`).
+//! The commands of `fcntl` and `ioctl` for the owner of an open file, which is sent its SIGIO (Linux 7.2 `fs/fcntl.c`).
 
 use crate::{context::CallResult, syscall::call::int};
 use linux_raw_sys::general as raw;
@@ -58,7 +58,7 @@ fn owner_of(argument: i32) -> Result<Who, Errno> {
     }
 }
 
-/// Executes a command for the owner of `open`. Returns `None` for other commands.
+/// Executes a command that reads or sets the owner of `open`. Returns `None` for other commands.
 pub(crate) fn owner_command(
     caller: &dyn Caller,
     tasks: &'static Tasks,

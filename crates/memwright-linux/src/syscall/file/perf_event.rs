@@ -16,7 +16,7 @@ use memwright_linux_tasks::{
 };
 use memwright_linux_vfs::fs::{inode::Body, open::OpenRequest, open_file::OpenFile, vfs::Vfs};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_perf_event_open,
     "perf_event_open",
@@ -28,7 +28,8 @@ pub const CALLS: &[SystemCall] = &[real(
 const CLOSE_ON_EXEC: u64 = 8;
 /// The flag `disabled` of `struct perf_event_attr`.
 const DISABLED: u64 = 1;
-/// The flags `exclude_kernel`, `exclude_hv` and `exclude_idle`. They have no effect: uprobes never count these events.
+/// The flags `exclude_kernel`, `exclude_hv` and `exclude_idle`. They have no effect: a uprobe counts no events in the
+/// kernel, in a hypervisor or while idle.
 const EXCLUSIONS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
 
 abi_struct! {
@@ -54,7 +55,7 @@ abi_struct! {
         pub breakpoint: u32,
         /// For a uprobe, the address of the path of its file.
         pub path: u64,
-        /// For a uprobe, the offset in its file.
+        /// For a uprobe, the offset in its file, in bytes.
         pub offset: u64,
     }
 }
@@ -94,8 +95,8 @@ fn perf_event_open(
     current.caller().add_descriptor(open, close)
 }
 
-/// Checks the attributes. Accepts only the count of a uprobe for one thread on all CPUs. Returns `ENOENT` for other
-/// types, like Linux does for hardware events on a machine without that hardware.
+/// Checks the attributes. Accepts only an event that counts the hits of a uprobe by one thread on all CPUs. Returns
+/// `ENOENT` for other types, like Linux does for hardware events on a machine without that hardware.
 fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
     if (attributes.size as usize) < <EventAttributes as memwright_linux_abi::abi::Plain>::SIZE {
         return Err(Errno::E2BIG);

@@ -20,7 +20,7 @@ use memwright_linux_tasks::{
     process::{Life, Process, Tasks, queue, send_to_group},
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_pidfd_open,
@@ -116,7 +116,8 @@ fn pidfd_send_signal(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments
             return Err(Errno::EINVAL);
         }
         let given = signal.map(|signal| SignalInfo::from_user(signal, &bytes));
-        // Only the kernel and `kill` may use these codes: from another sender, they are forged.
+        // These codes identify a signal as sent by the kernel, `kill` or `tgkill`: from another sender, they are
+        // forged.
         let forged = |info: &SignalInfo| info.code >= 0 || info.code == code::SI_TKILL;
         if !own && given.as_ref().is_some_and(forged) {
             return Err(Errno::EPERM);

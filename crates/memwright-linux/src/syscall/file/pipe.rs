@@ -16,7 +16,7 @@ use memwright_linux_vfs::fs::{
     pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
 };
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_pipe,

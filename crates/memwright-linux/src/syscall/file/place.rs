@@ -10,7 +10,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::{fs::socket::Registry, user::PATH_MAX};
 use memwright_table::TryPush;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getcwd,
@@ -50,7 +50,7 @@ fn getcwd(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     path.try_push(0).map_err(|_| Errno::ENOMEM)?;
     let before: &[u8] = if reached { b"" } else { b"(unreachable)" };
     let length = before.len() + path.len();
-    // Make these checks in the order of Linux (`fs/d_path.c`).
+    // Check `PATH_MAX` before the size of the buffer, like Linux (`fs/d_path.c`).
     if length > PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }

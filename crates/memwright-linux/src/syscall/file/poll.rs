@@ -21,7 +21,7 @@ use memwright_linux_sched::wait::{Interest, Queues, WaitError};
 use memwright_linux_tasks::process::RestartBlock;
 use memwright_linux_vfs::fs::{OpenFile, Readiness};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_poll,
@@ -59,7 +59,7 @@ pub struct Watch {
     wanted: u16,
     /// The events that the last check found.
     found: Cell<u16>,
-    /// Whether the descriptor is negative, so that the call ignores it.
+    /// Whether the descriptor is negative. The call ignores it then.
     passed_over: bool,
 }
 
@@ -111,7 +111,7 @@ impl Watch {
 /// Number of descriptors that are checked between two scheduling points.
 const WATCHES: u32 = 256;
 
-/// The descriptors that a call polls. Their maximum number is that of open descriptors.
+/// The descriptors that a call polls: at most as many as a process can have open.
 #[derive(Default)]
 pub struct Watches(Paged<Watch>);
 
@@ -159,7 +159,7 @@ pub fn wait(
     watches: &Watches,
     deadline: Option<u64>,
 ) -> Result<u64, Errno> {
-    // Return the events that ended the wait: a second check might not find them any more.
+    // Record the events in the check that ends the wait: a later check might not find them any more.
     let ready = || {
         let mut points = PausePoints::every(WATCHES);
         let mut count = 0;
@@ -199,7 +199,7 @@ pub fn wait(
 pub fn milliseconds_argument(current: &Current<'_>, timeout: u64) -> Option<u64> {
     let milliseconds = u64::try_from(timeout as i32).ok()?;
     if milliseconds == 0 {
-        // Any time in the past is correct, so the clock need not be read.
+        // A timeout of 0 is any time in the past, so the clock need not be read.
         return Some(0);
     }
     deadline_after(current, milliseconds * 1_000_000)
@@ -276,7 +276,8 @@ fn poll_until(
     let watches = read_watches(current, address, count as usize)?;
     let result = wait(current, oom, &watches, deadline);
     match result {
-        // After a signal, store the events too. All of them are empty (`do_sys_poll` of Linux 7.2, `fs/select.c`).
+        // After a signal, store the returned events too. They are empty for all descriptors (`do_sys_poll` of Linux
+        // 7.2, `fs/select.c`).
         Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
         Err(error) => return Err(error),
     }

@@ -1,4 +1,4 @@
-//! System calls for the memory of other processes: advice, release, copies.
+//! System calls for the memory of other processes: they advise on it, free it, and copy from and to it.
 
 use crate::{
     context::{Arguments, CallResult},
@@ -23,7 +23,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_process_madvise,
@@ -67,8 +67,8 @@ const REMOTE_COPY: &[Kind] = &[
     Kind::Hex,
 ];
 
-/// Returns whether the advice is permitted for the memory of another process. It must not change the contents of that
-/// memory.
+/// Returns whether the advice is permitted for the memory of another process. Only advice that does not change the
+/// contents of the memory is.
 fn is_for_others(advice: u64) -> bool {
     matches!(
         advice as u32,
@@ -124,7 +124,8 @@ fn process_madvise(
     Ok(done)
 }
 
-/// Implements `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): frees the memory of a killed process at once.
+/// Implements `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): frees the memory of a killed process before the process
+/// has exited.
 fn process_mrelease(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> CallResult {
     if arguments[1] as u32 != 0 {
         return Err(Errno::EINVAL);
@@ -199,7 +200,7 @@ impl RemoteCopy {
     }
 
     /// Calls `copy` with the address and length in bytes of each range of the other process's memory, in order, until a
-    /// copy is short. Returns the total number of copied bytes.
+    /// call copies fewer bytes than it should. Returns the total number of copied bytes.
     fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<Copied, Errno>) -> CallResult {
         let mut done = 0;
         for piece in &self.others {

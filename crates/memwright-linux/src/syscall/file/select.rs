@@ -22,7 +22,7 @@ use memwright_table::TryPush;
 /// Number of descriptors that are handled between two scheduling points.
 const NUMBERS: u32 = 256;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_select,

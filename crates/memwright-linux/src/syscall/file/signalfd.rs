@@ -10,7 +10,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{errno::Errno, signal::SignalSet};
 use memwright_linux_tasks::{process::Tasks, signalfd::SignalFile};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_signalfd,

@@ -25,7 +25,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{FrameRef, VirtAddr};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_splice,
@@ -207,7 +207,8 @@ fn pipe_to_file(
     output.finish(current, start, count)
 }
 
-/// Moves bytes from a file to a pipe. `waits` permits waiting for the file, and `pipe_waits` for room in the pipe.
+/// Moves bytes from a file to a pipe. `waits` permits waiting for the file, and `pipe_waits` permits waiting for room
+/// in the pipe.
 fn file_to_pipe(
     current: &Current<'_>,
     input: &mut Side,
@@ -217,7 +218,7 @@ fn file_to_pipe(
 ) -> CallResult {
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
-    // Wait for room first: errors of the pipe have precedence over errors of the file.
+    // Wait for room before accessing the file: errors of the pipe have precedence over errors of the file.
     pipe.await_room(current, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);

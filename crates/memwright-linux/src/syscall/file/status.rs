@@ -23,7 +23,7 @@ pub const AT_FLAGS: &[(u64, &str)] = &[
     (raw::AT_EMPTY_PATH as u64, "AT_EMPTY_PATH"),
 ];
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_stat, "stat", &[Path, Out(144)], handler!(stat)),
     real(raw::__NR_lstat, "lstat", &[Path, Out(144)], handler!(lstat)),

@@ -16,7 +16,7 @@ use memwright_linux_sched::{scheduler::Scheduler, time::Schedule};
 use memwright_linux_tasks::process::Thread;
 use memwright_linux_vfs::fs::{OpenFile, timerfd::TimerFile};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_timerfd_create,

@@ -21,7 +21,7 @@ use memwright_table::TryPush;
 
 use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_read,
@@ -125,7 +125,8 @@ fn transfer_out(current: &Current<'_>, open: &OpenFile, pieces: &[IoVector], at:
     Ok(done as u64)
 }
 
-/// Returns the open file and the buffer of a call with a single buffer. Checks that the file permits this direction.
+/// Returns the open file and the buffer of a call with a single buffer. Checks that the file permits reads, or, if
+/// `writes` is true, writes.
 fn one_piece(
     current: &Current<'_>,
     arguments: &Arguments,
@@ -143,7 +144,8 @@ fn one_piece(
     ))
 }
 
-/// Returns the open file if it permits this direction. Must precede the checks of all other arguments.
+/// Returns the open file of a descriptor. Checks that the file permits reads, or, if `writes` is true, writes. A call
+/// must make this check before it checks its other arguments.
 fn usable(current: &Current<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
     let open = current.files().get(int(number))?;
     let allowed = if writes {
@@ -249,8 +251,8 @@ fn lseek(current: &Current<'_>, arguments: &Arguments) -> CallResult {
 /// Number of bytes that a copy between files moves at a time.
 const CHUNK: usize = 4096;
 
-/// Copies between two open files through a kernel buffer. If the input has a position, bytes that could not be written
-/// count as not read.
+/// Copies between two open files through a kernel buffer. If the input has a position, it is advanced only past the
+/// bytes that were written.
 fn copy(
     current: &Current<'_>,
     from: (&OpenFile, &mut At),
@@ -271,7 +273,8 @@ fn copy(
             At::Position => input.position(),
             At::Offset(offset) => offset,
         };
-        // If the file has a position, read at an explicit offset: a short write then loses no bytes.
+        // If the file has a position, read at an explicit offset and advance the position after the write: a short
+        // write then loses no bytes.
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
@@ -391,7 +394,7 @@ fn copy_file_range(current: &Current<'_>, arguments: &Arguments) -> CallResult {
         };
         let begin = start(source, &input);
         let distance = begin.abs_diff(start(target, &output));
-        // Do not copy beyond the end of the input (fs/read_write.c, `generic_copy_file_checks`).
+        // Limit the copy to the end of the input (fs/read_write.c, `generic_copy_file_checks`).
         let there = input.attributes(current).size.saturating_sub(begin);
         count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {

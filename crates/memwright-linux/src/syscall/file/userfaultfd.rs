@@ -13,7 +13,7 @@ use memwright_linux_memory::userfault::{OpenedAs, Userfault, UserfaultFile, User
 use memwright_linux_tasks::process::Tasks;
 use memwright_linux_vfs::fs::{caller::Caller, vfs::UserfaultMaker};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_userfaultfd,
     "userfaultfd",
@@ -67,7 +67,7 @@ fn userfaultfd(
     userfaults: &'static Userfaults,
     arguments: &Arguments,
 ) -> CallResult {
-    // Make the check that `userfaultfd_syscall_allowed` makes on Linux.
+    // Check whether the caller is allowed to create a userfaultfd, like `userfaultfd_syscall_allowed` of Linux.
     let flags = arguments[0] as u32;
     let anybody = userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;

@@ -37,7 +37,7 @@ const ARGUMENTS_MAX: u64 = 4096;
 /// `XATTR_NAME_CAPS`.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_setxattr,
@@ -356,7 +356,7 @@ enum Class {
     Trusted,
     /// `user.`.
     User,
-    /// A known prefix without a name after it.
+    /// A name that consists of a known prefix only.
     Nameless,
     /// A name without a known prefix.
     Other,
@@ -381,8 +381,9 @@ enum Access {
     Write,
 }
 
-/// Checks whether the prefix of a name permits this access to a file of this kind. Precedes the check of the file's
-/// permissions (`xattr_permission`). `owner` is false if the file has the sticky bit and the caller does not own it.
+/// Checks whether the prefix of a name permits this access to a file of this kind. Called before the permissions of the
+/// file are checked (`xattr_permission`). `owner` is false if the file has the sticky bit and the caller does not own
+/// it.
 fn check_prefix(
     name: &[u8],
     access: Access,
@@ -544,8 +545,8 @@ fn remove(caller: &dyn Caller, target: Target, name: u64) -> CallResult {
     Ok(0)
 }
 
-/// Writes a result to a buffer of `size` bytes, of which at most `most` are used. Returns the length of the result.
-/// Without a buffer, only returns the length.
+/// Writes a result to a buffer of `size` bytes. At most `most` bytes of the buffer are used. Returns the length of the
+/// result. For a `size` of 0, writes nothing.
 fn give(caller: &dyn Caller, (buffer, size): (u64, u64), most: usize, bytes: &[u8]) -> CallResult {
     let length = bytes.len() as u64;
     if size == 0 || length == 0 {

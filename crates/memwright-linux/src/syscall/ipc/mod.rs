@@ -75,7 +75,8 @@ impl Ownership {
 }
 
 /// Checks whether a call with these flags is allowed to use an object that was found by its key. `fits` is true if the
-/// object is at least as large as requested (`ipc_check_perms` and its callers).
+/// object is at least as large as requested. `permits` checks the caller's permissions (`ipc_check_perms` and its
+/// callers).
 ///
 /// # Errors
 /// In this order: `EEXIST` if the flags permit only a new object, `EINVAL` unless `fits`, `EACCES` unless `permits`
@@ -119,8 +120,8 @@ impl Got {
     }
 }
 
-/// Repeats `attempt` until an object with the key was found or created. Linux instead excludes concurrent creation by a
-/// lock (Linux 7.2 `ipc/util.c`, `ipcget_public`).
+/// Repeats `attempt` until an object with the key was found or created. Linux does not repeat the search: it excludes
+/// concurrent creation by a lock (Linux 7.2 `ipc/util.c`, `ipcget_public`).
 ///
 /// # Errors
 /// Those of `attempt`.

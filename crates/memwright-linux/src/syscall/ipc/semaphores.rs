@@ -153,7 +153,8 @@ fn operate(
     let deadline = timeout.map(|time| current.now().saturating_add(time));
     let waited = current.wait_until(&[&pending.queue], deadline, || pending.outcome());
     let outcome = waited.or_else(|error: WaitError| {
-        // The operations may have completed before the thread could withdraw them.
+        // Withdraw the operations. If another thread has completed them since the wait ended, return their outcome
+        // instead.
         set.give_up(&pending).ok_or_else(|| error.interrupt())
     })?;
     outcome.map(|()| 0)

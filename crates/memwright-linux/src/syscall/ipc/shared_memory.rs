@@ -118,8 +118,8 @@ fn get(
     ipc::Got::of(segments.add(&wanted, contents))
 }
 
-/// Creates the pages of a segment. Without `SHM_NORESERVE`, the pages are accounted, or, for huge pages, reserved in
-/// the hugetlb pool.
+/// Creates the object that contains the pages of a segment of `size` bytes. Without `SHM_NORESERVE`, the pages are
+/// accounted, or, for huge pages, reserved in the hugetlb pool.
 fn contents(
     current: &Current<'_>,
     memory: &Arc<Memory>,
@@ -211,7 +211,7 @@ pub fn shmat(
         populate: false,
     };
     let mapped = memory::map(current, userfaults, &request).map_err(|error| match error {
-        // There is another mapping at the address.
+        // Another area is mapped at the address, and `SHM_REMAP` is not set.
         MapError::Taken(_) => Errno::EINVAL,
         other => map_errno(other),
     })?;
@@ -274,8 +274,8 @@ pub fn shmdt(current: &Current<'_>, segments: &Segments, arguments: &Arguments) 
     Ok(0)
 }
 
-/// Finds the first area from page `from` on that can be part of an attach at `first`: its offset in its object is equal
-/// to its distance from `first`. Returns its range and the identity of its object.
+/// Finds the first area from page `from` on that can be part of an attach at page `first`: the offset of the area in
+/// its object is equal to its distance from `first`. Returns the range of the area and the identity of the object.
 fn next_part(
     current: &Current<'_>,
     first: Page,
@@ -321,7 +321,8 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
         _ => {}
     }
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
-    // Read the new attributes from user memory before the search for the segment.
+    // Read the new attributes from user memory before the search for the segment: `EFAULT` has precedence over `EINVAL`
+    // for a segment that does not exist.
     let wanted: Option<SegmentStatus> = match command {
         ipc::IPC_SET => Some(current.user.read_value(address)?),
         _ => None,

@@ -22,7 +22,7 @@ use memwright_linux_tasks::call_counts::CallCounts;
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Advice that was applied to a range.
+/// Advice that was applied to a range, before the scans and the report are notified.
 pub(crate) struct Applied {
     advice: Advice,
     name: &'static str,
@@ -30,8 +30,8 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Wakes the background scan to which the advice applies. Counts advice without an effect as a stub, which the
-    /// report lists by name.
+    /// Wakes khugepaged or ksmd if the advice is for it. Counts advice without an effect as a stub, which the report
+    /// lists by name.
     pub(in crate::syscall) fn finish(
         self,
         huge_scan: &HugeScan,
@@ -69,8 +69,8 @@ pub fn madvise(
     })
 }
 
-/// Applies advice to a range. For discarded pages, sends the userfaultfd events before it discards the pages, so that
-/// the userfaultfd handler does not fill them again.
+/// Applies advice to a range. If the advice discards pages, sends the userfaultfd events before the pages are
+/// discarded, so that the userfaultfd handler does not fill them again.
 ///
 /// # Errors
 /// Those of `madvise`.
@@ -106,8 +106,8 @@ pub(in crate::syscall) fn advise(
     advised.map_err(advise_errno)
 }
 
-/// Populates a range. Continues where it stopped after direct reclaim, or after a userfaultfd context has resolved a
-/// fault.
+/// Populates a range. If this needs direct reclaim, or a userfaultfd context must resolve a fault, continues afterwards
+/// where it stopped.
 fn populate(
     current: &Current<'_>,
     userfaults: &Userfaults,
@@ -127,7 +127,7 @@ fn populate(
         .map_err(advise_errno)
 }
 
-/// Decodes the advice of `madvise`. Returns it with the name that the report uses for it.
+/// Decodes the advice of `madvise`. Returns the advice, and its name in the report.
 pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
         raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),

@@ -31,7 +31,7 @@ pub fn brk(current: &Current<'_>, userfaults: &Userfaults, arguments: &Arguments
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        // The mapping replaces no area, so that no userfaultfd events must be sent.
+        // The mapping replaces no area, so no userfaultfd events need to be sent.
         let map = || current.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
         if current.check_heap().is_ok() {
             let mapped = current.reclaim().retry(map).ok();

@@ -6,9 +6,9 @@ use linux_raw_sys::general as raw;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
 use memwright_linux_abi::{M, Memory, errno::Errno};
 
-/// Position of the logarithm of the page size in the flags (`asm-generic/hugetlb_encode.h`).
+/// Number of the lowest flag bit that contains the binary logarithm of the page size (`asm-generic/hugetlb_encode.h`).
 pub const SIZE_SHIFT: u32 = raw::MAP_HUGE_SHIFT;
-/// Mask of the logarithm after it was shifted to bit 0.
+/// Mask of the logarithm after the flags were shifted right by [`SIZE_SHIFT`].
 pub const SIZE_BITS: u32 = raw::MAP_HUGE_MASK;
 
 /// Returns whether the page size in the flags is supported: 2 MiB, or the default for flags without a size

@@ -50,7 +50,7 @@ pub fn pkey_mprotect(
     }
     range_end(address, length)?;
     let rights: Rights = rights(protection)?;
-    // Without protection keys in the processor, not even key 0 is valid.
+    // On a processor without protection keys, not even key 0 is valid.
     let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;
     if !protection_keys.exist() {
         return Err(Errno::EINVAL);

@@ -49,7 +49,7 @@ fn lock(
             locked => Ok(locked),
         }
     });
-    // A page that cannot be faulted in is `ENOMEM`, whatever the cause (`__mlock_posix_error_return`).
+    // Return `ENOMEM` if a page cannot be faulted in, whatever the cause (`__mlock_posix_error_return`).
     let locked = locked.map_err(|_| Errno::ENOMEM)?;
     locked.map_err(|error| lock_failed(current, error))?;
     Ok(0)

@@ -38,12 +38,12 @@ use memwright_table::VirtAddr;
 /// A new mapping.
 pub(crate) struct Mapped {
     address: VirtAddr,
-    /// Whether breakpoints of probes can be set in the mapping.
+    /// Whether the mapping can contain breakpoints of uprobes.
     probed: bool,
 }
 
 impl Mapped {
-    /// Sets the breakpoints of probes in the mapping, and returns its address.
+    /// Sets the breakpoints of uprobes in the mapping, and returns the address of the mapping.
     pub(in crate::syscall) fn finish(self, probes: &Probes, process: &Process) -> CallResult {
         if probes.exist() && self.probed {
             probes.mapped(process);
@@ -82,9 +82,9 @@ pub fn mmap(
     }
 }
 
-/// Makes the checks that Linux makes before those that depend on the kind of mapping: length, number of areas,
-/// placement, and permission to lock memory (`do_mmap` of Linux 7.3). Called only after `mmap` has failed, to return
-/// the error that Linux would return first.
+/// Checks the length, the number of areas, the placement, and the permission to lock memory, which Linux checks before
+/// anything that depends on the kind of mapping (`do_mmap` of Linux 7.3). Called only after `mmap` has failed, to
+/// return the error that Linux would return first.
 #[cold]
 fn first_refusal(
     current: &Current<'_>,
@@ -299,12 +299,12 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
-    // Like Linux, choose the placement before reserving pages: a mapping without a placement leaves no reservation.
+    // Like Linux, choose the placement before reserving pages: if no placement is found, no reservation is left behind.
     let rounded = length.checked_next_multiple_of(HUGE_BYTES);
     let rounded = rounded.ok_or(Errno::EINVAL)?;
     let checked = current.with_space(|space| space.check_place(rounded, plan.placement, true));
     checked.map_err(map_errno)?;
-    // The huge pages of a file count against `RLIMIT_MEMLOCK` only if they are mapped.
+    // Check `RLIMIT_MEMLOCK` before reserving pages, too. Huge pages count against this limit only in a locked mapping.
     if plan.flags.contains(AreaFlags::LOCKED) {
         check_lock(current, length)?;
     }
@@ -342,7 +342,8 @@ fn file(
     let regular = open.inode().regular();
     let growing = plan.flags.contains(AreaFlags::GROWSDOWN);
     if plan.shared && regular.is_some_and(|regular| regular.seals().intersects(sealed)) {
-        // A read-only mapping must not become writable later (`mm/memfd.c`, `check_write_seal`).
+        // A writable mapping is denied, and a read-only mapping must not become writable later (`mm/memfd.c`,
+        // `check_write_seal`).
         if !growing && plan.rights.contains(Rights::WRITE) {
             return Err(Errno::EPERM);
         }

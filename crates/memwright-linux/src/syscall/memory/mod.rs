@@ -35,7 +35,7 @@ use crate::syscall::call::{
 };
 use linux_raw_sys::general as raw;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mmap,

@@ -16,7 +16,7 @@ pub struct MapPlan {
     pub rights: Rights,
     /// Whether stores reach the object (`MAP_SHARED`).
     pub shared: bool,
-    /// Whether the mapping has no file.
+    /// Whether the mapping is anonymous. The descriptor is then ignored.
     pub anonymous: bool,
     /// The placement of the area.
     pub placement: Placement,
@@ -300,7 +300,7 @@ mod tests {
                     ..private
                 }),
             ),
-            // A huge page size of 1 GiB.
+            // Huge pages of 1 GiB are rejected.
             (0, 0x7804_0022, Err(Errno::EINVAL)),
             (0, 0x8000_0023, Err(Errno::EINVAL)),
             (0, 0x8000_0003, Err(Errno::EOPNOTSUPP)),

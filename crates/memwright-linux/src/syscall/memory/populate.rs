@@ -1,13 +1,13 @@
-//! Populates the areas of calls that require it.
+//! Faults in the pages that a system call leaves resident, for example `mlock`, or `mmap` with `MAP_POPULATE`.
 
 use crate::current::Current;
 use memwright::{PopulateError, ToPopulate};
 use memwright_linux_memory::userfault::Userfaults;
 use memwright_linux_vfs::direct_reclaim::Retry;
 
-/// Populates the areas that a call requires to be populated. If a fault needs a userfaultfd context, waits until the
-/// context resolves the fault. Skips an area in which a page cannot be populated; later accesses fault there (Linux 7.2
-/// `mm/gup.c`, `__mm_populate`).
+/// Populates the areas in `rest`. If a fault needs a userfaultfd context, waits until the context resolves the fault.
+/// If a page cannot be populated, skips the rest of its area; later accesses fault there (Linux 7.2 `mm/gup.c`,
+/// `__mm_populate`).
 pub(super) fn make_resident(current: &Current<'_>, userfaults: &Userfaults, mut rest: ToPopulate) {
     if rest.is_empty() {
         return;

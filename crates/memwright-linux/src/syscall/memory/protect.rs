@@ -33,7 +33,8 @@ pub fn mprotect(
     }
 }
 
-/// Handles rare arguments of `mprotect`. Out of line to keep the common path short.
+/// Handles rare arguments of `mprotect`: other bits than read, write and execute, execute-only rights, and invalid
+/// ranges. Out of line to keep the common path short.
 #[cold]
 #[inline(never)]
 fn protect_specially(
@@ -81,8 +82,8 @@ fn protect_range(
     Ok(0)
 }
 
-/// Returns the end of a range of `length` bytes, rounded up to pages. A protection change calls this before it checks
-/// the rights.
+/// Returns the end address of a range of `length` bytes, rounded up to pages. The errors of this function have
+/// precedence over `EINVAL` for invalid rights.
 ///
 /// # Errors
 /// `ENOMEM` if the range wraps around or its length rounds up to 0.
@@ -120,7 +121,8 @@ fn protect_growing(
         })
     };
     let (start, is_stack) = current.with_space(look).ok_or(Errno::ENOMEM)?;
-    // With `PROT_GROWSDOWN`, the address can be below the stack area if the area begins before the end of the range.
+    // The address must be in the area. With `PROT_GROWSDOWN`, it can also be below the area, if the area begins before
+    // the end of the range.
     let begins_too_late = if asked == down {
         start >= end
     } else {
@@ -149,7 +151,7 @@ fn protect_failed(current: &Current<'_>, arguments: &Arguments, error: ProtectEr
     let mut first = Some(error);
     let [address, length, protection, ..] = *arguments;
     let (address, rights) = (VirtAddr::new(address), rights(protection)?);
-    // The first attempt was made by the caller and failed.
+    // The caller has made the first attempt: begin with its error.
     let protect = || match first.take() {
         Some(error) => Err(error),
         None => current.with_space(|space| space.protect(address, length, rights)),

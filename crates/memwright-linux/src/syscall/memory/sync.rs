@@ -24,7 +24,7 @@ pub fn msync(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     wanted.set(SyncFlags::WAIT, flags & raw::MS_SYNC != 0);
     wanted.set(SyncFlags::INVALIDATE, flags & raw::MS_INVALIDATE != 0);
     let address = VirtAddr::new(address);
-    // A length that wraps when it is rounded up counts as 0.
+    // Like on Linux, a length that wraps to 0 when it is rounded up counts as 0.
     let length = length.wrapping_add(PAGE - 1) & !(PAGE - 1);
     current
         .with_space(|space| space.sync(address, length, wanted))

@@ -10,7 +10,7 @@ const MOST_BITS: u64 = 4096 * 8;
 /// Number of bits in a word.
 const WORD: u64 = 64;
 
-/// The node numbers that a mask contains. The machine need not have these nodes.
+/// The node numbers that a mask in user memory contains. The machine need not have these nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named([u64; (MOST_NODES / WORD) as usize]);
 

@@ -7,7 +7,7 @@ mod policy;
 use crate::syscall::call::{Kind, SystemCall, handler, real};
 use linux_raw_sys::general as raw;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mbind,

@@ -46,7 +46,7 @@ fn may_move_all(process: &Process) -> bool {
     credentials.has(Capabilities::NICE)
 }
 
-/// Returns a choice that permits only node `node`.
+/// Returns a [`NodeChoice`] that permits only frames of node `node`.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,

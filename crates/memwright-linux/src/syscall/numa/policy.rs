@@ -22,7 +22,7 @@ const LOCAL: u32 = 4;
 const PREFERRED_MANY: u32 = 5;
 const WEIGHTED_INTERLEAVE: u32 = 6;
 
-/// The mode flags.
+/// The flags that can be combined with a mode.
 const STATIC: u32 = raw::MPOL_F_STATIC_NODES;
 const RELATIVE: u32 = raw::MPOL_F_RELATIVE_NODES;
 const BALANCING: u32 = raw::MPOL_F_NUMA_BALANCING;
@@ -62,7 +62,7 @@ fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>,
     let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
-        // Without nodes, this mode selects the node of the CPU.
+        // Without nodes, both modes prefer the node of the CPU.
         PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
         DEFAULT | LOCAL => return Err(Errno::EINVAL),
         _ if nodes.is_empty() => return Err(Errno::EINVAL),

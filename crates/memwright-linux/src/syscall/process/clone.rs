@@ -10,8 +10,8 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{abi_struct, errno::Errno, signal::Signal};
 use memwright_linux_vfs::user::UserMemory;
 
-/// Returns the handler of a call that creates and starts a thread or a process, as described by the request that
-/// `$request` returns.
+/// Returns the handler of a call that creates and starts a thread or a process. `$request` converts the arguments of
+/// the call to a `CloneRequest`.
 macro_rules! creating {
     ($request:expr) => {
         |context, arguments| {
@@ -24,7 +24,7 @@ macro_rules! creating {
     };
 }
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_clone,
@@ -123,7 +123,7 @@ fn clone3(user: UserMemory<'_>, arguments: &Arguments) -> Result<CloneRequest, E
         return Err(Errno::E2BIG);
     }
     let wanted: CloneArguments = user.read_value(address)?;
-    // The fields that later versions of the structure add must be zero.
+    // Fields that later versions of the structure add must be zero if the caller passes them.
     for offset in (64..size).step_by(8) {
         let word: u64 = user.read_value(address + offset)?;
         if word != 0 {

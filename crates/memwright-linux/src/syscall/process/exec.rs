@@ -28,8 +28,8 @@ fn string_at(user: UserMemory<'_>, array: u64, index: u64) -> Result<u64, Errno>
     user.read_value(at)
 }
 
-/// Reads the first `count` strings of an array. `room` is the number of bytes that further strings are allowed to
-/// occupy; it is reduced by the size of the strings.
+/// Reads the first `count` strings of an array. `room` is the number of bytes that the strings are allowed to occupy.
+/// Subtracts the size of the strings from it.
 fn read_strings(
     user: UserMemory<'_>,
     array: u64,

@@ -29,7 +29,7 @@ enum Timeout {
     Real,
 }
 
-/// The decoded second argument of `futex`.
+/// The command of a `futex` call, decoded from its second argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Wait { timeout: Timeout, any: bool },
@@ -189,7 +189,7 @@ mod tests {
                 Some((Command::Requeue { compare: true }, Scope::Private)),
             ),
             (5, Some((Command::Operate, Scope::Shared))),
-            // `FUTEX_FD`, the operations with priority inheritance, and unknown operations.
+            // `FUTEX_FD`, the operations with priority inheritance, and unknown operations are rejected.
             (2, None),
             (6, None),
             (7, None),

@@ -16,7 +16,7 @@ use memwright_linux_vfs::{
 };
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_getuid, "getuid", &[], handler!(getuid)),
     real(raw::__NR_getgid, "getgid", &[], handler!(getgid)),
@@ -145,7 +145,7 @@ fn change_user<R>(
     if real != before.user.real {
         match users.get(real) {
             Ok(user) => process.change_user(user),
-            // Linux too returns this error if it cannot allocate the new user's counts (`set_user`).
+            // Linux too returns `EAGAIN` if it cannot allocate the new user's counts (`set_user`).
             Err(OutOfMemory) => {
                 *process.identity.credentials.lock() = before;
                 return Err(Errno::EAGAIN);
@@ -343,7 +343,7 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Reads the header. Returns it with the number of 32-bit words in each set of its version.
+/// Reads the header. Returns the header, and the number of 32-bit words in each capability set of the header's version.
 fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = user.read_value(address)?;
     match header.version {
@@ -356,7 +356,7 @@ fn header(user: UserMemory<'_>, address: u64) -> Result<(CapabilityHeader, u64),
     }
 }
 
-/// Number of 32-bit words in each set since version 2.
+/// Number of 32-bit words in each capability set since version 2.
 const WORDS: u64 = 2;
 
 /// Implements `capget`.

@@ -11,7 +11,8 @@ use memwright_linux_base::flags;
 use memwright_table::{CpuSet, Machine};
 
 flags! {
-    /// The kinds of barriers for which a process has registered. The bits are the numbers of the registration commands.
+    /// The kinds of barriers for which a process has registered. Each bit has the value of the command that registers
+    /// for that kind.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     struct Registered: u32 {
         const GLOBAL = raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
@@ -135,7 +136,7 @@ mod tests {
             ),
             (16, Some(Command::Register(Registered::PRIVATE))),
             (20, None),
-            // Core-serialising barriers, and barriers for restartable sequences.
+            // Core-serialising barriers, and barriers for restartable sequences, are rejected.
             (32, None),
             (64, None),
             (128, None),

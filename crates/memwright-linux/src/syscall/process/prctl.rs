@@ -48,8 +48,8 @@ pub fn arch_prctl(
     }
 }
 
-/// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings whose value
-/// cannot change.
+/// Implements `prctl`: thread names, dumpability, the parent-death signal, child subreapers, timer slack, memory
+/// settings and capabilities.
 pub fn prctl(
     current: &Current<'_>,
     tasks: &Tasks,

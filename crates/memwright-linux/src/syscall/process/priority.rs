@@ -15,7 +15,7 @@ use memwright_linux_sched::scheduler::Nice;
 use memwright_linux_tasks::process::{Process, Thread};
 use memwright_linux_vfs::identity::Resource;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getpriority,

@@ -9,7 +9,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_tasks::process::{Registration, RegistrationChange, Thread};
 use memwright_linux_vfs::user::UserMemory;
 
-/// The table entry of the call.
+/// The entry of `rseq` in the system-call table.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_rseq,
     "rseq",
@@ -25,7 +25,7 @@ pub const CALLS: &[SystemCall] = &[real(
     },
 )];
 
-/// Implements `rseq`. `place` is the CPU and the node on which the thread runs.
+/// Implements `rseq`. `place` contains the CPU and the node on which the thread runs.
 fn rseq(user: UserMemory<'_>, thread: &Thread, place: Place, arguments: &Arguments) -> CallResult {
     let &[address, length, flags, signature, ..] = arguments;
     let wanted = Registration {

@@ -45,7 +45,7 @@ fn check(caller: &Arc<Thread>, id: u64) -> Result<(), Errno> {
     find(caller, id).map(|_| ())
 }
 
-/// Implements `sched_getaffinity`: returns those CPUs of the machine on which the thread is allowed to run.
+/// Implements `sched_getaffinity`: stores the set of those CPUs of the machine on which the thread is allowed to run.
 pub fn sched_getaffinity(
     current: &Current<'_>,
     scheduler: &Scheduler<Thread>,
@@ -83,7 +83,7 @@ pub fn sched_setaffinity(
     Ok(0)
 }
 
-/// The conditions that permit a caller to change the scheduling of a thread.
+/// What permits a caller to change the scheduling of another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {
     /// Whether the caller's effective user is the effective or the real user of the thread.

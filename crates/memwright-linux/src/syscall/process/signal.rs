@@ -273,7 +273,7 @@ fn restore_frame(
     let regs = restore(&head.context, &registers.state().regs);
     registers.replace_registers(regs);
     if !selectors_return(&head) {
-        // The processor would refuse to return to user mode with these selectors. Linux treats that as a general
+        // The processor would refuse to return to user mode with these selectors. Like Linux, treat them as a general
         // protection fault of the program (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
         force_fault(current.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
@@ -342,8 +342,8 @@ pub(crate) fn sent_by(current: &Current<'_>, signal: Signal, code: i32) -> Signa
     }
 }
 
-/// Returns whether the caller is allowed to send this signal to a process: either its ids permit that, or the signal is
-/// SIGCONT and the process is in the caller's session.
+/// Returns whether the caller is allowed to send this signal to a process: either the ids of the caller and of the
+/// process permit it, or the signal is SIGCONT and the process is in the caller's session.
 pub(crate) fn may_signal(current: &Current<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = current.process();
     let ids = to.identity.credentials.lock().user;
@@ -373,8 +373,8 @@ pub fn kill(current: &Current<'_>, tasks: &Tasks, arguments: &Arguments) -> Call
                 }
             }
         });
-        // Repeat the walk: a process may have created another one that the walk did not visit. A killed process creates
-        // no process.
+        // Repeat the walk if it killed a process: the process may have created another one before, which the walk did
+        // not visit. A killed process creates no process, so the repetition ends.
         if target > 0 || !killed {
             break;
         }
@@ -465,7 +465,7 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     let signal = Signal::new(number);
     // Check the code for signal 0 too, although that signal only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
-    // Only the kernel and `kill` may use these codes: from another sender, they are forged.
+    // These codes identify a signal as sent by the kernel, `kill` or `tgkill`: from another sender, they are forged.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
     if forged && id as u32 != current.thread.id() {
         return Err(Errno::EPERM);
@@ -485,8 +485,8 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
     Ok(0)
 }
 
-/// Calls `act` with the signal mask at user address `address` in effect, or without a change of the mask if `address`
-/// is null.
+/// Calls `act` while the signal mask at user address `address` is in effect. If `address` is null, the mask is not
+/// changed.
 ///
 /// # Errors
 /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not 8, and those of `act`.

@@ -92,8 +92,8 @@ fn living(tasks: &Tasks) -> u16 {
     living.count() as u16
 }
 
-/// Implements `getrandom`. The seed of the generator is that of the run, so the bytes are equal in every run with this
-/// seed.
+/// Implements `getrandom`. The bytes come from a generator that starts with the seed of the run, so runs with equal
+/// seeds return equal bytes.
 pub fn getrandom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
@@ -253,10 +253,10 @@ fn set_limit(
     Ok(())
 }
 
-/// Implements `personality`: returns the previous personality. The only supported change is that of fixed addresses
-/// (`ADDR_NO_RANDOMIZE`).
+/// Implements `personality`: returns the previous personality. The only flag that can be changed is
+/// `ADDR_NO_RANDOMIZE`.
 pub(super) fn personality(process: &Process, arguments: &Arguments) -> CallResult {
-    /// The value that returns the personality without a change.
+    /// The argument that requests the present personality without a change.
     const KEEP: u32 = u32::MAX;
     let personality = &process.personality;
     match arguments[0] as u32 {

@@ -12,7 +12,7 @@ use memwright_linux_tasks::{
 };
 use memwright_linux_vfs::{identity::Capabilities, user::UserMemory};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_uname,

@@ -16,7 +16,7 @@ use memwright_linux_sched::{scheduler::Timers, time::Schedule};
 use memwright_linux_tasks::process::{CpuClock, Notice, Thread, TimerClock};
 use memwright_linux_vfs::user::UserMemory;
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_timer_create,
@@ -99,7 +99,7 @@ abi_struct! {
         pub notify: u32,
         /// `sigev_notify_thread_id`.
         pub thread: u32,
-        /// Not used.
+        /// Unused.
         pub rest: [u32; 11],
     }
 }
@@ -182,7 +182,8 @@ fn timer_create(
     Ok(0)
 }
 
-/// Returns the schedule of a setting. A value of 0 disarms the timer.
+/// Returns the schedule, in the host's clock, of a timer with this setting. A value of 0 disarms the timer. `offset` is
+/// the number of nanoseconds by which the timer's clock is ahead of the host's clock.
 fn schedule(setting: &Setting, offset: u64, absolute: bool, now: u64) -> Result<Schedule, Errno> {
     let value = setting.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = setting.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;

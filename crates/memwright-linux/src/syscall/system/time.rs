@@ -42,7 +42,7 @@ pub fn clock_gettime(current: &Current<'_>, arguments: &Arguments) -> CallResult
     let now = match clock(arguments[0], current.thread)? {
         Clock::Monotonic => current.now(),
         Clock::Real => current.vfs().real_time(),
-        // A process that has exited in the meantime has no clock.
+        // The process of the clock may have exited since the lookup.
         Clock::Cpu(clock) => clock.time().ok_or(Errno::EINVAL)?,
     };
     current
@@ -64,7 +64,7 @@ pub fn clock_getres(current: &Current<'_>, arguments: &Arguments) -> CallResult 
 pub fn gettimeofday(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let now = Timeval::from_nanoseconds(current.vfs().real_time());
     current.user.write_optional(arguments[0], &now)?;
-    // A `struct timezone` for UTC.
+    // Write a `struct timezone` of zeros, which means UTC.
     current.user.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
@@ -266,7 +266,7 @@ pub fn alarm(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let now = current.now();
     let seconds = u64::from(arguments[0] as u32);
     let before = current.process().set_alarm(seconds * SECOND, 0)?;
-    // Round to the nearest second, but up to 1 while the alarm is set.
+    // Round to the nearest second, but return at least 1 while the alarm is set: 0 means that no alarm was set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;
     Ok(if left > 0 { rounded.max(1) } else { 0 })

@@ -14,7 +14,7 @@ use crate::{
 };
 use numbers::NUMBERS;
 
-/// The entries that the groups define.
+/// The entries that the modules of the groups define.
 const GROUPS: &[&[SystemCall]] = &[
     file::cache::CALLS,
     file::change::CALLS,

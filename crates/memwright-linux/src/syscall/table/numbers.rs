@@ -1,4 +1,4 @@
-//! The table entries of all call numbers, in ascending order.
+//! The entries of the system-call table for all call numbers, in ascending order.
 
 use crate::syscall::{
     call::{Kind, SystemCall, flags::HOW, handler, missing, real},

@@ -140,7 +140,7 @@ pub struct ControlWriter<'a> {
     user: UserMemory<'a>,
     at: u64,
     left: usize,
-    /// Whether some data did not fit.
+    /// Whether some data did not fit in the buffer.
     cut: bool,
 }
 
@@ -203,8 +203,8 @@ impl<'a> ControlWriter<'a> {
         self.put(net::SOL_SOCKET, CREDENTIALS, &bytes)
     }
 
-    /// Installs descriptors for the open files, as many as fit into the control message. Drops the other files. Returns
-    /// the bytes of the descriptors.
+    /// Installs descriptors for as many of the open files as fit into the control message. Drops the other files.
+    /// Returns the bytes of the descriptors.
     fn install(
         &mut self,
         current: &Current<'_>,

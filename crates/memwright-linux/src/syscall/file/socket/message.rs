@@ -54,7 +54,7 @@ abi_struct! {
     }
 }
 
-/// Reads the destination of a message. Sequenced-packet sockets ignore it.
+/// Reads the destination of a send on a Unix socket. Sequenced-packet sockets ignore it.
 fn target(
     user: UserMemory<'_>,
     kind: SocketKind,
@@ -261,7 +261,8 @@ fn send_message(current: &Current<'_>, open: &OpenFile, address: u64, flags: u32
             socket.send(current, open, outgoing, &mut source)?
         }
         AnySocket::Netlink(socket) => {
-            // The kernel ignores the open files and credentials in the request.
+            // Decode the control messages only to reject invalid ones: the kernel ignores the open files and
+            // credentials in them.
             control::take(current, &bytes, &mut request)?;
             socket.send(current, to_netlink, flags, &mut source)?
         }
@@ -411,7 +412,7 @@ pub fn recvmmsg(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     Ok(result)
 }
 
-/// Stores the sender of a datagram, and the control messages that the receiver has requested.
+/// Stores the address of the sender of a datagram, and the control messages that the receiver has requested.
 fn tell_ends(
     user: UserMemory<'_>,
     socket: &InetSocket,
@@ -444,7 +445,8 @@ fn tell_ends(
     Ok(())
 }
 
-/// Stores the kernel as the sender of a message, and the control messages that the receiver has requested.
+/// Stores the address of the kernel as the sender of a netlink message, and the control messages that the receiver has
+/// requested.
 fn tell_kernel(
     user: UserMemory<'_>,
     socket: &NetlinkSocket,
@@ -475,8 +477,8 @@ fn tell_kernel(
     Ok(())
 }
 
-/// Stores a socket name in the buffer of a message header, truncated to its room, and the name's full length in the
-/// header.
+/// Stores a socket name in the buffer that a message header describes, truncated to the size of the buffer. Stores the
+/// full length of the name in the header.
 fn store_in_header(
     user: UserMemory<'_>,
     header: &mut MessageHeader,

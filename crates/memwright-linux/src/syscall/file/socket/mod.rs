@@ -1,8 +1,8 @@
 //! System calls that create, bind, connect and shut down sockets.
 //!
 //! Supported are Unix sockets, TCP and UDP between addresses of this machine, and netlink sockets. For all other
-//! families, `socket` returns `EAFNOSUPPORT`, like a Linux kernel without them does, so that libraries detect that
-//! at once.
+//! families, `socket` returns `EAFNOSUPPORT`, like a Linux kernel without these families does, so that libraries detect
+//! at once that a family is missing.
 
 mod control;
 mod message;
@@ -29,7 +29,7 @@ use memwright_linux_vfs::{
 
 use Kind::{Fd, Hex, InOut, Int, Unsigned};
 
-/// The table entries of this group.
+/// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_socket,
@@ -145,7 +145,8 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The flags that can be combined with the type of a socket. They are equal to those of `open`.
+/// The flags that can be combined with the type of a socket (`SOCK_CLOEXEC`, `SOCK_NONBLOCK`). They are equal to those
+/// of `open`.
 const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
 
 /// Decodes the arguments of `socket` and `socketpair`. Returns the kind of the socket and its flags.
@@ -331,8 +332,8 @@ fn read_address(user: UserMemory<'_>, address: u64, length: u64) -> Result<Addre
     Address::from_bytes(&bytes[..length])
 }
 
-/// Reads an internet socket address of `length` bytes for a socket of `family`. With `either`, an IPv4 address is also
-/// valid for an IPv6 socket.
+/// Reads an internet socket address of `length` bytes for a socket of `family`. If `either` is true, an IPv4 address is
+/// also valid for an IPv6 socket.
 fn read_name(
     user: UserMemory<'_>,
     family: Family,
@@ -364,7 +365,8 @@ fn read_netlink_name(
     NetlinkName::from_bytes(bytes)
 }
 
-/// Stores an encoded socket name, truncated to the room in the caller's buffer, and the full length of the name.
+/// Stores an encoded socket name in the caller's buffer at `address`. `room` is the address of the size of the buffer:
+/// truncates the name to that size, and replaces the size by the full length of the name.
 fn store_name(user: UserMemory<'_>, address: u64, room: u64, name: &[u8]) -> Result<(), Errno> {
     let limit: i32 = user.read_value(room)?;
     let limit = usize::try_from(limit).map_err(|_| Errno::EINVAL)?;

@@ -19,7 +19,7 @@ use memwright_linux_vfs::{
     user::UserMemory,
 };
 
-/// Checks that the level is `SOL_SOCKET`. Unix sockets have no protocol options.
+/// Checks that the level of a Unix socket's option is `SOL_SOCKET`: Unix sockets have no protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
@@ -132,8 +132,8 @@ fn set_netlink(
     Ok(0)
 }
 
-/// Stores the value of an option of an internet socket, truncated to the room in the caller's buffer, and the stored
-/// length.
+/// Stores the value of an option of an internet socket in the caller's buffer at `address`. `length` is the address of
+/// the size of the buffer: truncates the value to that size, and replaces the size by the stored length.
 fn store_value(user: UserMemory<'_>, address: u64, length: u64, value: Value) -> CallResult {
     let room: i32 = user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;

@@ -73,7 +73,7 @@ pub fn ptrace(
     };
     let thread = match thread {
         Some(thread) => thread,
-        // An exited thread cannot be traced.
+        // The id is that of a process whose leader has exited: the leader cannot be traced any more.
         None if attaches && tasks.process(id as u32).is_some() => {
             return Err(Errno::EPERM);
         }
@@ -495,7 +495,8 @@ fn call_info(report: &Report, state: &UserState) -> ([u8; CALL_INFO], usize) {
     (bytes, length)
 }
 
-/// Returns the number of the debug register at offset `at` of `struct user`. Returns `None` if none is there.
+/// Returns the number of the debug register at offset `at` of `struct user`. Returns `None` if no debug register is at
+/// this offset.
 fn debug_register(at: usize) -> Option<usize> {
     let number = at.checked_sub(DEBUG_REGISTERS)? / WORD;
     (number < 8).then_some(number)
