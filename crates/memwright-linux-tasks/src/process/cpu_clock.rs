@@ -88,7 +88,7 @@ impl CpuClock {
         })
     }
 
-    /// Returns what the clock counts; `None` if it measures a thread.
+    /// Returns the kind of CPU time that the clock counts; `None` if it measures a thread.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match &self.owner {
             Owner::Process(_) => Some(self.counted),
