@@ -24,7 +24,7 @@ const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 
-/// Addresses for the parts of a program.
+/// The addresses at which `execve` places the parts of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Layouts {
     /// End of the stack.
@@ -45,8 +45,8 @@ impl Layouts {
         };
         match random {
             None => fixed,
-            // As on Linux, 22 random bits for the stack and 28 for the program, in pages, and up to 32 MiB for the
-            // heap.
+            // As on Linux: 22 random bits for the page of the stack, 28 for the page of the program, and a gap of up to
+            // 32 MiB before the heap.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -70,7 +70,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// Creates address spaces.
+/// The factory of address spaces: the settings that all of them share.
 pub struct Spaces {
     memory: Arc<Memory>,
     reclaim: Arc<Reclaim>,
@@ -82,8 +82,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Creates the factory of address spaces in this memory. `contexts` has the root table whose kernel half they
-    /// share.
+    /// Creates the factory of address spaces in `memory`. They share the kernel half of the root table that `contexts`
+    /// returns.
     pub fn new(
         memory: Arc<Memory>,
         reclaim: Arc<Reclaim>,
@@ -143,7 +143,8 @@ impl Spaces {
     }
 }
 
-/// Adds the peak of the process's address space to its usage. Called before the process leaves the address space.
+/// Records the peak resident size of the process's address space in its usage. Called before the process leaves the
+/// address space.
 pub fn note_peak(process: &Process) {
     if let Some(space) = process.space() {
         process
