@@ -1,5 +1,5 @@
-//! The interfaces of the Linux personality to programs, to the command and to the machine: structures, error numbers,
-//! signals and registers of the binary interface, the channels to the command, and the ports of the machine.
+//! The interfaces of the Linux personality. To programs: structures, error numbers, signals and registers. To the
+//! `memwright` command: the channels. To the machine: the ports.
 //!
 //! The personality accesses hardware only through [`host::Host`].
 #![no_std]

@@ -1,4 +1,4 @@
-//! The channels to the command.
+//! The channels between the machine and the `memwright` command.
 
 pub use crate::channel::Channel;
 
