@@ -57,7 +57,7 @@ abi_struct! {
         pub system_ticks: u64,
         /// The address of a fault.
         pub address: u64,
-        /// Reserved; zero.
+        /// The remaining fields, which are always zero.
         pub rest: [u64; 6],
     }
 }

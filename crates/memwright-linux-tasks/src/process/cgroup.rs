@@ -108,7 +108,7 @@ pub struct Cgroup {
     pub level: u32,
     /// The counts and limits of the group as a part of the tree.
     pub place: GroupPlace,
-    /// Number of processes in the group and below it.
+    /// The counts that determine whether the group is populated.
     pub population: Population,
     /// The number of the group's memcg; that of `Memcg::NOBODY` while the group has no memory controller.
     memcg: AtomicU16,
@@ -125,9 +125,9 @@ pub struct Cgroup {
     pub changes: AtomicU64,
     /// The largest charge that was measured, in pages.
     pub peak: AtomicU64,
-    /// The events of the group and of those below it.
+    /// The counts of the events of the group and of those below it.
     pub events: Events,
-    /// The events of the group itself.
+    /// The counts of the events of the group itself.
     pub own_events: Events,
     /// Minor and major faults that former members of the group and of those below it took while they were members.
     pub faults: [AtomicU64; 2],

@@ -50,7 +50,7 @@ fn decode(number: i32) -> Option<Named> {
             let counted = match number & COUNTED {
                 0 | 2 => Counted::All,
                 1 => Counted::User,
-                // The bits of a clock that a descriptor identifies.
+                // The remaining value marks a clock that a file descriptor identifies.
                 _ => return None,
             };
             ((!(number >> 3)) as u32, number & THREAD != 0, counted)

@@ -430,7 +430,8 @@ impl PosixTimer {
             }
             state.place = Place::Ignored;
         }
-        // The action may have changed before the state became [`Ignored`](Place::Ignored).
+        // If the action changed before the state became [`Ignored`](Place::Ignored), `change_timer_action` has not sent
+        // the signal. Try again later.
         if !process.signals.lock().ignored(signal) {
             self.send_later(process.tasks.scheduler);
         }

@@ -61,7 +61,7 @@ impl TimerClock {
         self.measures() && self.of_process().is_none()
     }
 
-    /// Returns what the clock counts, if it measures the CPU time of the process.
+    /// Returns the kind of CPU time that the clock counts; `None` if it does not measure the CPU time of the process.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match self {
             Self::Host(_) => None,
@@ -94,7 +94,8 @@ pub(super) enum Deadline {
     Cpu(u64),
 }
 
-/// The work that remains for the caller that has set the deadline of a timer and still holds the lock of the state.
+/// The work that remains after the deadline of a timer was set. The caller does it after it has released the lock of
+/// the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Armed {
     /// Nothing.

@@ -85,8 +85,8 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// A signal that was sent, while the threads that wait for it are still to be woken: a caller that holds the lock of
-/// the tasks wakes them after it has released the lock.
+/// The result of making a signal pending. The threads that wait for the signal are still to be woken: a caller that
+/// holds the lock of the tasks wakes them after it has released the lock.
 #[must_use]
 pub struct Sent {
     signal: Signal,

@@ -141,8 +141,8 @@ impl Signals {
         }
     }
 
-    /// Chooses another thread for each of `signals`, which were sent to the process and whose chosen thread now blocks
-    /// them.
+    /// Chooses a thread again for each of `signals`, which were sent to the process: the thread chosen before may block
+    /// them now, or exits.
     pub fn retarget(&mut self, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);

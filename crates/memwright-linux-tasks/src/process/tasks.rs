@@ -283,7 +283,8 @@ impl TaskTable {
         self.members_in(&self.groups, group, 0)
     }
 
-    /// Iterates over the processes of a group in one of the indexes, in order of id from `first` on.
+    /// Iterates over the processes that an index lists for a group, a session or a cgroup, in order of id from `first`
+    /// on.
     fn members_in<'a>(
         &'a self,
         index: &'a BTreeSet<(u32, u32)>,

@@ -18,7 +18,7 @@ pub struct Tracees {
     threads: BTreeMap<TraceKey, Arc<Thread>>,
     /// The traced threads with a ptrace stop that no wait has reported. Some of them may have left the stop.
     news: BTreeSet<TraceKey>,
-    /// The ids of exited threads that no wait has reported.
+    /// The ids of exited threads that the process traced and whose exit no wait has reported.
     pub ended: BTreeSet<u32>,
 }
 
