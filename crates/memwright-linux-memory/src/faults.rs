@@ -118,7 +118,7 @@ impl Faults {
             Some((signal, code)) => Resolved::Signal(signal, code),
             None => {
                 self.scheduler.yield_now(thread);
-                // The thread that this one waits for may run on another CPU.
+                // Pause briefly: the thread that this one waits for may run on another CPU.
                 self.memory.frames().machine().relax();
                 Resolved::Retry
             }
@@ -176,7 +176,7 @@ impl Faults {
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
         }
         self.scheduler.yield_now(thread);
-        // The threads of the killed process, which free its memory, may run on another CPU.
+        // Pause briefly: the threads of the killed process, which free its memory, may run on another CPU.
         self.memory.frames().machine().relax();
         Resolved::Retry
     }

@@ -54,7 +54,7 @@ pub enum Contents {
     Huge(Arc<HugeFile<M>>),
 }
 
-/// A segment.
+/// A shared memory segment.
 pub struct Segment {
     /// The id of the segment.
     pub id: u32,
@@ -103,7 +103,7 @@ struct Entry {
     known: Weak<Segment>,
 }
 
-/// All segments.
+/// The registry of all segments.
 pub struct Segments {
     all: Lock<Vec<Entry>>,
     next: AtomicU64,

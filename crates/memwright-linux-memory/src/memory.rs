@@ -161,7 +161,7 @@ fn limit_errno(limit: Limit) -> Errno {
     }
 }
 
-/// Returns the error of `mmap`.
+/// Returns the error number with which `mmap` fails.
 pub fn map_errno(error: MapError) -> Errno {
     match error {
         MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
@@ -176,7 +176,7 @@ pub fn map_errno(error: MapError) -> Errno {
     }
 }
 
-/// Returns the error of `munmap`.
+/// Returns the error number with which `munmap` fails.
 pub fn unmap_errno(error: UnmapError) -> Errno {
     match error {
         UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
@@ -185,7 +185,7 @@ pub fn unmap_errno(error: UnmapError) -> Errno {
     }
 }
 
-/// Returns the error of `mprotect`.
+/// Returns the error number with which `mprotect` fails.
 #[cold]
 #[inline(never)]
 pub fn protect_errno(error: ProtectError) -> Errno {
@@ -201,7 +201,7 @@ pub fn protect_errno(error: ProtectError) -> Errno {
     }
 }
 
-/// Returns the error of `mremap`.
+/// Returns the error number with which `mremap` fails.
 pub fn remap_errno(error: RemapError) -> Errno {
     match error {
         RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
@@ -212,7 +212,7 @@ pub fn remap_errno(error: RemapError) -> Errno {
     }
 }
 
-/// Returns the error of `madvise`.
+/// Returns the error number with which `madvise` fails.
 pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
         AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
@@ -225,14 +225,14 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // `EAGAIN`: the area cannot be split now, but may be merged with a neighbour later (`madvise_vma_behavior`).
+        // `EAGAIN`: the area cannot be split now, but a later call can succeed (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }
     }
 }
 
-/// Returns the error of `mseal`.
+/// Returns the error number with which `mseal` fails.
 pub fn seal_errno(error: SealError) -> Errno {
     match error {
         SealError::Invalid => Errno::EINVAL,
@@ -240,7 +240,7 @@ pub fn seal_errno(error: SealError) -> Errno {
     }
 }
 
-/// Returns the error of `PR_SET_VMA_ANON_NAME`.
+/// Returns the error number with which `PR_SET_VMA_ANON_NAME` fails.
 pub fn name_errno(error: NameError) -> Errno {
     match error {
         NameError::Invalid => Errno::EINVAL,
@@ -249,7 +249,8 @@ pub fn name_errno(error: NameError) -> Errno {
     }
 }
 
-/// Returns the error of the `mlock` family. Exceeding a limit of 0 is `EPERM`, exceeding any other limit `ENOMEM`.
+/// Returns the error number with which a call of the `mlock` family fails. Exceeding a limit of 0 is `EPERM`, exceeding
+/// any other limit `ENOMEM`.
 pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     match error {
         LockError::OverLimit(_) if limit == 0 => Errno::EPERM,
@@ -262,7 +263,7 @@ pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     }
 }
 
-/// Returns the error of `msync`.
+/// Returns the error number with which `msync` fails.
 pub fn sync_errno(error: SyncError) -> Errno {
     match error {
         SyncError::Misaligned => Errno::EINVAL,
@@ -272,7 +273,7 @@ pub fn sync_errno(error: SyncError) -> Errno {
     }
 }
 
-/// Returns the error of `fork`.
+/// Returns the error number with which `fork` fails.
 pub fn fork_errno(error: ForkError) -> Errno {
     match error {
         ForkError::OutOfMemory | ForkError::Overcommit => Errno::ENOMEM,

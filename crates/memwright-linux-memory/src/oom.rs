@@ -96,7 +96,7 @@ impl OomKiller {
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         self.relieve(thread);
         self.tasks.scheduler.yield_now(thread);
-        // The thread that frees the memory may run on another CPU.
+        // Pause briefly: the thread that frees the memory may run on another CPU.
         self.memory.frames().machine().relax();
     }
 

@@ -25,7 +25,7 @@ use memwright_table::{Machine as _, sync::pause_point};
 const INTERVAL: u64 = 10_000_000;
 /// The maximum number of entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Number of pages that the first round of direct reclaim frees (`SWAP_CLUSTER_MAX`).
+/// Number of pages that direct reclaim frees at a time; retries free a multiple of it (`SWAP_CLUSTER_MAX`).
 const DIRECT: u64 = 32;
 
 /// The maximum number of times that one operation is retried after direct reclaim. Each time, `DIRECT` more pages are

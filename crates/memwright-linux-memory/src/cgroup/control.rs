@@ -183,7 +183,8 @@ mod tests {
         let (busy, missing) = (Err(Errno::EBUSY), Err(Errno::ENOENT));
         #[rustfmt::skip]
         let rows = [
-            // the write enables, the controller is enabled, root, available, used below, has processes
+            // Columns: the write enables, the controller is enabled, root, available, used below, has processes; the
+            // result.
             ((true,  false, false, true,  false, false), no),
             ((true,  false, true,  true,  false, true),  no),
             ((true,  false, false, true,  false, true),  busy),

@@ -24,8 +24,8 @@ impl Cgroups {
         match thread.process.charged_group() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // If the process joined a group after the check above, it set the flag, which has just been cleared:
-                // set it again.
+                // If the process has joined a group since the check above, the flag was set for that group and has just
+                // been cleared: set it again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }
@@ -119,7 +119,7 @@ impl Cgroups {
                 return;
             }
             self.oom.tasks.scheduler.yield_now(thread);
-            // The thread that frees the memory may run on another CPU.
+            // Pause briefly: the thread that frees the memory may run on another CPU.
             self.oom.memory.frames().machine().relax();
         }
     }

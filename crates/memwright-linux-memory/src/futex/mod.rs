@@ -117,8 +117,8 @@ struct Held {
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// The maximum number of waiters for which `Left` allocates room, and which are removed under one hold of a bucket's
-/// lock.
+/// The maximum number of waiters that are removed while a bucket stays locked. `Left` allocates room for no more than
+/// these.
 const TOGETHER: u32 = 1024;
 
 /// References of waiters that were removed from a bucket under its lock and are handled after the lock is released.

@@ -176,7 +176,7 @@ pub enum Operated {
     Waits(Arc<Pending>),
 }
 
-/// All sets.
+/// The registry of all semaphore sets.
 pub struct Sets {
     all: Lock<Vec<Arc<Set>>>,
     next: AtomicU64,
@@ -265,7 +265,8 @@ impl Sets {
     pub fn undo(&self, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // The list is sorted by id, and the id of a set never changes.
+        // Continue by id, because the list is unlocked while a set is adjusted. It is sorted by id, and ids never
+        // change.
         while let Some(set) = self.from(first) {
             points.round();
             set.undo(process);

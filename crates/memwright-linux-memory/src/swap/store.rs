@@ -23,7 +23,7 @@ fn class_of(length: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// The frame number for none.
+/// The frame number that stands for no frame.
 const NONE: u32 = u32::MAX;
 
 /// The location of a piece.

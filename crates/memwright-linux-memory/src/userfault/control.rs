@@ -263,8 +263,8 @@ impl UserfaultFile {
     }
 }
 
-/// Fails with `EAGAIN` for a command that fills, moves or protects memory, and stores the error in the arguments of the
-/// command. Called while an event about registered memory is unread.
+/// Fails with `EAGAIN` for a command that fills, moves or protects memory. If the arguments of the command have a
+/// result field, stores the error there. Called while an event about registered memory is unread.
 #[cold]
 fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
