@@ -1,5 +1,5 @@
-//! The interfaces of the Linux personality. To programs: structures, error numbers, signals and registers. To the
-//! `memwright` command: the channels. To the machine: the ports.
+//! The interfaces of the Linux personality: structures, error numbers, signals and registers for programs, the channels
+//! to the `memwright` command, and the ports to the machine.
 //!
 //! The personality accesses hardware only through [`host::Host`].
 #![no_std]

@@ -1,4 +1,4 @@
-//! The access rights that the running thread has for each protection key (PKRU) (Linux 7.2
+//! The PKRU register: the access rights that the running thread has for each protection key (Linux 7.2
 //! `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
 
 use crate::{

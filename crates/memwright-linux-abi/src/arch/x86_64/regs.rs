@@ -106,8 +106,8 @@ impl FpuArea {
     pub const SIZE: usize = 2752;
     /// Offset of the XSAVE header (its first word is XSTATE_BV).
     pub const HEADER: usize = 512;
-    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component and ignores the area. Only code that
-    /// reads the legacy region uses the control words.
+    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words have their
+    /// initial values as well, for code that reads the legacy region.
     pub const INITIAL: Self = Self {
         bytes: {
             let mut bytes = [0; Self::SIZE];
