@@ -39,15 +39,16 @@ use memwright_sim::machine::{MachineOptions, SimulatedMachine};
 /// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether the program exited and the machine powered off. If false, the run ended because all threads slept
-    /// without a timer, the CPU had idled too often, or a stack panicked.
+    /// Whether the program exited and the machine powered off. If false, all threads slept without a timer, the CPU
+    /// idled too often, or a panic ended the run.
     pub powered_off: bool,
     /// The bytes that the program wrote to standard output.
     pub stdout: Vec<u8>,
     /// The report of the run ([`Channel::Account`]): a line `name value` for each figure. Empty if the machine did not
     /// power off.
     pub account: String,
-    /// The number of operations that all programs performed. The exit of each program counts as one.
+    /// The number of operations that all programs performed. The exit of a program and the return of a signal handler
+    /// count as operations.
     pub performed: u64,
     /// The system calls that the programs made, and how often.
     pub calls: Calls,

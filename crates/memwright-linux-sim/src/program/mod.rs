@@ -75,7 +75,8 @@ pub enum Argument {
     Data(u16),
     /// An address in the arena: the number of a 4 KiB page, and an offset in bytes.
     Arena(u8, u16),
-    /// The result of an earlier call. 0 is the last call, 1 the one before it, and so on, modulo 5.
+    /// The result of one of the last five calls. The number is taken modulo 5; 0 is the last call, 1 the one before it,
+    /// and so on.
     Result(u8),
 }
 
