@@ -178,9 +178,9 @@ impl Userfaults {
     }
 }
 
-/// The userfaultfd context of a child process. It inherits the features of the parent's context and the registrations
-/// of the memory. While this exists, commands on the parent context that fill, move or protect memory fail with
-/// `EAGAIN`.
+/// The userfaultfd context of a child process, with the features of the parent's context. The memory of the child is
+/// registered with it where that of the parent is registered with the parent's context. While this exists, commands on
+/// the parent context that fill, move or protect memory fail with `EAGAIN`.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,
